@@ -1,4 +1,5 @@
-//! `binary_trees` under criterion: the cases of `workloads/binary_trees.rs`, for watching changes of one workload closely.
+//! `binary_trees` under criterion, with the cases of `workloads/binary_trees.rs`, to watch changes of one
+//! workload closely.
 #![allow(missing_docs)] // criterion_group! makes a public function
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};

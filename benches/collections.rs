@@ -1,8 +1,9 @@
-//! Collections beside those of std, as JSON lines on standard output.
+//! Compares pheap's collections with those of std. Prints JSON lines on standard output.
 //!
-//! `cargo bench --bench collections -- [--quick] [--only NAME[,NAME]] [--durability pmem|process] [--dir DIR] [--n N]`
+//! `cargo bench --bench collections -- [--quick] [--only NAME[,NAME]] [--durability pmem|process] [--dir DIR]
+//! [--n N]`
 //!
-//! See `benches/README.md` for what the rows mean.
+//! `benches/README.md` explains the rows.
 
 use clap::Parser;
 use pheap::Durability;
@@ -52,7 +53,7 @@ const COLLECTIONS: [(&str, &str, Cases); 7] = [
 
 type SnapshotCases = fn(&Setup, u64) -> Result<Vec<Case>>;
 
-/// Snapshots of a map.
+/// Benchmarks of snapshots of a map.
 const SNAPSHOTS: [(&str, SnapshotCases); 2] =
     [("snap_map_take", collections::snap_map_take), ("snap_map_beside", collections::snap_map_beside)];
 
@@ -114,17 +115,17 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What the rows of one operation say of the targets.
+/// Compares the rows of one operation with their targets.
 fn judge(rows: &[Row], op: Op) -> Vec<String> {
     let find = |bench: &str| rows.iter().find(|row| row.bench == bench);
     let Some(std) = rows.iter().find(|row| row.system == "volatile") else { return Vec::new() };
     let mut verdicts = Vec::new();
-    // A map with versions writes much more than one without.
+    // A map with versions writes much more than one without, so it has no target for changes.
     let changes = matches!(op, Op::Insert | Op::Grow);
     let judged = |row: &&Row| row.system == "pheap" && !(changes && row.bench.starts_with("snap_map"));
     for row in rows.iter().filter(judged) {
         let batched = row.variant.ends_with(":1000");
-        // In each round against its own bound: the speed of a shared machine drifts.
+        // Compares each round with its own bound, because the speed of a shared machine drifts.
         let times = |bound: &Row| {
             let rounds = row.seconds.len().min(bound.seconds.len());
             median((0..rounds).map(|i| row.nanos(i) / bound.nanos(i)))
@@ -151,7 +152,7 @@ fn judge(rows: &[Row], op: Op) -> Vec<String> {
     verdicts
 }
 
-/// Every case once, small: fails if any two systems compute different results.
+/// Runs every case once, with small sizes. Fails if two systems compute different results.
 fn smoke_test() -> Result<()> {
     let (setup, once) = (Setup::default(), Plan::even(1));
     for (_, _, cases) in COLLECTIONS {

@@ -1,4 +1,4 @@
-//! `nbody` under criterion: the cases of `workloads/nbody.rs`, for watching changes of one workload closely.
+//! `nbody` under criterion, with the cases of `workloads/nbody.rs`, to watch changes of one workload closely.
 #![allow(missing_docs)] // criterion_group! makes a public function
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

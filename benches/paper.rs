@@ -1,8 +1,9 @@
-//! The published micro-benchmarks, as JSON lines on standard output.
+//! Runs the published micro-benchmarks. Prints JSON lines on standard output.
 //!
-//! `cargo bench --bench paper -- [--quick] [--only NAME[,NAME]] [--systems NAME[,NAME]] [--durability pmem|process|wal] [--dir DIR]`
+//! `cargo bench --bench paper -- [--quick] [--only NAME[,NAME]] [--systems NAME[,NAME]] [--durability
+//! pmem|process|wal] [--dir DIR]`
 //!
-//! See `benches/README.md` for what the rows mean.
+//! `benches/README.md` explains the rows.
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -45,7 +46,7 @@ struct Args {
     bench: bool,
 }
 
-/// What `--only` knows: the workloads, then the rows of the floor.
+/// Returns the values of `--only`: the workloads, then the rows of the floor.
 fn names() -> PossibleValuesParser {
     groups::names().into_iter().chain(floor::NAMES).into()
 }
@@ -64,7 +65,7 @@ const QUICK: Plan = Plan {
     slow: Duration::from_millis(500),
     share: Duration::from_millis(800),
 };
-/// One pass of each case: only the checksums matter.
+/// One pass of each case, to compare the checksums.
 const SMOKE: Plan = Plan::even(1);
 
 fn main() -> Result<()> {
@@ -110,7 +111,8 @@ fn pmdk() -> Result<Option<Pmdk>> {
     Pmdk::find(Path::new(env!("CARGO_TARGET_TMPDIR")))
 }
 
-/// Measures and prints. Rows of the floor come last: they have taken turns with every group.
+/// Measures and prints. The rows of the floor come last, because they were measured in turns with every
+/// group.
 fn measure(groups: &[Group], setup: &Setup, plan: &Plan) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let mut floor: Vec<Row> = Vec::new();
@@ -137,7 +139,7 @@ fn measure(groups: &[Group], setup: &Setup, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Every workload once, small: fails if any two systems compute different results.
+/// Runs every workload once, with small sizes. Fails if two systems compute different results.
 fn smoke_test() -> Result<()> {
     let durabilities = vec![Durability::Pmem, Durability::Process, Durability::Wal];
     let setup = Setup { durabilities, pmdk: pmdk()?, ..Setup::default() };

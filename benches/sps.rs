@@ -1,4 +1,4 @@
-//! `sps` under criterion: the cases of `workloads/sps.rs`, for watching changes of one workload closely.
+//! `sps` under criterion, with the cases of `workloads/sps.rs`, to watch changes of one workload closely.
 #![allow(missing_docs)] // criterion_group! makes a public function
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -1,8 +1,9 @@
-//! Readers and writers in threads of one process, as JSON lines on standard output.
+//! Readers and writers in threads of one process. Prints JSON lines on standard output.
 //!
-//! `cargo bench --bench threads -- [--quick] [--only NAME[,NAME]] [--threads N[,N]] [--rounds N] [--durability pmem|process] [--dir DIR] [--disk DIR]`
+//! `cargo bench --bench threads -- [--quick] [--only NAME[,NAME]] [--threads N[,N]] [--rounds N]
+//! [--durability pmem|process] [--dir DIR] [--disk DIR]`
 //!
-//! See `benches/README.md` for what the rows mean.
+//! `benches/README.md` explains the rows.
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -100,7 +101,7 @@ fn quick() -> Setting {
     Setting { time: Duration::from_millis(100), keys: 100_000, rounds: 5, ..full() }
 }
 
-/// Every case once, short.
+/// Runs every case once, for a short time.
 fn smoke_test() -> Result<()> {
     let setting =
         Setting { time: Duration::from_millis(5), threads: vec![1, 2], keys: 1000, rounds: 1, ..full() };

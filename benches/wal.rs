@@ -1,8 +1,9 @@
-//! What a write-ahead log costs a disk, and what it keeps in memory.
+//! The write amplification of the write-ahead log, and its memory.
 //!
-//! `cargo bench --bench wal -- [--quick] [--dir DIR]` prints a line of JSON for each case. Amplification is bytes written per byte changed, counted three
-//! ways: by the disk (`/proc/diskstats`, which sees other programs, too), by the kernel for this process (`/proc/self/io`), and by pheap
-//! (records, and pages written by checkpoints).
+//! `cargo bench --bench wal -- [--quick] [--dir DIR]` prints a line of JSON for each case. Amplification is
+//! bytes written per byte changed. It is counted in three ways: by the disk (`/proc/diskstats`, which
+//! includes other programs), by the kernel for this process (`/proc/self/io`), and by pheap (records, and
+//! pages written by checkpoints).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -44,7 +45,7 @@ struct Chain<'r> {
     head: Option<P<'r, Entry<'r>>>,
 }
 
-/// Bytes written so far: by the disk of `dir`, and for this process.
+/// Returns the bytes written so far by the disk of `dir`, and for this process.
 fn written(dir: &Path) -> (u64, u64) {
     disk::settle(dir).expect("the disk works");
     let dev = fs::metadata(dir).expect("the directory is there").dev();
@@ -68,7 +69,7 @@ struct Case<'a> {
     dir: &'a Path,
     name: &'a str,
     policy: SyncPolicy,
-    /// Changed by each operation, and by all.
+    /// Bytes that each operation changes.
     bytes: u64,
     n: u64,
     working_set: u64,
@@ -193,14 +194,14 @@ fn amplification(dir: &Path, quick: bool) {
     }
 }
 
-/// Memory of this process that no file stands for.
+/// Returns the bytes of this process's memory that do not belong to a file.
 fn anonymous() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// A large heap of which a small part is changed all the time.
+/// Changes a small part of a large heap all the time.
 fn memory(dir: &Path, quick: bool) {
     const LIMIT: u64 = 128 << 20;
     let chunk = 32 << 20;
@@ -223,7 +224,7 @@ fn memory(dir: &Path, quick: bool) {
         look(&heap);
     }
     let filled = most;
-    // 100 MiB: a bit more than three of them.
+    // 100 MiB are a bit more than three chunks.
     let hot: Vec<_> = (0..4).map(|i| root(&heap, i)).collect();
     let mut rng = Rng::from_seed(3);
     most = (0, 0);

@@ -1,17 +1,17 @@
-//! A lesson: money moves between the branches of a bank, many threads at once, and none is lost, not even under `kill -9`.
+//! A lesson: many threads move money between the branches of a bank. No money is lost, even under `kill -9`.
 //!
 //! ```text
 //! cargo run --release --example bank                  a few rounds: start, kill, count
 //! cargo run --release --example bank -- --rounds 100
 //! ```
 //!
-//! Each branch is a *root* of the heap: it has a lock and a log of its own, so transactions on different branches run concurrently.
-//! A transfer between two branches is one transaction over two roots, `pheap::txn((&a, &b), …)`: both accounts change, or none.
-//! pheap locks the roots in a fixed order, whatever order they are passed in, so transfers in opposite directions cannot
-//! deadlock.
+//! Each branch is a *root* of the heap. It has its own lock and its own log, so transactions on different
+//! branches run concurrently. A transfer between two branches is one transaction over two roots,
+//! `pheap::txn((&a, &b), …)`: both accounts change, or none. pheap always locks the roots in the same order,
+//! so transfers in opposite directions cannot deadlock.
 //!
-//! The parent starts itself again as a child process, which makes transfers until it is killed in the middle; then the parent
-//! counts. The sum never changes.
+//! The parent process starts this program again as a child process. The child makes transfers until the
+//! parent kills it. Then the parent counts the money. The sum never changes.
 
 use std::ffi::OsStr;
 use std::os::unix::process::parent_id;
@@ -33,7 +33,7 @@ const MONEY: u64 = 1000;
 #[repr(C)]
 struct Branch<'r> {
     accounts: P<'r, [u64]>,
-    /// Transfers that have begun here.
+    /// Number of transfers from accounts of this branch.
     transfers: u64,
 }
 
@@ -64,11 +64,13 @@ fn main() -> ExitCode {
     })
 }
 
-/// Opens the bank, or founds it.
+/// Opens the bank, or creates it.
 fn open(heap: &Path) -> pheap::Result<Vec<Root<Branch<'static>>>> {
-    // Only processes are killed here, not the machine, so fences are not needed. (`Auto`, the default, chooses by file system.)
+    // Only processes are killed here, not the machine, so fences are not needed. (`Auto`, the default,
+    // depends on the file system.)
     let heap = Options::new().durability(Durability::Process).open(heap)?;
-    // `root_or` creates the branch and its accounts in one transaction, so no branch is ever without accounts.
+    // `root_or` creates the branch and its accounts in one transaction, so no branch is ever without
+    // accounts.
     let branch = |i| {
         heap.root_or(&format!("branch {i}"), |tx| {
             Ok(Branch { accounts: tx.alloc_slice(ACCOUNTS, |_| MONEY)?, transfers: 0 })
@@ -77,9 +79,9 @@ fn open(heap: &Path) -> pheap::Result<Vec<Root<Branch<'static>>>> {
     (0..BRANCHES).map(branch).collect() // the roots keep the heap open
 }
 
-// ---- Transfers -----------------------------------------------------------------------------------------------------------------
+// ---- Transfers --------------------------------------------------------------------------------------------
 
-/// An account: the number of its branch, and its own.
+/// An account: the number of its branch, and its number there.
 #[derive(Clone, Copy)]
 struct Account(usize, usize);
 
@@ -91,8 +93,8 @@ fn transfer(bank: &[Root<Branch>], from: Account, to: Account, amount: u64) -> p
             Ok(())
         });
     }
-    // One transaction over two roots: each branch comes with a `Txn` of its own. The pointers of one cannot be used
-    // with the other; the compiler checks that. Both commit, or neither does.
+    // One transaction over two roots: each branch comes with its own `Txn`. The pointers of one cannot be
+    // used with the other; the compiler checks that. Both commit, or neither does.
     pheap::txn((&bank[from.0], &bank[to.0]), |((tx, branch), (tx_to, branch_to))| {
         deposit(tx_to, branch_to, to, amount);
         // If this fails, the deposit is rolled back.
@@ -117,10 +119,10 @@ fn deposit<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, to: Account, amount:
     tx[account] += amount;
 }
 
-/// What the child does.
+/// Makes transfers until the process is killed. The child process calls this.
 fn transfer_for_ever(heap: &Path, threads: u64) -> pheap::Result<()> {
     let bank = &open(heap)?;
-    println!("open"); // the parent may start to kill us
+    println!("open"); // from now on, the parent may kill this process
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {
@@ -135,11 +137,12 @@ fn transfer_for_ever(heap: &Path, threads: u64) -> pheap::Result<()> {
                 }
             });
         }
-        // Meanwhile, count: a transaction over all branches sees them at one moment, never in the middle of a transfer.
+        // This thread counts the money. A transaction over all branches sees them at one moment, never in the
+        // middle of a transfer.
         let parent = parent_id();
         loop {
             if parent_id() != parent {
-                std::process::exit(1); // nobody is left to kill us
+                std::process::exit(1); // the parent is dead and cannot kill this process
             }
             assert_eq!(count(bank)?.0, (BRANCHES * ACCOUNTS) as u64 * MONEY);
             std::thread::sleep(Duration::from_millis(1));
@@ -147,7 +150,7 @@ fn transfer_for_ever(heap: &Path, threads: u64) -> pheap::Result<()> {
     })
 }
 
-/// All the money, and the number of transfers.
+/// Returns the sum of all balances, and the number of transfers.
 fn count(bank: &[Root<Branch>]) -> pheap::Result<(u64, u64)> {
     pheap::txn(bank, |mut branches| {
         let (mut money, mut transfers) = (0, 0);
@@ -161,9 +164,9 @@ fn count(bank: &[Root<Branch>]) -> pheap::Result<(u64, u64)> {
     })
 }
 
-// ---- Kills ---------------------------------------------------------------------------------------------------------------------
+// ---- Kills ------------------------------------------------------------------------------------------------
 
-/// What the parent does.
+/// Kills the child in each round, and counts the money. The parent process calls this.
 fn kill_and_count(heap: Option<&Path>, args: &Args) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = heap.map_or_else(|| folder.path().join("bank.pheap"), Path::to_owned);

@@ -8,8 +8,9 @@
 //! kv del apple pear                      kv stats
 //! ```
 //!
-//! Each command that changes something is one transaction. If it is killed at any moment, it takes effect entirely or not at all, even an import of a
-//! million entries. Commands that only read open the heap read-only: they never change the file, and any number of them can run at a time.
+//! Each command that changes the store is one transaction. If a command is killed, it takes effect entirely
+//! or not at all, even an import of a million entries. Commands that only read open the heap read-only. They
+//! never change the file, and any number of them can run at the same time.
 //!
 //! Exit status 0: done; 1: a key does not exist; 2: any other error, with the reason on stderr.
 
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
-        // The reader of our output may have stopped (`| head`).
+        // The reader of the output may have stopped (`| head`).
         Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -105,7 +106,7 @@ fn is_broken_pipe(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
 
-/// Runs the command. False if a key does not exist.
+/// Runs the command. Returns false if a key does not exist.
 fn run(args: &Args) -> Result<bool> {
     let mut found = true;
     match &args.command {
@@ -127,7 +128,7 @@ fn run(args: &Args) -> Result<bool> {
             heap.close()?;
         }
         Command::Import { file } => {
-            let json = read_text(file)?; // before the heap is opened: the input may be a running export of the same heap
+            let json = read_text(file)?; // first, because the input may be an export of this heap
             let (heap, store) = open(&args.heap)?;
             let (all, added) = import(&store, &json, args.kill_after)
                 .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
@@ -172,7 +173,7 @@ fn not_there(key: &str) {
     eprintln!("there is no key {key:?}");
 }
 
-// ---- The heap ------------------------------------------------------------------------------------------------------------------
+// ---- The heap ---------------------------------------------------------------------------------------------
 
 /// Opens the store for changes, or creates it.
 fn open(path: &Path) -> Result<(Heap, Store)> {
@@ -184,7 +185,7 @@ fn open(path: &Path) -> Result<(Heap, Store)> {
     Ok((heap, store))
 }
 
-/// Opens the store read-only. `None` if the program was killed while creating it: then it is empty.
+/// Opens the store read-only. Returns `None` for the store if the program was killed before it created one.
 fn open_read_only(path: &Path) -> Result<(Heap, Option<Store>)> {
     existing(path)?;
     let heap = Options::new().read_only(true).open(path)?;
@@ -205,7 +206,7 @@ fn existing(path: &Path) -> Result<()> {
     Err(format!("there is no store in {} yet; `kv set` and `kv import` make one", path.display()).into())
 }
 
-/// Reads the store, or an empty one if there is none.
+/// Reads the store, or an empty one if the heap has none.
 fn read<T>(path: &Path, f: impl for<'r> FnOnce(&View<'r>, P<'r, Map<'r>>) -> Result<T>) -> Result<T> {
     let (_heap, store) = open_read_only(path)?;
     match store {
@@ -214,7 +215,8 @@ fn read<T>(path: &Path, f: impl for<'r> FnOnce(&View<'r>, P<'r, Map<'r>>) -> Res
     }
 }
 
-/// Sets all keys of a JSON object in one transaction. Returns how many keys it has, and how many of them are new.
+/// Sets all keys of a JSON object in one transaction. Returns the number of its keys, and how many of them
+/// are new.
 fn import(store: &Store, json: &str, kill_after: Option<usize>) -> Result<(usize, usize)> {
     let wrong = |error: &dyn Display| {
         format!("{error}; it must be one JSON object whose values are strings. Nothing was imported")
@@ -231,10 +233,10 @@ fn import(store: &Store, json: &str, kill_after: Option<usize>) -> Result<(usize
         let before = map.len(tx);
         for (number, (key, value)) in entries.iter().enumerate() {
             if kill_after == Some(number) {
-                // SAFETY: plain system calls without pointers.
+                // SAFETY: both system calls take and return numbers, not pointers.
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             }
-            map.insert(tx, key, *value)?; // only the pointer: the text is in the heap already
+            map.insert(tx, key, *value)?; // the text is already in the heap
         }
         Ok((entries.len(), map.len(tx) - before))
     })
@@ -254,9 +256,9 @@ fn stats(path: &Path) -> Result<()> {
     })
 }
 
-// ---- Input, output -------------------------------------------------------------------------------------------------------------
+// ---- Input, output ----------------------------------------------------------------------------------------
 
-/// Prints to standard output, and flushes.
+/// Prints to standard output, and flushes it.
 fn print(f: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     f(&mut out)?;
@@ -264,14 +266,14 @@ fn print(f: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// The content of a file.
+/// Returns the content of a file, or of standard input.
 fn read_text(file: &Path) -> Result<String> {
     let text =
         if file == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
     text.map_err(|error| format!("cannot read {}: {error}", file.display()).into())
 }
 
-/// All entries, as a JSON object.
+/// Writes all entries as a JSON object.
 fn write_json<'r>(file: &Path, view: &View<'r>, map: P<'r, Map<'r>>) -> Result<()> {
     let write = |out: &mut dyn Write| -> io::Result<()> {
         serde_json::to_writer_pretty(&mut *out, &view.export(map))?; // one entry after the other

@@ -1,4 +1,4 @@
-//! What the examples share: they start themselves again, and kill what they have started.
+//! Functions that the examples share: they start the program again, and kill it.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -9,33 +9,34 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// What has become of a program.
+/// The output and the end of a program.
 #[derive(Debug)]
 pub struct Victim {
-    /// What it has printed.
+    /// Lines that the program printed.
     pub lines: Vec<String>,
-    /// How it has ended.
+    /// Exit status of the program.
     pub status: ExitStatus,
 }
 
 impl Victim {
-    /// Whether it was killed, and has not ended by itself.
+    /// Returns whether the program was killed. Otherwise it ended by itself.
     pub fn was_killed(&self) -> bool {
         self.status.signal() == Some(9)
     }
 }
 
-/// Runs this program once more, with these arguments, and ends it with `kill -9` so long after it has printed its first line.
+/// Runs this program again with these arguments. Ends it with `kill -9` when `after` has passed since its
+/// first line of output.
 ///
 /// # Errors
-/// If it cannot be started, or fails by itself.
+/// If the program cannot be started, or fails by itself.
 pub fn run_and_kill<A: AsRef<OsStr>>(
     args: impl IntoIterator<Item = A>,
     after: Duration,
 ) -> io::Result<Victim> {
     let mut child = Command::new(std::env::current_exe()?).args(args).stdout(Stdio::piped()).spawn()?;
     let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    // Read by a thread, so that it never waits for us.
+    // A thread reads the output, so that the child never waits for this process.
     let (begin, has_begun) = mpsc::channel();
     let reader = thread::spawn(move || {
         lines.map_while(Result::ok).inspect(|_| _ = begin.send(())).collect::<Vec<String>>()
@@ -53,7 +54,7 @@ pub fn run_and_kill<A: AsRef<OsStr>>(
     }
 }
 
-/// What a program ends with. An error is told on standard error.
+/// Returns the exit code of a program. Prints an error to standard error.
 pub fn exit_code(result: Result<(), Box<dyn Error>>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,7 +65,7 @@ pub fn exit_code(result: Result<(), Box<dyn Error>>) -> ExitCode {
     }
 }
 
-/// Random numbers below a bound (xorshift).
+/// Returns a function that returns random numbers below a bound (xorshift).
 pub fn random(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |bound| {

@@ -4,17 +4,19 @@
 //! cargo run --example list
 //! ```
 //!
-//! It covers roots, transactions, rollback, reading, held pointers, and what the compiler forbids. Every step checks itself, so
-//! if this ends without a panic, everything that the comments say is true.
+//! It covers roots, transactions, rollback, reading, held pointers, and mistakes that the compiler rejects.
+//! Every step has assertions, so if the program ends without a panic, the comments are true.
 
 use pheap::{Error, Heap, Held, P, Persist, Root, Txn, View, txn};
 
-// ---- 1. Types ------------------------------------------------------------------------------------------------------------------
+// ---- 1. Types ---------------------------------------------------------------------------------------------
 
-/// An object in the heap is a plain struct. `repr(C)` fixes its layout, because a file outlives the compiler that wrote it.
+/// An object in the heap is a plain struct. `repr(C)` fixes its layout, because a file outlives the compiler
+/// that wrote it.
 ///
-/// `P<'r, T>` is the pointer: eight bytes, an address. `'r` is its *brand*: each transaction has its own, and the compiler
-/// lets nothing with a brand leave its transaction. So there are no dangling pointers and no reference counts.
+/// `P<'r, T>` is the pointer: eight bytes with an address. `'r` is its *brand*. Each transaction has a
+/// different brand, and the compiler lets no value with a brand leave its transaction. So there are no
+/// dangling pointers and no reference counts.
 #[derive(Persist)]
 #[repr(C)]
 struct Node<'r> {
@@ -29,11 +31,11 @@ struct List<'r> {
     len: u64,
 }
 
-// ---- 2. Functions that write, functions that read ------------------------------------------------------------------------------
+// ---- 2. Functions that write, functions that read ---------------------------------------------------------
 
-/// Adds a value in front.
+/// Adds a value at the front.
 ///
-/// A function that changes a heap takes a `&mut Txn`. There is no other way to write, hence no way to write outside a
+/// A function that changes a heap takes a `&mut Txn`. There is no other way to write, so every write is in a
 /// transaction. The heap is indexed by pointers, as an array is by numbers: `tx[list].head`.
 ///
 /// `#[txn]` makes this cheaper, not safer: it logs only the assigned fields, not whole objects.
@@ -45,7 +47,8 @@ fn push<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, value: u64) -> pheap::Resul
     Ok(())
 }
 
-/// Removes the first value. The node is not freed here: nothing points to it any more, so the collector will reclaim it.
+/// Removes the first value. The node is not freed here. Nothing points to it any more, so the collector will
+/// reclaim it.
 #[txn]
 fn pop<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>) -> Option<u64> {
     let node = tx[list].head?;
@@ -54,7 +57,8 @@ fn pop<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>) -> Option<u64> {
     Some(tx[node].value)
 }
 
-/// A function that only reads takes a `&View`. A transaction is a view, too, so this also works inside one.
+/// A function that only reads takes a `&View`. A transaction is also a view, so this function works inside
+/// one.
 fn values<'r>(view: &View<'r>, list: P<'r, List<'r>>) -> Vec<u64> {
     let nodes = std::iter::successors(view[list].head, |&node| view[node].next);
     nodes.map(|node| view[node].value).collect()
@@ -64,13 +68,14 @@ fn main() -> pheap::Result<()> {
     let folder = tempfile::tempdir().expect("a folder for the heap");
     let path = folder.path().join("numbers.pheap");
 
-    // ---- 3. A heap is a file, a root is where you start -------------------------------------------------------------------------
+    // ---- 3. A heap is a file, a root is where you start ---------------------------------------------------
     {
-        // Creates the file, or opens it; after a crash, opening it completes the last transaction or rolls it back.
+        // Creates the file, or opens it. After a crash, this completes the last transaction or rolls it back.
         let heap = Heap::open(&path)?;
-        // A named object. The first time, it is created with `Default`; later it is found. (A heap can have many roots.)
+        // A root is a named object. The first call creates it with `Default`, and later calls find it. (A
+        // heap can have many roots.)
         let list: Root<List> = heap.root("numbers")?;
-        // One transaction: the allocation, the pointer and the length happen together, or not at all.
+        // One transaction: the allocation, the pointer and the length take effect together, or not at all.
         list.txn(|tx, list| push(tx, list, 1))?;
         // When `txn` returns, the change is committed. There is nothing to save, and nothing to close.
     }
@@ -80,20 +85,20 @@ fn main() -> pheap::Result<()> {
     assert_eq!(list.read(values)?, [1]);
     println!("after reopening:             {:?}", list.read(values)?);
 
-    // ---- 4. All or nothing -----------------------------------------------------------------------------------------------------
-    // An error rolls back everything that the closure has done, in all functions that it has called. So does a panic, and so does
-    // `kill -9` (see the examples `bank` and `index`).
+    // ---- 4. All or nothing --------------------------------------------------------------------------------
+    // An error rolls back all changes of the closure and of the functions that it has called. A panic does
+    // the same, and recovery after `kill -9` does, too (see the examples `bank` and `index`).
     let result = list.txn(|tx, list| {
         push(tx, list, 2)?;
         push(tx, list, 3)?;
-        assert_eq!(values(tx, list), [3, 2, 1]); // a transaction sees its own changes; nobody else does
+        assert_eq!(values(tx, list), [3, 2, 1]); // only the transaction sees its changes
         Err::<(), _>(Error::abort("changed my mind"))
     });
     assert!(matches!(result, Err(Error::Aborted(_))));
     assert_eq!(list.read(values)?, [1]);
     println!("after a rollback:            {:?}", list.read(values)?);
 
-    // `txn` returns what the closure returns, as long as there is no pointer in it.
+    // `txn` returns the result of the closure. The result must not contain a pointer.
     let (popped, left) = list.txn(|tx, list| {
         push(tx, list, 2)?;
         push(tx, list, 3)?;
@@ -102,25 +107,26 @@ fn main() -> pheap::Result<()> {
     assert_eq!((popped, left), (Some(3), 2));
     println!("after push, push, pop:       {:?}", list.read(values)?);
 
-    // ---- 5. Plain references, for a while --------------------------------------------------------------------------------------
-    // `&mut tx[node]` is a plain `&mut Node`. The object is made crash-safe before you get it, so anything that takes a `&mut` may
-    // change it: `mem::swap`, a method, a library that knows nothing of heaps.
+    // ---- 5. Plain references, for a while -----------------------------------------------------------------
+    // `&mut tx[node]` is a plain `&mut Node`. The object is made crash-safe before you get the reference. So
+    // any code that takes a `&mut` may change the object: `mem::swap`, a method, or a library that does not
+    // know heaps.
     list.txn(|tx, list| {
         let first = tx[list].head.expect("there are two nodes");
         let second = tx[first].next.expect("there are two nodes");
         let value = std::mem::replace(&mut tx[first].value, 20);
         tx[second].value += value * 100;
-        tx.swap(first, second); // this swaps the whole nodes, with their pointers, so
-        tx[first].next = Some(second); // correct these
+        tx.swap(first, second); // this swaps the whole nodes, with their pointers,
+        tx[first].next = Some(second); // so the pointers must be set again
         tx[second].next = None;
         Ok(())
     })?;
     assert_eq!(list.read(values)?, [201, 20]);
     println!("after some surgery:          {:?}", list.read(values)?);
 
-    // ---- 6. Keeping a pointer --------------------------------------------------------------------------------------------------
-    // A `P` cannot leave its transaction. A `Held` can: it names the object from one transaction to the next, as long as the heap
-    // is open. It belongs to the program, not to the heap.
+    // ---- 6. Keeping a pointer -----------------------------------------------------------------------------
+    // A `P` cannot leave its transaction. A `Held` can: it refers to an object across transactions, as long
+    // as the heap is open. It belongs to the program, not to the heap.
     let bookmark: Held<Node> = list.txn(|tx, list| {
         let node = tx[list].head.expect("there are two nodes");
         Ok(tx.hold(node))
@@ -130,7 +136,7 @@ fn main() -> pheap::Result<()> {
     assert_eq!(below, 201);
     println!("the node that was held:      {below}");
 
-    // If its transaction is rolled back, it is invalid, and using it is an error.
+    // If the transaction of a `Held` is rolled back, the `Held` is invalid, and its use is an error.
     let mut never = None;
     let _ = list.txn(|tx, _| {
         let node = tx.alloc(Node { value: 8, next: None })?;
@@ -140,13 +146,14 @@ fn main() -> pheap::Result<()> {
     let never = never.expect("the closure has run");
     assert!(matches!(list.read(|view, _| view.get(&never).map(drop))?, Err(Error::NotHeld)));
 
-    // ---- 7. One thing at a time ------------------------------------------------------------------------------------------------
-    // A root is locked while a transaction runs. Opening another one inside would wait for ever, so it is an error instead: pass `tx`
-    // on. (To change several roots together, see `pheap::txn` and the example `bank`.)
+    // ---- 7. One thing at a time ---------------------------------------------------------------------------
+    // A root is locked while a transaction runs. A second transaction inside the first one would wait for
+    // ever, so it is an error. Pass `tx` on instead. (To change several roots together, see `pheap::txn` and
+    // the example `bank`.)
     let nested = list.txn(|_, _| list.txn(|tx, list| push(tx, list, 9)));
     assert!(matches!(nested, Err(Error::Nested)));
 
-    // ---- 8. What does not compile ----------------------------------------------------------------------------------------------
+    // ---- 8. What does not compile -------------------------------------------------------------------------
     // Try them: each mistake that would be a crash or corrupt data elsewhere is a compile error here.
     //
     //     let head = list.read(|view, list| view[list].head)?;           a pointer leaves its transaction
@@ -154,8 +161,8 @@ fn main() -> pheap::Result<()> {
     //     list.txn(|tx, list| { let r = &tx[list]; push(tx, list, 1)?; Ok(println!("{}", r.len)) })?;
     //                                                                    a reference is used after a write
     //     other.txn(|ot, o| list.txn(|tx, l| Ok(tx[l].head = ot[o].head)))?;
-    //                                                                    a pointer into one root is stored in another
-    //     #[derive(Persist)] #[repr(C)] struct Bad { text: String }      a `String` keeps its text outside the heap
+    //                                                            a pointer into one root is stored in another
+    //     #[derive(Persist)] #[repr(C)] struct Bad { text: String }      a `String` has its text elsewhere
 
     assert_eq!(list.read(values)?, [7, 201, 20]);
     println!("in the end:                  {:?}", list.read(values)?);

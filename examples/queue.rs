@@ -1,15 +1,19 @@
-//! A job queue with four workers. It is killed (`kill -9`) again and again: no job is lost, and none has two results.
+//! A job queue with four workers. It is killed (`kill -9`) again and again: no job is lost, and no job has
+//! two results.
 //!
 //! ```text
 //! cargo run --release --example queue                  a few rounds: start, kill, look
 //! cargo run --release --example queue -- --rounds 100
 //! ```
 //!
-//! A job is submitted in one transaction, taken by a worker in a second one, and done in a third, which also stores the result. If the program is killed in between, the job is still
-//! noted as running; the next start lets another worker have it. So the work may be done again, and its result is there once.
+//! One transaction submits a job. A second one assigns the job to a worker. A third one marks it as done and
+//! stores the result. If the program is killed between the second and the third, the heap still has the job
+//! as running, and the next start gives it to another worker. So the work may be done twice, but there is
+//! only one result.
 //!
-//! The parent starts itself again as a child, which says what it has submitted and done, each when its transaction has returned. The parent kills it, and looks into the heap: all that
-//! was said is there, and every job is in one place.
+//! The parent process starts this program again as a child process. The child prints each job that it has
+//! submitted or done, after the transaction has returned. The parent kills the child, and checks the heap:
+//! all printed jobs are there, and every job is in exactly one collection.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,16 +27,16 @@ use clap::Parser;
 use pheap::{Heap, P, PBTreeMap, POption, PVecDeque, Persist, Root, View, field};
 use pheap_examples::{exit_code, random, run_and_kill};
 
-// ---- What is in the heap -------------------------------------------------------------------------------------------------------
+// ---- Content of the heap ----------------------------------------------------------------------------------
 
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Queue<'r> {
-    /// In the order in which they are to be done.
+    /// Waiting jobs, in the order in which they are to be done.
     waiting: PVecDeque<'r, P<'r, Job<'r>>>,
-    /// By their numbers: a worker is at them, or was when the program was killed.
+    /// Running jobs, by number. A worker has taken each of them, perhaps in a process that was killed.
     running: PBTreeMap<'r, u64, P<'r, Job<'r>>>,
-    /// By their numbers.
+    /// Finished jobs, by number.
     done: PBTreeMap<'r, u64, P<'r, Job<'r>>>,
     /// Number of the next job.
     next: u64,
@@ -43,17 +47,18 @@ struct Queue<'r> {
 struct Job<'r> {
     number: u64,
     text: P<'r, str>,
-    /// How often a worker has taken it.
+    /// Number of times that a worker has taken the job.
     attempts: u64,
-    /// The result: how many words the text has.
+    /// The result: the number of words in the text.
     words: POption<u64>,
 }
 
-// ---- The service ---------------------------------------------------------------------------------------------------------------
+// ---- The service ------------------------------------------------------------------------------------------
 
 struct Service {
     queue: Root<Queue<'static>>,
-    /// How many jobs wait that no worker has claimed yet. It is not in the heap: it is for the threads of this program only.
+    /// Number of waiting jobs that no worker has claimed yet. It is not in the heap, because only the threads
+    /// of this process use it.
     unclaimed: Mutex<usize>,
     arrived: Condvar,
 }
@@ -62,7 +67,7 @@ impl Service {
     fn open(heap: &Path) -> pheap::Result<Service> {
         let queue: Root<Queue> = Heap::open(heap)?.root("queue")?; // the root keeps the heap open
         let waiting = queue.txn(|tx, queue| {
-            // Whoever was at these is dead. They are to be first, the oldest before the others.
+            // The workers of these jobs are dead. The jobs go to the front, the oldest first.
             while let Some((_, job)) = field!(queue.running).pop_last(tx) {
                 field!(queue.waiting).push_front(tx, job)?;
             }
@@ -111,12 +116,12 @@ impl Service {
     }
 }
 
-/// The work.
+/// Does the work of a job.
 fn count_words(text: &str) -> u64 {
     text.split_whitespace().count() as u64
 }
 
-// ---- Kills ---------------------------------------------------------------------------------------------------------------------
+// ---- Kills ------------------------------------------------------------------------------------------------
 
 /// Submits jobs and does them, while it is killed again and again, and looks for each job every time.
 #[derive(Parser)]
@@ -145,20 +150,21 @@ fn main() -> ExitCode {
     })
 }
 
-/// What is in the text of a job.
+/// Returns the text of a job.
 fn text(number: u64) -> String {
     format!("job {number}:{}", " and so on".repeat(number as usize % 40))
 }
 
-/// What the child does. (If nobody reads what it says any more, it panics, and that is the end of it.)
+/// Submits and does jobs until the process is killed. The child process calls this. If the parent does not
+/// read the output any more, `println!` panics.
 fn work_for_ever(heap: &Path, workers: usize) -> pheap::Result<()> {
     const BATCH: usize = 10;
-    /// More jobs than that need not wait.
+    /// If so many jobs wait, no more are submitted.
     const ENOUGH: usize = 50;
 
     let service = &Service::open(heap)?;
     let next = service.queue.read(|view, queue| view[queue].next)?;
-    println!("open"); // the parent may start to kill us
+    println!("open"); // from now on, the parent may kill this process
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -182,7 +188,7 @@ fn work_for_ever(heap: &Path, workers: usize) -> pheap::Result<()> {
     })
 }
 
-/// What the parent does.
+/// Kills the child in each round, and checks the jobs. The parent process calls this.
 fn kill_and_look(heap: Option<&Path>, args: &Args) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = heap.map_or_else(|| folder.path().join("queue.pheap"), Path::to_owned);
@@ -208,7 +214,7 @@ fn kill_and_look(heap: Option<&Path>, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Looks for each job, and for all that was said of it.
+/// Checks each job, and all jobs that the child reported as submitted or done.
 fn look<'r>(view: &View<'r>, queue: P<'r, Queue<'r>>, submitted: &[u64], done: &[u64]) -> Result<String> {
     let queue = &view[queue];
     let mut places = BTreeMap::new();

@@ -1,15 +1,15 @@
-//! What the command lines of the benchmarks have in common.
+//! Helpers for the command lines of the benchmarks.
 
 use crate::scratch;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Parser, ValueEnum};
 use pheap::Durability;
 
-/// The arguments of a benchmark; `None` if `cargo test --benches` has called it. Then none of its options is given, and this runs
-/// `smoke_test`, or lists no tests.
+/// Returns the arguments of a benchmark. `cargo test --benches` gives none of its options: then this runs
+/// `smoke_test`, or lists no tests, and returns `None`.
 ///
 /// # Errors
-/// That of the test.
+/// The error of the smoke test.
 pub fn arguments<A: Parser, E>(smoke_test: impl FnOnce() -> Result<(), E>) -> Result<Option<A>, E> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let mut command = A::command();
@@ -28,12 +28,12 @@ pub fn arguments<A: Parser, E>(smoke_test: impl FnOnce() -> Result<(), E>) -> Re
     Ok(None)
 }
 
-/// Reads a durability that has one of these names.
+/// Returns a parser of durabilities with these names.
 pub fn durability(names: impl Into<PossibleValuesParser>) -> impl TypedValueParser<Value = Durability> {
     names.into().map(|name| scratch::named(&name).expect("it is one of the names"))
 }
 
-/// The name of a value on the command line.
+/// Returns the name of a value on the command line.
 pub fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("each value has a name").get_name().to_owned()
 }

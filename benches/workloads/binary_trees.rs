@@ -1,5 +1,5 @@
-//! `binary_trees`: the Benchmarks Game's binary-trees of depth `n`; on the heap a tree is built by one transaction
-//! and given up by another, and a root holds what is alive.
+//! `binary_trees`: binary-trees of the Benchmarks Game, of depth `n`. On the heap, one transaction builds a
+//! tree and another one drops it. A root has the live trees.
 
 use crate::measure::Checksum;
 use crate::mi_box::MiBox;
@@ -9,7 +9,7 @@ use std::ops::Deref;
 
 const MIN_DEPTH: u32 = 4;
 
-/// All variants at depth `n`.
+/// Returns all variants at depth `n`.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let depth = n as u32;
     let mut cases = vec![
@@ -30,14 +30,15 @@ fn in_memory<N: Boxed>(depth: u32) -> Result<Sample> {
     Ok(sample.with(nodes?))
 }
 
-/// Each pass has a heap of its own, made and deleted outside the timed part. It grows by 1 MiB, so that the size of the file says
-/// something.
+/// Each pass makes and deletes its own heap, outside the timed part. The heap grows by 1 MiB, so that the
+/// size of its file is a meaningful figure.
 fn on_heap(setup: &Setup, durability: Durability, depth: u32) -> Result<Sample> {
     let heap = setup.heap_with(&Options::new().durability(durability).arena_size(1 << 20))?;
     let mut trees = OnHeap { root: heap.heap.root("trees")? };
     let (sample, nodes) = heap.time(|| Ok(drive(&mut trees, depth)))?;
     let stats = heap.heap.stats();
-    // The tree that is one deeper than the others; or else the one that outlives them, with the largest of those.
+    // Either the tree that is one deeper than the others, or the long-lived tree together with the largest of
+    // the others.
     let most_alive = ((4 << depth) - 1) * size_of::<Node>() as u64;
     Ok(sample
         .with(nodes?)
@@ -47,14 +48,14 @@ fn on_heap(setup: &Setup, durability: Durability, depth: u32) -> Result<Sample> 
         .noting("collecting_seconds", stats.collecting.as_secs_f64()))
 }
 
-/// Which tree.
+/// One of the two trees.
 #[derive(Clone, Copy)]
 enum Slot {
     ShortLived,
     LongLived,
 }
 
-/// A place for two trees.
+/// Holds two trees.
 trait Trees {
     fn build(&mut self, slot: Slot, depth: u32) -> pheap::Result<()>;
     fn count(&mut self, slot: Slot) -> pheap::Result<u64>;
@@ -68,8 +69,8 @@ trait Trees {
     }
 }
 
-/// A tree that is one deeper than the others, a tree that outlives the others, and many of every second depth.
-/// Returns how many nodes there were.
+/// Builds a tree that is one deeper than the others, a tree that outlives the others, and many trees of every
+/// second depth. Returns the number of nodes.
 fn drive(trees: &mut impl Trees, depth: u32) -> Result<Checksum> {
     let mut nodes = 0;
     let mut check = |counted: u64, depth: u32, times: u64| {
@@ -96,10 +97,10 @@ trait Boxed: Deref<Target = [Option<Self>; 2]> + Sized {
     fn new(children: [Option<Self>; 2]) -> Self;
 }
 
-/// In memory of the system's allocator.
+/// A node in memory of the system's allocator.
 struct BoxNode(Box<[Option<BoxNode>; 2]>);
 
-/// In memory of mimalloc.
+/// A node in memory of mimalloc.
 struct MiNode(MiBox<[Option<MiNode>; 2]>);
 
 macro_rules! boxed {

@@ -1,7 +1,7 @@
-//! Child processes that are killed: what a heap is like when the program that has it ends without closing it.
+//! Child processes that are killed, so that a heap is left without being closed.
 //!
-//! A program that calls [`serve`] first can start itself again to do a job. The child says what it has measured, and then waits
-//! for its end, which is `SIGKILL`.
+//! A program that calls [`serve`] first can start itself again to do a job. The child reports its figures,
+//! and then waits until it is killed.
 
 use crate::Result;
 use pheap::Durability;
@@ -9,19 +9,20 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Tells a process that it is a child, and what to do: `"{job} {durability} {n} {heap}"`.
+/// Variable that makes a process a child, with its job: `"{job} {durability} {n} {heap}"`.
 const CHILD: &str = "PHEAP_BENCH_CHILD";
 
-/// What a child measures, by name.
+/// Figures that a child measures, with their names.
 pub(crate) type Figures = Vec<(&'static str, f64)>;
 
-/// What a child does: gets a durability, a size and the file of a heap.
+/// A job of a child. It gets a durability, a size and the file of a heap.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
     pub(crate) work: fn(Durability, u64, &Path) -> Result<Figures>,
 }
 
-/// Does the one of these jobs that this process was started for, and never returns. Does nothing in a process that was not started for one.
+/// Does the job that this process was started for, and never returns. Does nothing in a process that is no
+/// child.
 pub(crate) fn serve(jobs: impl Iterator<Item = &'static Job>) {
     let Ok(child) = std::env::var(CHILD) else { return };
     let code = match run(&child, jobs) {
@@ -31,7 +32,7 @@ pub(crate) fn serve(jobs: impl Iterator<Item = &'static Job>) {
             1
         }
     };
-    // Destructors would close the heap.
+    // Ends without destructors, which would close the heap.
     std::process::exit(code)
 }
 
@@ -45,7 +46,7 @@ fn run(child: &str, mut jobs: impl Iterator<Item = &'static Job>) -> Result<()> 
     await_death(&figures)
 }
 
-/// Says what was measured; to be called where the process shall be killed. Returns only if the parent is gone.
+/// Reports the figures, and waits until the process is killed. Returns only if the parent has ended.
 pub(crate) fn await_death(figures: &Figures) -> Result<()> {
     let line: String = figures.iter().map(|(name, figure)| format!("{name}={figure:?} ")).collect();
     let mut out = std::io::stdout();
@@ -78,7 +79,7 @@ pub(crate) fn killed_after(job: &str, durability: Durability, n: u64, path: &Pat
     Ok(Answer(figures.collect::<Result<_>>()?))
 }
 
-/// What a child has measured.
+/// The figures of a child.
 pub(crate) struct Answer(Vec<(String, f64)>);
 
 impl Answer {

@@ -1,5 +1,5 @@
-//! `fannkuch`: the Benchmarks Game's fannkuch-redux over bytes; on the heap the three arrays of permutations are one
-//! object, and everything is one transaction.
+//! `fannkuch`: fannkuch-redux of the Benchmarks Game, over bytes. On the heap the three arrays are one
+//! object, and the whole run is one transaction.
 
 use crate::measure::Checksum;
 use crate::{Case, Result, Sample, Setup, scratch};
@@ -9,7 +9,7 @@ use std::hint::black_box;
 /// Room for the largest permutation.
 const MAX: usize = 16;
 
-/// The arrays.
+/// The three arrays.
 #[derive(Clone, Copy, Debug, Default, Persist)]
 #[repr(C)]
 struct State {
@@ -18,7 +18,7 @@ struct State {
     count: [u8; MAX],
 }
 
-/// All variants for permutations of `n` elements.
+/// Returns all variants for permutations of `n` elements.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     assert!((2..MAX as u64).contains(&n));
     let volatile = move || {
@@ -50,9 +50,9 @@ fn on_heap(
     }))
 }
 
-/// The algorithm on ordinary arrays, or on a `&mut` that covers all of them. Returns the checksum of the flips.
-/// Loops over bytes, because `reverse` and `rotate_left` take longer on arrays as short as these; compiled once, so
-/// that the volatile and the persistent variant run the same code.
+/// Runs the algorithm on ordinary arrays, or on a `&mut` that covers all of them. Returns the checksum of the
+/// flips. It has loops over bytes, because `reverse` and `rotate_left` take longer on such short arrays. It
+/// is compiled once, so that the volatile and the persistent variant run the same code.
 #[inline(never)]
 fn in_place(state: &mut State, n: usize) -> i32 {
     let State { flipped, permutation, count } = state;
@@ -96,7 +96,7 @@ fn in_place(state: &mut State, n: usize) -> i32 {
     }
 }
 
-/// The same, with each element logged when it is assigned.
+/// Runs the same algorithm, and logs each element when it is assigned.
 #[txn]
 fn by_element<'r>(tx: &mut Txn<'r>, p: P<'r, State>, n: usize) -> i32 {
     for i in 0..n {

@@ -1,26 +1,27 @@
-//! `fill_heap`: `n` MB of objects of 64 bytes, with six pointers each. Half of them are a tree of fan-out six; the others lie between
-//! those, and are garbage in the end.
+//! `fill_heap`: `n` MB of objects of 64 bytes, with six pointers each. Half of them form a tree of fan-out
+//! six. The others lie between those, and are garbage in the end.
 //!
-//! A tree of millions of objects is not made in one transaction. Its top is: all levels but the last few, children first. Then
-//! each transaction makes a subtree, children first again, and puts it into its place below the top; so only one pointer of each
-//! subtree is stored into an object that was there before. After each object of the tree comes one that has nothing to do with it: it
-//! points to that object and to the one before of its own kind. The last transaction cuts that chain off.
+//! A tree of millions of objects is not made in one transaction. The first transaction makes its top: all
+//! levels except the last few, children first. Then each transaction makes a subtree, children first again,
+//! and links it below the top. So only one pointer of each subtree is stored into an older object. After each
+//! object of the tree comes an object outside the tree, which points to it and to the previous object outside
+//! the tree. The last transaction unlinks that chain.
 
 use crate::measure::Checksum;
 use crate::{Case, Result, Sample, Setup, pages, scratch};
 use pheap::{Durability, Options, P, Persist, Root, Txn, View, txn};
 
 const FAN_OUT: usize = 6;
-/// Levels of a subtree, which one transaction makes, and its objects.
+/// Levels of a subtree, which one transaction makes, and number of its objects.
 const LEVELS: u32 = 6;
 const SUBTREE: u64 = tree_size(LEVELS);
 
-/// Objects of a whole tree.
+/// Returns the number of objects of a complete tree.
 const fn tree_size(levels: u32) -> u64 {
     ((FAN_OUT as u64).pow(levels) - 1) / (FAN_OUT as u64 - 1)
 }
 
-/// How a tree is put together.
+/// Size of a tree.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     /// Levels of the top.
@@ -29,7 +30,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// For `n` MB, the garbage included.
+    /// Returns the shape for `n` MB, including the garbage.
     pub(crate) fn new(n: u64) -> Shape {
         let in_tree = (n << 20) / 64 / 2;
         let subtrees = in_tree.div_ceil(SUBTREE);
@@ -38,28 +39,28 @@ impl Shape {
         Shape { top, subtrees }
     }
 
-    /// Objects that can be reached in the end.
+    /// Returns the number of objects that are reachable in the end.
     pub(crate) fn reachable(self) -> u64 {
         tree_size(self.top) + self.subtrees * SUBTREE
     }
 
-    /// All objects.
+    /// Returns the number of all objects.
     pub(crate) fn objects(self) -> u64 {
         2 * self.reachable()
     }
 
-    /// The way from the root of the tree to subtree `i`: which child, level by level.
+    /// Returns the path from the root of the tree to subtree `i`: the index of the child at each level.
     fn way(self, i: u64) -> impl Iterator<Item = usize> {
         (0..self.top).rev().map(move |level| (i / (FAN_OUT as u64).pow(level)) as usize % FAN_OUT)
     }
 
-    /// Bytes of a file in which all of it fits, metadata included.
+    /// Returns the size of a file for all objects, including metadata.
     fn file_bytes(self) -> u64 {
         self.objects() * 64 / 16 * 17 + (4 << 20)
     }
 }
 
-/// All variants of `n` MB.
+/// Returns all variants of `n` MB.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = vec![Case::new("volatile", "fill_heap", "vec", n, move || {
         let (sample, (sum, _)) = volatile(n, |tree| (sum(tree), 0.0));
@@ -73,7 +74,7 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Each pass fills a heap of its own, whose pages are mapped before that.
+/// Each pass fills its own heap. The pages are mapped before the timed part.
 fn on_heap(setup: &Setup, durability: Durability, n: u64) -> Result<Sample> {
     let shape = Shape::new(n);
     let arena = shape.file_bytes().next_power_of_two();
@@ -86,14 +87,14 @@ fn on_heap(setup: &Setup, durability: Durability, n: u64) -> Result<Sample> {
     Ok(sample.with(sum).noting("objects", shape.objects() as f64).noting("populate_seconds", populate))
 }
 
-/// A heap that does not collect while it is filled, or there would be less garbage in the end.
+/// Returns options of a heap that does not collect while it is filled. A collection would leave less garbage.
 pub(crate) fn options(durability: Durability) -> Options {
     Options::new().durability(durability).collect_growth(u32::MAX)
 }
 
-// ---- On the heap ---------------------------------------------------------------------------------------------------------------
+// ---- On the heap ------------------------------------------------------------------------------------------
 
-/// 64 bytes.
+/// An object of 64 bytes.
 #[derive(Persist)]
 #[repr(C)]
 pub(crate) struct Object<'r> {
@@ -106,9 +107,9 @@ pub(crate) struct Object<'r> {
 #[repr(C)]
 pub(crate) struct Forest<'r> {
     tree: Option<P<'r, Object<'r>>>,
-    /// The object outside of the tree that was made last.
+    /// The last object outside the tree.
     garbage: Option<P<'r, Object<'r>>>,
-    /// How often the heap was opened.
+    /// Number of openings of the heap.
     pub(crate) opened: u64,
 }
 
@@ -146,12 +147,12 @@ fn graft<'r>(tx: &mut Txn<'r>, parent: P<'r, Object<'r>>, child: usize, subtree:
 
 struct Planting<'a, 'r> {
     garbage: Option<P<'r, Object<'r>>>,
-    /// Objects of trees so far.
+    /// Number of objects of trees so far.
     made: &'a mut u64,
 }
 
 impl<'r> Planting<'_, 'r> {
-    /// A whole tree, and as much garbage.
+    /// Makes a complete tree, and as much garbage.
     fn tree(&mut self, tx: &Txn<'r>, levels: u32) -> pheap::Result<P<'r, Object<'r>>> {
         let mut children = [None; FAN_OUT];
         if levels > 1 {
@@ -168,7 +169,7 @@ impl<'r> Planting<'_, 'r> {
     }
 }
 
-/// The sum of all values in the tree.
+/// Returns the sum of all values in the tree.
 pub(crate) fn sum_on_heap<'r>(view: &View<'r>, forest: P<'r, Forest<'r>>) -> Checksum {
     fn sum<'r>(view: &View<'r>, object: P<'r, Object<'r>>) -> u64 {
         let object = &view[object];
@@ -178,20 +179,21 @@ pub(crate) fn sum_on_heap<'r>(view: &View<'r>, forest: P<'r, Forest<'r>>) -> Che
     Checksum::Int(view[forest].tree.map_or(0, |tree| sum(view, tree)).into())
 }
 
-// ---- In volatile memory --------------------------------------------------------------------------------------------------------
+// ---- In volatile memory -----------------------------------------------------------------------------------
 
-/// 64 bytes.
+/// A node of 64 bytes.
 #[derive(Clone, Default)]
 pub(crate) struct Node<'a> {
     children: [Option<&'a Node<'a>>; FAN_OUT],
     value: [u64; 2],
 }
 
-/// The same tree, with the same garbage in between, in memory that was touched before. `look` sees the root of it.
+/// Makes the same tree, with the same garbage in between, in memory that was touched before. Passes its root
+/// to `look`.
 pub(crate) fn volatile<R>(n: u64, look: impl FnOnce(&Node) -> R) -> (Sample, R) {
     let shape = Shape::new(n);
     let mut memory = vec![Node::default(); shape.objects() as usize];
-    // Zeros may come from the system without a page being touched.
+    // The system may have provided zeros without touching a page.
     memory.iter_mut().for_each(|node| node.value = [1, 1]);
     let (sample, tree) = Sample::time(|| {
         let made = tree_size(shape.top);
@@ -204,15 +206,16 @@ pub(crate) fn volatile<R>(n: u64, look: impl FnOnce(&Node) -> R) -> (Sample, R) 
 struct Volatile<'a> {
     free: &'a mut [Node<'a>],
     garbage: Option<&'a Node<'a>>,
-    /// Subtrees to come.
+    /// Number of subtrees still to make.
     subtrees: u64,
-    /// The numbers of the last objects, which are those that they have on the heap, where the top is made first.
+    /// Numbers of the last objects. They equal those on the heap, where the top is made first.
     made: u64,
     made_of_top: u64,
 }
 
 impl<'a> Volatile<'a> {
-    /// The top, with its subtrees: nothing can be stored into a node that others refer to.
+    /// Makes the top with its subtrees. Subtrees come first, because a node that others refer to cannot
+    /// change.
     fn top(&mut self, levels: u32) -> &'a Node<'a> {
         let mut children = [None; FAN_OUT];
         for child in &mut children {
@@ -263,7 +266,7 @@ fn sum(node: &Node) -> Checksum {
     Checksum::Int(of(node).into())
 }
 
-/// A plain walk by one thread: counts the nodes that can be reached.
+/// Counts the nodes that are reachable, by a simple walk in one thread.
 pub(crate) fn walk(node: &Node) -> u64 {
     let (mut stack, mut nodes) = (vec![node], 0);
     while let Some(node) = stack.pop() {

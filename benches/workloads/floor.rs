@@ -1,6 +1,6 @@
-//! The floor: what the processor takes to make lines of a mapped file durable, with no library in between.
+//! The floor: the time that the processor needs to make lines of a mapped file durable, without a library.
 //!
-//! The mapping is one of the kind that heaps use (shared, of a file in the same directory, touched before), and the
+//! The mapping is like that of a heap: shared, of a file in the same directory, and touched before. The
 //! stores go round a region of the size of a log.
 #![cfg_attr(not(target_arch = "x86_64"), allow(unused))]
 
@@ -8,19 +8,19 @@ use crate::{Case, Result, Sample, Setup};
 use memmap2::MmapMut;
 use std::ptr::NonNull;
 
-/// The names of the rows.
+/// Names of the rows.
 pub const NAMES: [&str; 3] = ["nt_line", "nt_5_lines", "clwb_line"];
 
-/// Operations in a pass.
+/// Number of operations in a pass.
 pub const OPERATIONS: u64 = 200_000;
 
-/// The lines of 64 KiB.
+/// Number of lines in 64 KiB.
 const LINES: usize = 1024;
 
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-/// The floor of each kind of durable write; none on processors other than x86-64.
+/// Returns the floor of each kind of durable write. Returns none on processors other than x86-64.
 pub fn cases(setup: &Setup) -> Result<Vec<Case>> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -39,7 +39,7 @@ pub fn cases(setup: &Setup) -> Result<Vec<Case>> {
     Ok(Vec::new())
 }
 
-/// A shared mapping of `LINES` lines. The file is deleted at once; the mapping keeps its pages.
+/// A shared mapping of `LINES` lines. Its file is deleted at once, and the mapping keeps the pages.
 struct Region {
     base: NonNull<Line>,
     _mapping: MmapMut,
@@ -49,7 +49,7 @@ impl Region {
     fn new(setup: &Setup) -> Result<Region> {
         let file = tempfile::tempfile_in(&setup.dir)?;
         file.set_len((LINES * size_of::<Line>()) as u64)?;
-        // SAFETY: the file is known to this process alone, which neither writes nor truncates it in another way.
+        // SAFETY: only this process knows the file, and it changes the file only through this mapping.
         let mut mapping = unsafe { MmapMut::map_mut(&file)? };
         // Touch every page, so that no page fault is timed.
         mapping.fill(0);
@@ -57,7 +57,7 @@ impl Region {
         Ok(Region { base, _mapping: mapping })
     }
 
-    /// `n` times: `K` neighbouring lines past the cache, and a fence.
+    /// Stores `K` adjacent lines past the cache, and makes a fence, `n` times.
     #[cfg(target_arch = "x86_64")]
     fn stream<const K: usize>(&mut self, n: u64) {
         use std::arch::x86_64::{_mm_set1_epi64x, _mm_sfence, _mm_stream_si128};
@@ -68,9 +68,10 @@ impl Region {
             }
             for line in at..at + K {
                 for quarter in 0..4 {
-                    // SAFETY: `line < LINES`, so all four 16-byte quarters of it are inside the mapping, and aligned
-                    // since the line is; `&mut self` is the only way to the memory; SSE2 is part of x86-64.
-                    // `sfence` comes before any other access to these bytes, and before this function returns.
+                    // SAFETY: `line < LINES`, so all four 16-byte quarters of it are inside the mapping. They
+                    // are aligned because the line is. `&mut self` is the only access to the memory. SSE2 is
+                    // part of x86-64. `sfence` comes before any other access to these bytes, and before this
+                    // function returns.
                     unsafe {
                         let address = self.base.as_ptr().add(line).cast::<std::arch::x86_64::__m128i>();
                         _mm_stream_si128(address.add(quarter), _mm_set1_epi64x(i as i64));
@@ -83,7 +84,7 @@ impl Region {
         }
     }
 
-    /// `n` times: an 8-byte store, a write-back of its line, and a fence.
+    /// Stores 8 bytes, writes back their line, and makes a fence, `n` times.
     #[cfg(target_arch = "x86_64")]
     fn store_and_flush(&mut self, n: u64, flush: Flush) {
         match flush {
@@ -97,8 +98,9 @@ impl Region {
     #[inline(always)]
     fn store_and(&mut self, n: u64, flush: impl Fn(&Line)) {
         for i in 0..n {
-            // SAFETY: the index is below `LINES`, so the line is inside the mapping, which is aligned, was zeroed
-            // (any bytes are a `Line`) and is borrowed from `&mut self`.
+            // SAFETY: the index is below `LINES`, so the line is inside the mapping, which is aligned. The
+            // mapping was zeroed, and any bytes are a valid `Line`. The reference is borrowed from `&mut
+            // self`.
             let line = unsafe { self.base.add(i as usize % LINES).as_mut() };
             line.0[0] = i;
             flush(line);
@@ -141,20 +143,22 @@ impl Flush {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn clwb(line: &Line) {
-    // SAFETY: only writes the line of a live reference back; `Flush::detect` has found the instruction.
+    // SAFETY: the instruction only writes back the line of a live reference. `Flush::detect` has found the
+    // instruction.
     unsafe { std::arch::asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn clflushopt(line: &Line) {
-    // SAFETY: only writes the line of a live reference back; `Flush::detect` has found the instruction.
+    // SAFETY: the instruction only writes back the line of a live reference. `Flush::detect` has found the
+    // instruction.
     unsafe { std::arch::asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags)) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn clflush(line: &Line) {
-    // SAFETY: only writes the line of a live reference back; the instruction is part of x86-64.
+    // SAFETY: the instruction only writes back the line of a live reference. It is part of x86-64.
     unsafe { std::arch::asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags)) }
 }

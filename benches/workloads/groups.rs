@@ -1,4 +1,4 @@
-//! The published micro-benchmarks: which workloads at which sizes, and what takes turns with them.
+//! The published micro-benchmarks: their workloads and sizes, and the cases that take turns.
 
 use crate::measure::{Plan, Row, interleaved};
 use crate::pmdk::Extra;
@@ -10,56 +10,57 @@ use crate::{
 use pheap::Durability;
 use std::time::Duration;
 
-/// Does what a workload has started this process for, and never returns. Does nothing in a process that was started by others.
+/// Does the job that a workload has started this process for, and never returns. Does nothing in a process
+/// that is no child.
 pub fn serve() {
     child::serve(restart::JOBS.iter().chain(&recovery::JOBS));
 }
 
 /// The cases of one workload and size, which are measured in turns.
 pub struct Group {
-    /// The workload.
+    /// Name of the workload.
     pub bench: &'static str,
-    /// Its size.
+    /// Size of the workload.
     pub n: u64,
-    /// What else it has.
+    /// A second parameter of the workload.
     pub extra: Extra,
     workload: Workload,
     quick: bool,
 }
 
-/// A workload, and what it is measured with.
+/// A workload, and how it is measured.
 #[derive(Clone, Copy)]
 struct Workload {
     cases: fn(&Setup, u64, Extra) -> Result<Vec<Case>>,
-    /// Whether the floor takes turns with them.
+    /// Whether the floor takes turns with the cases.
     floor: bool,
-    /// Whether a write-ahead log makes sense.
+    /// Whether heaps with a write-ahead log are measured.
     wal: bool,
-    /// For cases that take long: this many runs of one pass each, instead of those of the plan.
+    /// For cases that take long: this number of runs with one pass each replaces the runs of the plan.
     runs: Option<usize>,
-    /// The size of a smoke test.
+    /// Size in a smoke test.
     smoke: u64,
 }
 
 impl Group {
-    /// The floor without a workload.
+    /// Returns a group that only has the floor.
     pub fn of_floor() -> Group {
         let workload =
             Workload { cases: |_, _, _| Ok(Vec::new()), floor: true, wal: false, runs: None, smoke: 0 };
         Group { bench: "floor", n: 0, workload, extra: Extra::None, quick: false }
     }
 
-    /// Whether the floor takes turns with the cases.
+    /// Returns whether the floor takes turns with the cases.
     pub fn has_floor(&self) -> bool {
         self.workload.floor
     }
 
-    /// Whether heaps with a write-ahead log are among the cases.
+    /// Returns whether some cases have a heap with a write-ahead log.
     pub fn may_have_log(&self) -> bool {
         self.workload.wal
     }
 
-    /// Whether there is anything to measure with these durabilities.
+    /// Returns whether the group has any case with these durabilities.
     pub fn makes_sense(&self, durabilities: &[Durability]) -> bool {
         self.workload.wal || durabilities.iter().any(|&durability| durability != Durability::Wal)
     }
@@ -85,17 +86,17 @@ impl Group {
     }
 }
 
-/// Shorter than any pass.
+/// Shorter than any pass, so that a run has one pass.
 const ONE_PASS: Duration = Duration::from_nanos(1);
 
-/// The names of the workloads.
+/// Returns the names of the workloads.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = groups(false).iter().map(|group| group.bench).collect();
     names.dedup();
     names
 }
 
-/// One group of each workload, so small that only the checksums mean something.
+/// Returns one group of each workload, so small that only its checksums are meaningful.
 pub fn smoke_groups() -> Vec<Group> {
     let mut groups = groups(true);
     groups.dedup_by_key(|group| (group.bench, group.extra));
@@ -105,7 +106,8 @@ pub fn smoke_groups() -> Vec<Group> {
     groups
 }
 
-/// All groups, at the sizes of the published evaluation, so that results and checksums can be compared; or smaller.
+/// Returns all groups, at the sizes of the published evaluation, so that results and checksums can be
+/// compared. `quick` has smaller sizes.
 pub fn groups(quick: bool) -> Vec<Group> {
     let workload = |cases| Workload { cases, floor: false, wal: false, runs: None, smoke: 1_000 };
     let floor = |cases| Workload { floor: true, ..workload(cases) };
@@ -129,7 +131,7 @@ pub fn groups(quick: bool) -> Vec<Group> {
     add("txn_two", log(floor(|setup, n, _| txn::two(setup, n))), plain, transactions);
     let objects = [1, 2, 4, 8, 16].map(Extra::Objects);
     add("txn_objects", log(floor(txn_objects)), &objects, sizes(&[100_000], &[20_000]));
-    // Whole rounds of whole transactions.
+    // The size is a multiple of the stores in a transaction.
     add("touch", workload(|setup, n, _| touch::cases(setup, n)), plain, sizes(&[102_400], &[25_600]));
     let swaps = sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], &[10_000, 1_000_000]);
     add("sps", log(floor(|setup, n, _| sps::cases(setup, n))), plain, swaps);

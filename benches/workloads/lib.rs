@@ -1,7 +1,7 @@
 //! The workloads of pheap's benchmarks: each in plain volatile Rust and on a persistent heap.
 //!
-//! `benches/paper.rs` prints them as JSON lines, `benches/{binary_tree,sps,nbody}.rs` hand the same cases to
-//! criterion. What the rows mean, and how they may mislead, is in `benches/README.md`.
+//! `benches/paper.rs` prints them as JSON lines. `benches/{binary_tree,sps,nbody}.rs` pass the same cases to
+//! criterion. `benches/README.md` explains the rows, and how they may mislead.
 #![deny(unsafe_code)]
 
 pub mod arguments;
@@ -39,8 +39,8 @@ pub use measure::{Case, Sample};
 pub use pheap_testkit::Rng;
 pub use scratch::Setup;
 
-/// Whatever went wrong: a benchmark only reports it.
+/// Any error: a benchmark only reports it.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The seed that all workloads start from: all systems do the same work.
+/// Seed of all workloads, so that all systems do the same work.
 pub const SEED: u64 = 42;

@@ -1,16 +1,16 @@
 //! Timing: cases, interleaved rounds, medians, and JSON rows.
 //!
-//! A *pass* is one execution of a workload at its size. A *run* is as many passes as it takes to be long enough
-//! for the clock and the scheduler. Runs of all cases of a group take turns (A B C A B C …), so that a slow minute
-//! of the machine hits all of them; a row reports the median run, divided by its passes. A case that is slow takes part in
-//! the first rounds only.
+//! A *pass* is one execution of a workload at its size. A *run* has as many passes as are necessary for the
+//! resolution of the clock and the scheduler. Runs of all cases of a group take turns (A B C A B C …), so
+//! that a slow minute of the machine affects all of them. A row reports the median run, divided by its
+//! passes. A slow case takes part in the first rounds only.
 
 use crate::Result;
 use std::fmt::{self, Write as _};
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
-/// What the heap did during the timed part, from differences of `heap.stats()`.
+/// Counters of the heap during the timed part: differences of `heap.stats()`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Store fences.
@@ -31,7 +31,7 @@ pub enum Checksum {
 }
 
 impl Checksum {
-    /// A sum of numbers that their order is part of.
+    /// Returns a checksum that depends on the order of the numbers.
     pub fn in_order(numbers: impl Iterator<Item = u64>) -> Checksum {
         let terms = numbers.zip(1..).map(|(number, i): (_, u64)| number.wrapping_mul(i));
         Checksum::Int(terms.fold(0, u64::wrapping_add).into())
@@ -47,12 +47,12 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// Further figures of a pass, by name.
+/// Further figures of a pass, with their names.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Vec<(&'static str, f64)>);
 
 impl Notes {
-    /// The figure of this name.
+    /// Returns the figure with this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|note| note.0 == name).map(|note| note.1)
     }
@@ -65,21 +65,21 @@ impl Notes {
     }
 }
 
-/// One pass, or several added up.
+/// The result of one pass, or the sum of several.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// The timed part.
+    /// Time of the timed part.
     pub seconds: f64,
-    /// What the heap counted in the timed part; none without a heap.
+    /// Counters of the heap in the timed part. `None` without a heap.
     pub counts: Option<Counts>,
-    /// The result, where the workload has one.
+    /// The checksum, if the workload has one.
     pub checksum: Option<Checksum>,
-    /// Whatever else there is to say.
+    /// Further figures.
     pub notes: Notes,
 }
 
 impl Sample {
-    /// Times `work`, which has no heap to count anything.
+    /// Times `work`, which uses no heap.
     pub fn time<T>(work: impl FnOnce() -> T) -> (Sample, T) {
         let start = Instant::now();
         let out = timed(work);
@@ -87,7 +87,7 @@ impl Sample {
         (Sample { seconds, ..Sample::default() }, out)
     }
 
-    /// Adds the result.
+    /// Adds the checksum.
     pub fn with(self, checksum: Checksum) -> Sample {
         Sample { checksum: Some(checksum), ..self }
     }
@@ -99,7 +99,8 @@ impl Sample {
     }
 }
 
-/// Does the work. A function of its own, for a profiler to see where the timed part begins and ends.
+/// Runs the timed part. It is a separate function, so that a profiler shows where the timed part begins and
+/// ends.
 #[inline(never)]
 fn timed<T>(work: impl FnOnce() -> T) -> T {
     work()
@@ -119,27 +120,27 @@ impl AddAssign for Sample {
     }
 }
 
-/// One row to be: a workload on one system at one size.
+/// A workload on one system at one size.
 pub struct Case {
     /// `pheap`, `volatile`, `pmdk` or `floor`.
     pub system: &'static str,
     /// The workload.
     pub bench: &'static str,
-    /// How the workload is written, or on what it runs.
+    /// The variant of the workload, or of the system.
     pub variant: String,
     /// The size: operations in a pass, or a depth.
     pub n: u64,
-    /// How many threads share the work.
+    /// Number of threads that share the work.
     pub threads: u64,
-    /// Executes so many passes, and adds them up.
+    /// Executes a number of passes, and returns their sum.
     passes: Box<dyn FnMut(u64) -> Result<Sample>>,
-    /// Whether it may be asked for more than one pass.
+    /// Whether `passes` accepts more than one pass.
     whole_runs: bool,
     expected: Option<Checksum>,
 }
 
 impl Case {
-    /// A case whose `pass` prepares, times and checks one execution.
+    /// Makes a case whose `pass` prepares, times and checks one execution.
     pub fn new(
         system: &'static str,
         bench: &'static str,
@@ -151,7 +152,7 @@ impl Case {
         Case { whole_runs: false, ..case }
     }
 
-    /// A case whose passes are executed elsewhere: `passes` gets their number, and adds them up itself.
+    /// Makes a case whose passes are executed elsewhere. `passes` gets their number, and adds them up.
     pub fn of_runs(
         system: &'static str,
         bench: &'static str,
@@ -163,12 +164,12 @@ impl Case {
         Case { system, bench, variant, n, threads: 1, passes, whole_runs: true, expected: None }
     }
 
-    /// The same, said to be of so many threads.
+    /// Sets the number of threads.
     pub fn threads(self, threads: u64) -> Case {
         Case { threads, ..self }
     }
 
-    /// `passes` passes added up; all passes of a case must have the same checksum.
+    /// Executes passes, and returns their sum. All passes of a case must have the same checksum.
     pub fn run(&mut self, passes: u64) -> Result<Sample> {
         let mut sum = Sample::default();
         let (times, each) = if self.whole_runs { (1, passes) } else { (passes, 1) };
@@ -183,7 +184,7 @@ impl Case {
         Ok(sum)
     }
 
-    /// The timed part of `passes` passes, as criterion's `iter_custom` wants it.
+    /// Returns the time of `passes` passes, for `iter_custom` of criterion.
     pub fn time(&mut self, passes: u64) -> Duration {
         match self.run(passes) {
             Ok(sample) => Duration::from_secs_f64(sample.seconds),
@@ -191,7 +192,7 @@ impl Case {
         }
     }
 
-    /// The system and the variant, for criterion.
+    /// Returns the system and the variant, for criterion.
     pub fn label(&self) -> String {
         format!("{}-{}", self.system, self.variant)
     }
@@ -200,7 +201,8 @@ impl Case {
         format!("{} {} {} {}", self.bench, self.n, self.system, self.variant)
     }
 
-    /// Warms up, and finds out how many passes make a run. If one pass takes as long as `plan.slow`, that was the first run.
+    /// Warms up, and returns the number of passes that make a run. If the first pass takes as long as
+    /// `plan.slow`, it counts as the first run.
     fn calibrate(&mut self, plan: &Plan) -> Result<(u64, Option<Sample>)> {
         let length = plan.run.as_secs_f64();
         let (mut total, mut fastest, mut passes) = (0.0, f64::INFINITY, 1);
@@ -219,33 +221,35 @@ impl Case {
     }
 }
 
-/// So many runs a median is worth having of, where they are quick.
+/// Number of runs that a quick case gets even if the budget is used up.
 const FEW: usize = 3;
 
-/// How long to measure.
+/// Number and length of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Runs of each case.
+    /// Number of runs of each case.
     pub rounds: usize,
-    /// The shortest run.
+    /// Shortest time of a run.
     pub run: Duration,
-    /// No round starts when they have taken as long as this, so a group may end with fewer rounds; but cases of which three runs take no more than half of it have these.
+    /// No round starts when this time is over, so a group may have fewer rounds. A case still gets three runs
+    /// if they take at most half of this time.
     pub budget: Duration,
-    /// A case whose first pass takes as long as this is not warmed up: it was its first run.
+    /// A case whose first pass takes as long as this is not warmed up: the pass was its first run.
     pub slow: Duration,
-    /// No run of a case starts if it would have taken more than this in all, so a row may have fewer runs than others.
+    /// No run of a case starts if all of its runs would take longer than this, so a row may have fewer runs
+    /// than others.
     pub share: Duration,
 }
 
 impl Plan {
-    /// So many rounds, in which all cases take part with one pass each.
+    /// Returns a plan with this number of rounds, in which each case has one pass.
     pub const fn even(rounds: usize) -> Plan {
         let all = Duration::MAX;
         Plan { rounds, run: Duration::ZERO, budget: all, slow: all, share: all }
     }
 }
 
-/// The middle value, or the mean of the two in the middle.
+/// Returns the middle value, or the mean of the two in the middle.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
@@ -253,8 +257,8 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     (low + high) / 2.0
 }
 
-/// Which processors the program is built for: all of its architecture, or this one. (Today's have SSE 3, and
-/// a program for all processors does not use it.)
+/// The processors that the program is built for: all of its architecture, or this one. (Current ones have SSE
+/// 3, and a program for all processors does not use it.)
 const BUILD: &str = if cfg!(target_feature = "sse3") { "native" } else { "generic" };
 
 /// A measured case.
@@ -270,40 +274,40 @@ pub struct Row {
     pub n: u64,
     /// See [`Case::threads`].
     pub threads: u64,
-    /// Seconds a pass, one entry a run.
+    /// Seconds of a pass, with one entry for each run.
     pub seconds: Vec<f64>,
-    /// Counts of the average pass.
+    /// Counters of the average pass.
     pub counts: Option<Counts>,
-    /// The result, the same in each pass.
+    /// The checksum, the same in each pass.
     pub checksum: Option<Checksum>,
-    /// Further figures a pass, one entry a run.
+    /// Further figures of a pass, with one entry for each run.
     pub notes: Vec<Notes>,
 }
 
 impl Row {
-    /// Nanoseconds an operation in one round.
+    /// Returns the nanoseconds of an operation in one round.
     pub fn nanos(&self, round: usize) -> f64 {
         self.seconds[round] * 1e9 / self.n as f64
     }
 
-    /// Whether both are of one case.
+    /// Returns whether both rows belong to one case.
     pub fn is_of_case(&self, other: &Row) -> bool {
         let case = |row: &Row| (row.system, row.bench, row.variant.clone(), row.n, row.threads);
         case(self) == case(other)
     }
 
-    /// The median of the runs.
+    /// Returns the median of the runs, in seconds.
     pub fn median(&self) -> f64 {
         median(self.seconds.iter().copied())
     }
 
-    /// The median of a further figure.
+    /// Returns the median of a further figure.
     pub fn note(&self, name: &str) -> Option<f64> {
         let figures: Option<Vec<f64>> = self.notes.iter().map(|notes| notes.get(name)).collect();
         Some(median(figures.filter(|figures| !figures.is_empty())?.into_iter()))
     }
 
-    /// One JSON object on one line.
+    /// Formats the row as one line of JSON.
     pub fn json(&self) -> String {
         let min = self.seconds.iter().copied().fold(f64::INFINITY, f64::min);
         let max = self.seconds.iter().copied().fold(0.0, f64::max);
@@ -334,19 +338,19 @@ impl Row {
     }
 }
 
-/// A case that is being measured.
+/// A case during the measurement.
 struct Turns {
     case: Case,
-    /// Passes of a run.
+    /// Number of passes of a run.
     passes: u64,
-    /// The run that calibration has been.
+    /// The run that the calibration has made, if it counts.
     first: Option<Sample>,
-    /// Seconds a pass, one entry a run.
+    /// Seconds of a pass, with one entry for each run.
     seconds: Vec<f64>,
-    /// Further figures a pass, one entry a run.
+    /// Further figures of a pass, with one entry for each run.
     notes: Vec<Notes>,
     sum: Sample,
-    /// What all runs have taken, untimed parts included, and what the last one has.
+    /// Time of all runs, including untimed parts, and time of the last run.
     spent: Duration,
     last: Duration,
 }
@@ -368,7 +372,7 @@ impl Turns {
         })
     }
 
-    /// One run, unless all would take more than `share` with it.
+    /// Makes one run, unless all runs with it would take longer than `share`.
     fn turn(&mut self, round: usize, share: Duration) -> Result<()> {
         let mut sample = if let Some(first) = self.first.take() {
             first
@@ -423,7 +427,7 @@ pub fn interleaved(cases: Vec<Case>, plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// An error unless rows of one bench and size have one checksum.
+/// Returns an error unless all rows of one bench and size have the same checksum.
 fn agree(rows: &[Row]) -> Result<()> {
     for row in rows {
         let first = rows

@@ -1,4 +1,5 @@
-//! `nbody`: the Benchmarks Game's n-body, five bodies, `n` steps, on the heap one transaction a step.
+//! `nbody`: n-body of the Benchmarks Game, with five bodies and `n` steps. On the heap each step is a
+//! transaction.
 
 use crate::measure::Checksum;
 use crate::{Case, Result, Sample, Setup};
@@ -28,14 +29,14 @@ struct System {
     bodies: [Body; BODIES],
 }
 
-/// The five bodies as objects of their own.
+/// The five bodies as separate objects.
 #[derive(Persist)]
 #[repr(C)]
 struct Objects<'r> {
     bodies: [P<'r, Body>; BODIES],
 }
 
-/// All variants with `n` steps.
+/// Returns all variants with `n` steps.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let array = move || {
         let mut bodies = solar_system();
@@ -70,7 +71,7 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The whole system is taken by one `&mut`.
+/// A step covers the whole system by one `&mut`.
 fn one_object(setup: &Setup, options: &Options, variant: String, n: u64) -> Result<Case> {
     let heap = setup.heap_with(options)?;
     let root: Root<System> = heap.heap.root_or("system", |_| Ok(System { bodies: solar_system() }))?;
@@ -93,7 +94,7 @@ fn one_object(setup: &Setup, options: &Options, variant: String, n: u64) -> Resu
     }))
 }
 
-/// Five objects, which `step` moves.
+/// The bodies are five objects, which `step` moves.
 fn five_objects(
     setup: &Setup,
     options: &Options,
@@ -128,7 +129,7 @@ fn five_objects(
     }))
 }
 
-/// Copies the bodies out, moves them, and writes each back whole.
+/// Copies the bodies out, moves them, and writes each back as a whole.
 fn advance_copy<'r>(tx: &mut Txn<'r>, objects: [P<'r, Body>; BODIES]) {
     let mut bodies = objects.map(|object| tx[object]);
     advance(&mut bodies);
@@ -137,7 +138,7 @@ fn advance_copy<'r>(tx: &mut Txn<'r>, objects: [P<'r, Body>; BODIES]) {
     }
 }
 
-/// Works on the objects in place; each assignment logs its number.
+/// Changes the objects in place. Each assignment logs one number.
 #[txn]
 fn advance_in_place<'r>(tx: &mut Txn<'r>, bodies: [P<'r, Body>; BODIES]) {
     for i in 0..BODIES {
@@ -159,7 +160,8 @@ fn advance_in_place<'r>(tx: &mut Txn<'r>, bodies: [P<'r, Body>; BODIES]) {
     }
 }
 
-/// One step on an array of bodies, or of boxes: the code that the volatile and the persistent variant share, compiled once.
+/// Makes one step on an array of bodies, or of boxes. The volatile and the persistent variant share this
+/// code, which is compiled once.
 #[inline(never)]
 fn advance<B: BorrowMut<Body>>(bodies: &mut [B; BODIES]) {
     for i in 0..BODIES {
@@ -186,7 +188,7 @@ fn magnitude(d: [f64; 3]) -> f64 {
     STEP / (squared * squared.sqrt())
 }
 
-/// The energy, which a step hardly changes.
+/// Returns the energy, which a step hardly changes.
 fn energy(bodies: &[Body; BODIES]) -> Checksum {
     let mut energy = 0.0;
     for (i, body) in bodies.iter().enumerate() {
@@ -200,7 +202,7 @@ fn energy(bodies: &[Body; BODIES]) -> Checksum {
     Checksum::Float(energy)
 }
 
-/// Sun, Jupiter, Saturn, Uranus and Neptune, with the sun's momentum such that the system rests.
+/// Returns Sun, Jupiter, Saturn, Uranus and Neptune. The momentum of the sun is such that the system rests.
 fn solar_system() -> [Body; BODIES] {
     let mut bodies = PLANETS.map(|(x, v, mass)| Body { x, v: v.map(|v| v * DAYS), mass: mass * SOLAR_MASS });
     let momentum: [f64; 3] = from_fn(|k| bodies.iter().map(|body| body.v[k] * body.mass).sum());
@@ -208,7 +210,7 @@ fn solar_system() -> [Body; BODIES] {
     bodies
 }
 
-/// Position, velocity a day, and mass in solar masses, with the digits that the benchmark is defined with.
+/// Position, velocity per day, and mass in solar masses, with the digits of the benchmark's definition.
 #[allow(clippy::excessive_precision)]
 const PLANETS: [([f64; 3], [f64; 3], f64); BODIES] = [
     ([0.0; 3], [0.0; 3], 1.0),

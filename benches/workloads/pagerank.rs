@@ -1,10 +1,11 @@
-//! `pagerank`: `n` updates of the ranks of a random graph, in two rounds, a transaction each. A vertex has eight that lead to it, and its old rank beside its new one.
+//! `pagerank`: `n` updates of the ranks of a random graph, in two rounds of one transaction each. A vertex
+//! has eight incoming edges, and both its old rank and its new rank.
 
 use crate::measure::Checksum;
 use crate::{Case, Result, Rng, SEED, Sample, Setup};
 use pheap::{P, Persist, Root, Txn, txn};
 
-/// Rounds of a pass: the first stores to one half of `ranks`, the second to the other.
+/// Rounds of a pass. The first stores to one half of `ranks`, the second to the other.
 const ROUNDS: u64 = 2;
 /// Edges to a vertex.
 const EDGES: usize = 8;
@@ -15,7 +16,7 @@ const DAMPING: f64 = 0.85;
 #[repr(C)]
 struct Vertex<'r> {
     from: [Option<P<'r, Vertex<'r>>>; EDGES],
-    /// How many edges begin here.
+    /// Number of outgoing edges.
     out: f64,
     ranks: [f64; 2],
 }
@@ -27,14 +28,14 @@ struct Graph<'r> {
     vertices: P<'r, [P<'r, Vertex<'r>>]>,
 }
 
-/// The same in memory, with indices instead of pointers.
+/// The same in volatile memory, with indices instead of pointers.
 struct Plain {
     from: [usize; EDGES],
     out: f64,
     ranks: [f64; 2],
 }
 
-/// All variants with `n` updates, half of them in each round.
+/// Returns all variants with `n` updates, half of them in each round.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let count = (n / ROUNDS) as usize;
     let mut vertices = plain(count);
@@ -79,7 +80,7 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
 
 type Step = for<'r> fn(&mut Txn<'r>, P<'r, [P<'r, Vertex<'r>>]>, usize);
 
-/// Each rank is stored when it is known.
+/// Stores each rank when it is known.
 #[txn]
 fn in_place<'r>(tx: &mut Txn<'r>, vertices: P<'r, [P<'r, Vertex<'r>>]>, round: usize) {
     for i in 0..vertices.len() {
@@ -89,7 +90,7 @@ fn in_place<'r>(tx: &mut Txn<'r>, vertices: P<'r, [P<'r, Vertex<'r>>]>, round: u
     }
 }
 
-/// All ranks are computed before any of them is stored.
+/// Computes all ranks before it stores any of them.
 #[txn]
 fn gathered<'r>(tx: &mut Txn<'r>, vertices: P<'r, [P<'r, Vertex<'r>>]>, round: usize) {
     let ranks: Vec<f64> = (0..vertices.len()).map(|i| sum(tx, tx[vertices.at(i)], round)).collect();
@@ -99,7 +100,7 @@ fn gathered<'r>(tx: &mut Txn<'r>, vertices: P<'r, [P<'r, Vertex<'r>>]>, round: u
     }
 }
 
-/// The new rank of a vertex.
+/// Returns the new rank of a vertex.
 fn sum<'r>(tx: &Txn<'r>, vertex: P<'r, Vertex<'r>>, round: usize) -> f64 {
     let mut sum = 0.0;
     for i in 0..EDGES {
@@ -130,7 +131,7 @@ fn plain(count: usize) -> Vec<Plain> {
     vertices
 }
 
-/// The graph, made in several transactions.
+/// Makes the graph in several transactions.
 fn graph(heap: &pheap::Heap, count: usize) -> pheap::Result<Root<Graph<'static>>> {
     let root: Root<Graph> = heap.root_or("graph", |tx| {
         let vertices = (0..count)

@@ -1,4 +1,5 @@
-//! What the operating system does: pages that are mapped ahead of their use, and a plain pass over a mapping.
+//! Page mappings of the operating system: pages that are mapped before their use, and a plain pass over a
+//! mapping.
 
 use crate::{Result, Sample, Setup};
 use memmap2::{Advice, MmapMut};
@@ -8,10 +9,11 @@ use std::time::Instant;
 
 const PAGE: usize = 4096;
 
-/// Maps the first `bytes` of a file that this process has mapped already, so that no access to them has to wait for a page.
-/// Returns how many seconds that took.
+/// Maps the first `bytes` of a file that this process has already mapped, so that no access has to wait for a
+/// page. Returns the time in seconds.
 ///
-/// Older kernels cannot (they lack `MADV_POPULATE_WRITE`, of Linux 5.14); then the pages come one by one later on.
+/// Before Linux 5.14 there is no `MADV_POPULATE_WRITE`, and the pages are mapped one by one when they are
+/// used.
 pub(crate) fn populate(path: &Path, bytes: u64) -> Result<f64> {
     let path = path.canonicalize()?;
     let maps = std::fs::read_to_string("/proc/self/maps")?;
@@ -35,22 +37,23 @@ pub(crate) fn populate(path: &Path, bytes: u64) -> Result<f64> {
 fn populate_at(start: usize, bytes: usize) {
     const POPULATE_WRITE: libc::c_int = 23;
     let (start, bytes) = (std::ptr::without_provenance_mut(start), bytes.next_multiple_of(PAGE));
-    // SAFETY: populating changes no byte of whatever is mapped there; where nothing is, or the kernel does not know the advice, it fails.
+    // SAFETY: populating changes no byte of a mapping. If there is no mapping, or the kernel does not know
+    // the advice, the call fails.
     unsafe { libc::madvise(start, bytes, POPULATE_WRITE) };
 }
 
-/// Maps a file that nobody else has.
+/// Maps a file that no other process has.
 fn map(file: &File) -> Result<MmapMut> {
-    // SAFETY: the file is known to this process alone, which neither writes nor truncates it in another way.
+    // SAFETY: only this process knows the file, and it changes the file only through this mapping.
     Ok(unsafe { MmapMut::map_mut(file)? })
 }
 
 fn words(mapping: &mut MmapMut) -> &mut [u64] {
-    // SAFETY: all bytes are valid numbers.
+    // SAFETY: any bytes are valid numbers.
     unsafe { mapping.align_to_mut().1 }
 }
 
-/// How long it takes a thread to map all pages of a file, which lie in memory.
+/// Returns the time that a thread needs to map all pages of a file, which are in memory.
 pub(crate) fn time_to_populate(path: &Path) -> Result<f64> {
     let file = File::options().read(true).write(true).open(path)?;
     let mapping = map(&file)?;
@@ -59,7 +62,7 @@ pub(crate) fn time_to_populate(path: &Path) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// A file in memory whose pages are all there.
+/// A file in memory with all of its pages.
 pub(crate) struct Plain(File);
 
 impl Plain {
@@ -70,7 +73,7 @@ impl Plain {
         Ok(Plain(file))
     }
 
-    /// Maps the file anew, and reads and writes each word once. With `populated`, all pages are mapped before that, outside of
+    /// Maps the file anew, and reads and writes each word once. With `populated`, all pages are mapped before
     /// the timed part.
     pub(crate) fn pass(&self, populated: bool) -> Result<Sample> {
         let start = Instant::now();

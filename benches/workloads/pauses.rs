@@ -1,5 +1,5 @@
-//! `pauses`: a table of `n` MB of live objects, and a writer that replaces them in many small transactions, while the heap collects
-//! what it has let go. How long the slices of the collections are, and the transactions.
+//! `pauses`: a table of `n` MB of live objects. A writer replaces them in many small transactions, while the
+//! heap collects the old ones. Measures the lengths of the collections' slices, and of the transactions.
 
 use crate::replace::{MEAN_BYTES, Objects, Table, Writer};
 use crate::scratch::{self, heap_in};
@@ -7,15 +7,15 @@ use crate::{Case, Result, Sample, Setup};
 use pheap::{Durability, Options, Root, Stats};
 use std::time::{Duration, Instant};
 
-/// Replacements in a transaction.
+/// Number of replacements in a transaction.
 const AT_ONCE: u64 = 10;
-/// Collections to be seen, and how long to wait for them.
+/// Number of collections to wait for, and the longest time for that.
 const COLLECTIONS: u64 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Transactions between two looks at the statistics.
+/// Number of transactions between two looks at the statistics.
 const LOOK: u64 = 10_000;
 
-/// All variants of `n` MB.
+/// Returns all variants of `n` MB.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let case = |&durability: &Durability| {
         let setup = setup.clone();
@@ -31,7 +31,7 @@ fn pass(setup: &Setup, durability: Durability, n: u64) -> Result<Sample> {
     let heap = options.open(heap_in(&dir))?;
     Table::new(&heap.root("table")?, live)?;
     heap.close()?;
-    // Opened again, so that the statistics have nothing of the filling.
+    // The heap is opened again, so that the statistics do not include the filling.
     let heap = options.open(heap_in(&dir))?;
     heap.wait_ready()?;
     let root: Root<Objects> = heap.existing_root("table")?;
@@ -65,7 +65,7 @@ fn pass(setup: &Setup, durability: Durability, n: u64) -> Result<Sample> {
     Ok(transactions(slices(sample, &stats), latencies))
 }
 
-/// Upper bounds of the steps of the histogram, in microseconds.
+/// Upper bounds of the ranges of the histogram, in microseconds.
 const STEPS: [(u64, &str); 8] = [
     (1, "slices_to_1us"),
     (4, "slices_to_4us"),
@@ -77,7 +77,7 @@ const STEPS: [(u64, &str); 8] = [
     (u64::MAX, "slices_longer"),
 ];
 
-/// The slices of the collections.
+/// Adds the figures of the collections' slices.
 fn slices(sample: Sample, stats: &Stats) -> Sample {
     let pauses = &stats.pauses;
     let sample = sample
@@ -95,7 +95,7 @@ fn slices(sample: Sample, stats: &Stats) -> Sample {
     })
 }
 
-/// The transactions, slices included.
+/// Adds the figures of the transactions, including slices.
 fn transactions(sample: Sample, mut nanos: Vec<u32>) -> Sample {
     nanos.sort_unstable();
     let quantile = |share: f64| f64::from(nanos[(share * (nanos.len() - 1) as f64).round() as usize]) * 1e-9;

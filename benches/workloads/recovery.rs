@@ -1,7 +1,7 @@
-//! `sps_recovery`: a process that does the swaps of [`sps`](crate::sps) is killed after the last one, before it commits. Time until
-//! another process has opened the heap, with the array as it was before.
+//! `sps_recovery`: a process makes the swaps of [`sps`](crate::sps), and is killed after the last one, before
+//! it commits. Measures the time until another process has opened the heap with the array as it was before.
 //!
-//! Each pass makes a heap of its own, with two processes: one that is killed, and one that opens it.
+//! Each pass makes a new heap, with two processes: one that is killed, and one that opens the heap.
 
 use crate::child::{Figures, Job, await_death, killed_after};
 use crate::scratch::{self, heap_in};
@@ -11,7 +11,7 @@ use pheap::{Durability, Options, Root};
 use std::path::Path;
 use std::time::Instant;
 
-/// All variants of `n` elements and swaps.
+/// Returns all variants of `n` elements and swaps.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     let restored: Vec<u64> = (0..n).collect();
@@ -31,14 +31,14 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// What children do here.
+/// The jobs of children.
 pub(crate) static JOBS: [Job; 3] = [
     Job { name: "sps-slice", work: |durability, n, path| job_swap(durability, n, path, Swaps::SliceMut) },
     Job { name: "sps-element", work: |durability, n, path| job_swap(durability, n, path, Swaps::Element) },
     Job { name: "sps-reopen", work: job_reopen },
 ];
 
-/// Never commits.
+/// Makes the swaps, and waits until it is killed. Never commits.
 fn job_swap(durability: Durability, n: u64, path: &Path, swaps: Swaps) -> Result<Figures> {
     let heap = Options::new().durability(durability).open(path)?;
     let root = array(&heap, n)?;

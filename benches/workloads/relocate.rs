@@ -1,5 +1,6 @@
-//! `relocate`: a heap of `n` MB, filled as in [`fill`](crate::fill) and closed, is opened at another address than before, so
-//! that each pointer in it has to be rewritten. Beside it, a plain pass that reads and writes as many words.
+//! `relocate`: a heap of `n` MB, filled as in [`fill`](crate::fill) and closed, is opened at another address,
+//! so that each pointer in it must be rewritten. It is compared with a plain pass that reads and writes as
+//! many words.
 
 use crate::fill::{Forest, Shape, fill, options, sum_on_heap};
 use crate::measure::Checksum;
@@ -10,10 +11,10 @@ use pheap::{Durability, Heap, Options, Root};
 use std::rc::Rc;
 use tempfile::TempDir;
 
-/// Addresses where no new heap is put; the heap goes from one to the other and back.
+/// Addresses that new heaps do not get. The heap moves between them.
 const BASES: [u64; 2] = [0x0800_0000_0000, 0x0c00_0000_0000];
 
-/// All variants of `n` MB.
+/// Returns all variants of `n` MB.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     let mut most = 0;
@@ -31,11 +32,11 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A heap that is closed, and opened at a new address by each pass.
+/// A closed heap, which each pass opens at another address.
 struct Closed {
     dir: TempDir,
     durability: Durability,
-    /// Bytes of the pages that are in use.
+    /// Bytes of the pages in use.
     used: u64,
     passes: usize,
 }

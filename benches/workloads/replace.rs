@@ -1,7 +1,8 @@
-//! `alloc`: steady-state replacement. A table of live objects of 64 to 256 bytes; each of `n` steps puts a new object in the place
-//! of a random one. In volatile Rust that is a `malloc` and a `free`; on the heap the old object is garbage, and collected.
+//! `alloc`: steady-state replacement. A table has live objects of 64 to 256 bytes. Each of `n` steps replaces
+//! a random object by a new one. In volatile Rust that is a `malloc` and a `free`. On the heap the old object
+//! becomes garbage, and is collected.
 //!
-//! Several threads share the steps, and the number of live objects: each has a table of its own, which is a root of the heap.
+//! Several threads share the steps and the live objects: each has its own table, which is a root of the heap.
 
 use crate::measure::Checksum;
 use crate::mi_box::MiBox;
@@ -13,16 +14,16 @@ use pheap::{P, Persist, Root, Txn, View, txn};
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// Objects in all tables.
+/// Number of objects in all tables.
 const LIVE: u64 = 100_000;
 /// Words of an object: 64 to 256 bytes.
 const WORDS: std::ops::RangeInclusive<u64> = 8..=32;
-/// Objects that are allocated in one transaction while a table is filled.
+/// Objects allocated in one transaction while a table is filled.
 const AT_ONCE: u64 = 10_000;
-/// Replacements in a transaction. The short path takes up to 32 objects.
+/// Numbers of replacements in a transaction. A short transaction has at most 32 objects.
 const SIZES: [(u64, &str); 2] = [(1000, "1000"), (30, "30")];
 
-/// All variants of `n` replacements by so many threads.
+/// Returns all variants of `n` replacements by this number of threads.
 pub fn cases(setup: &Setup, n: u64, threads: u64) -> Result<Vec<Case>> {
     let mut cases = vec![
         volatile("box", n, threads, |words, value| vec![value; words].into_boxed_slice()),
@@ -42,7 +43,7 @@ pub fn cases(setup: &Setup, n: u64, threads: u64) -> Result<Vec<Case>> {
     Ok(cases.into_iter().map(|case| case.threads(threads)).collect())
 }
 
-/// What is done, in order: the number of an object, and the words of the new one.
+/// The sequence of steps: the number of an object, and the words of the new object.
 struct Steps(Rng);
 
 impl Steps {
@@ -61,7 +62,7 @@ impl Steps {
     }
 }
 
-/// The steps of thread `t`.
+/// Returns the steps of thread `t`.
 fn steps_of(t: usize) -> Steps {
     Steps::new(SEED + t as u64)
 }
@@ -133,7 +134,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Fills the table, which is the same for everyone, with `live` objects.
+    /// Fills a table with `live` objects. All tables of this size are equal.
     pub(crate) fn new(root: &Root<Objects<'static>>, live: u64) -> pheap::Result<Table> {
         let mut steps = Steps::new(!SEED);
         root.txn(|tx, root| {
@@ -154,12 +155,12 @@ impl Table {
         Ok(Table { root: root.clone(), live })
     }
 
-    /// The table that [`new`](Self::new) has filled.
+    /// Returns the table that [`new`](Self::new) has filled.
     pub(crate) fn found(root: Root<Objects<'static>>, live: u64) -> Table {
         Table { root, live }
     }
 
-    /// The replacements of these numbers, in one transaction.
+    /// Makes these replacements in one transaction.
     fn replace(&self, steps: &mut Steps, numbers: std::ops::Range<u64>) -> pheap::Result<()> {
         self.root.txn(|tx, root| {
             let objects = objects(tx, root);
@@ -206,7 +207,7 @@ impl Writer {
         Writer { table, steps: Steps::new(SEED), next: 0 }
     }
 
-    /// The next `count` replacements, in one transaction.
+    /// Makes the next `count` replacements in one transaction.
     pub(crate) fn transaction(&mut self, count: u64) -> pheap::Result<()> {
         self.table.replace(&mut self.steps, self.next..self.next + count)?;
         self.next += count;
@@ -214,10 +215,10 @@ impl Writer {
     }
 }
 
-/// The mean size of an object, its length included.
+/// Mean size of an object in bytes, including its length.
 pub(crate) const MEAN_BYTES: u64 = 8 + 4 * (*WORDS.start() + *WORDS.end());
 
-/// Looks at the first and the last word of each object.
+/// Returns a checksum of the first and the last word of each object.
 fn checksum<'a>(objects: impl Iterator<Item = &'a [u64]>) -> u64 {
     let ends =
         |object: &[u64]| object[0].wrapping_add(object[object.len() - 1]).wrapping_mul(object.len() as u64);

@@ -1,7 +1,9 @@
-//! `fill_heap_open` and `fill_heap_marked`: a heap of `n` MB, filled as in [`fill`](crate::fill) by a process that was then killed, is
-//! opened by another one. Time until the first transaction has committed, and until all that can be reached is marked.
+//! `fill_heap_open` and `fill_heap_marked`: a process fills a heap of `n` MB as in [`fill`](crate::fill), and
+//! is killed. Another process opens the heap. Measures the time until its first transaction has committed,
+//! and until all reachable objects are marked.
 //!
-//! Each pass is a process of its own, which is killed in the end as well. So each pass finds what a crash has left.
+//! Each pass has a separate process, which is killed in the end as well. So each pass finds a heap after a
+//! crash.
 
 use crate::child::{Figures, Job, killed_after};
 use crate::fill::{Forest, Shape, fill, options, volatile, walk};
@@ -14,7 +16,7 @@ use std::rc::Rc;
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// `fill_heap_open`.
+/// Returns the cases of `fill_heap_open`.
 pub fn open_cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for &durability in &setup.durabilities {
@@ -28,7 +30,7 @@ pub fn open_cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// `fill_heap_marked`.
+/// Returns the cases of `fill_heap_marked`.
 pub fn marked_cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = vec![Case::new("volatile", "fill_heap_marked", "walk", n, move || {
         let (_, (sample, nodes)) = volatile(n, |tree| Sample::time(|| walk(tree)));
@@ -51,14 +53,14 @@ pub fn marked_cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A heap that was filled by a process that is dead.
+/// Makes a heap that a process has filled before it was killed.
 fn crashed(setup: &Setup, durability: Durability, n: u64) -> Result<TempDir> {
     let dir = setup.folder()?;
     killed_after("fill", durability, n, &heap_in(&dir))?;
     Ok(dir)
 }
 
-/// What children do here.
+/// The jobs of children.
 pub(crate) static JOBS: [Job; 4] = [
     Job { name: "fill", work: job_fill },
     Job { name: "open", work: job_open },
@@ -69,7 +71,7 @@ pub(crate) static JOBS: [Job; 4] = [
 fn job_fill(durability: Durability, n: u64, path: &Path) -> Result<Figures> {
     let heap = options(durability).open(path)?;
     fill(&heap.root("forest")?, Shape::new(n))?;
-    std::mem::forget(heap); // to be killed open
+    std::mem::forget(heap); // the process is killed while the heap is open
     Ok(Vec::new())
 }
 
@@ -101,7 +103,7 @@ fn job_mark(durability: Durability, _: u64, path: &Path) -> Result<Figures> {
     figures(seconds, populate, opened)
 }
 
-/// Marks once more, in a process that has all pages of the heap mapped by now.
+/// Marks once more, when the process has mapped all pages of the heap.
 fn job_mark_again(durability: Durability, _: u64, path: &Path) -> Result<Figures> {
     let opened = open(durability, path)?;
     opened.0.wait_ready()?;

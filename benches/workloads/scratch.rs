@@ -1,4 +1,4 @@
-//! Where the measured heaps live: a fresh file for each, removed with it.
+//! The measured heaps: each has a new file, which is removed with it.
 
 use crate::Result;
 use crate::measure::{Counts, Sample};
@@ -7,24 +7,24 @@ use pheap::{Durability, Heap, Options};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The systems that can be chosen.
+/// The systems that can be selected.
 pub const SYSTEMS: [&str; 4] = ["pheap", "volatile", "pmdk", "floor"];
 
-/// What all cases of a run have in common.
+/// Settings of all cases of a run.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The directory of the heap files, and of the file that the floor is measured on.
     pub dir: PathBuf,
-    /// How durable the measured heaps are; each makes rows of its own.
+    /// Durabilities of the measured heaps. Each has separate rows.
     pub durabilities: Vec<Durability>,
-    /// What is measured.
+    /// The systems that are measured.
     pub systems: Vec<String>,
     /// The programs on libpmemobj, if they are measured.
     pub pmdk: Option<Pmdk>,
 }
 
 impl Default for Setup {
-    /// Both durabilities that need no disk, in shared memory where there is any; without PMDK.
+    /// Both durabilities that need no disk, in shared memory if there is any, and without PMDK.
     fn default() -> Self {
         let shm = Path::new("/dev/shm");
         let dir = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
@@ -34,29 +34,30 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// A new, empty heap.
+    /// Makes an empty heap.
     pub fn heap(&self, durability: Durability) -> Result<Scratch> {
         self.heap_with(&Options::new().durability(durability))
     }
 
-    /// A new, empty heap that is opened with these options.
+    /// Makes an empty heap with these options.
     pub fn heap_with(&self, options: &Options) -> Result<Scratch> {
         let dir = self.folder()?;
         let heap = options.open(heap_in(&dir))?;
         Ok(Scratch { heap, _dir: dir })
     }
 
-    /// A directory for one heap.
+    /// Makes a directory for one heap.
     pub(crate) fn folder(&self) -> Result<TempDir> {
         Ok(tempfile::Builder::new().prefix("pheap-bench-").tempdir_in(&self.dir)?)
     }
 
-    /// How heaps are opened, with names for `variant`: each durability.
+    /// Returns the options of each durability, with its name in `variant`.
     pub(crate) fn modes(&self) -> impl Iterator<Item = (Options, &'static str)> {
         self.durabilities.iter().map(|&durability| (Options::new().durability(durability), name(durability)))
     }
 
-    /// The same with all transactions on the path of long ones, by undo log; for durabilities that write to the file in place.
+    /// Returns the same with undo logging for all transactions. Only durabilities that write to the file in
+    /// place have this.
     pub(crate) fn undo_modes(&self) -> impl Iterator<Item = (Options, &'static str)> {
         let mapped = |durability: &&Durability| **durability != Durability::Wal;
         let pinned = |&durability: &Durability| {
@@ -65,24 +66,24 @@ impl Setup {
         self.durabilities.iter().filter(mapped).map(pinned)
     }
 
-    /// Whether this system is measured.
+    /// Returns whether this system is measured.
     pub fn measures(&self, system: &str) -> bool {
         self.systems.iter().any(|measured| measured == system)
     }
 
-    /// Whether the heaps are in memory that has no medium behind it, so that syncing a file does nothing.
+    /// Returns whether the heaps are in a tmpfs, where syncing a file has no effect.
     pub fn is_tmpfs(&self) -> bool {
         const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
         rustix::fs::statfs(&self.dir).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC)
     }
 }
 
-/// Where the heap is in its directory.
+/// Returns the path of the heap in its directory.
 pub(crate) fn heap_in(dir: &TempDir) -> PathBuf {
     dir.path().join("bench.pheap")
 }
 
-/// The name of a durability in `variant`.
+/// Returns the name of a durability in `variant`.
 pub fn name(durability: Durability) -> &'static str {
     match durability {
         Durability::Pmem => "pmem",
@@ -92,14 +93,15 @@ pub fn name(durability: Durability) -> &'static str {
     }
 }
 
-/// The durability of this name.
+/// Returns the durability with this name.
 pub(crate) fn named(name: &str) -> Option<Durability> {
     [Durability::Pmem, Durability::Process, Durability::Wal]
         .into_iter()
         .find(|&durability| self::name(durability) == name)
 }
 
-/// A heap in a directory of its own. Fields drop in order: first the heap is closed, then its files go.
+/// A heap in a separate directory. Fields are dropped in order: the heap is closed before its files are
+/// removed.
 pub struct Scratch {
     /// The heap.
     pub heap: Heap,
@@ -107,7 +109,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Times `work`, and counts what the heap does for it.
+    /// Times `work`, and counts the heap's work for it.
     pub fn time<T>(&self, work: impl FnOnce() -> pheap::Result<T>) -> pheap::Result<(Sample, T)> {
         let before = self.heap.stats();
         let (sample, out) = Sample::time(work);

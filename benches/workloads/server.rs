@@ -1,4 +1,4 @@
-//! Peers: programs in other languages that have prepared something, and answer each line of standard input with a JSON object.
+//! Peers: programs in other languages that answer each line of standard input with a JSON object.
 
 use crate::Result;
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub(crate) struct Server {
     child: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Has its files.
+    /// The directory of its files.
     _dir: TempDir,
 }
 
@@ -22,7 +22,8 @@ impl Server {
         Ok(Server { child, requests, answers, _dir: dir })
     }
 
-    /// What it answers. Lines that are no objects are skipped: libraries say things, too.
+    /// Sends a request. Returns the answer. Skips lines that are no objects, because libraries may print
+    /// text.
     pub(crate) fn ask(&mut self, request: &str) -> Result<Value> {
         writeln!(self.requests, "{request}")?;
         let mut line = String::new();
@@ -38,7 +39,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has nothing to lose: its directory is deleted. Errors mean that it is gone already.
+        // The process has no state worth keeping, because its directory is deleted. An error means that it
+        // has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

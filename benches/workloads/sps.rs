@@ -1,4 +1,5 @@
-//! `sps`: `n` random swaps of an array of `n` u64, all in one transaction. The array is filled outside the timed part.
+//! `sps`: `n` random swaps of an array of `n` u64, all in one transaction. The array is filled outside the
+//! timed part.
 
 use crate::measure::Checksum;
 use crate::scratch::Scratch;
@@ -14,18 +15,18 @@ pub(crate) struct Array<'r> {
     pub(crate) items: P<'r, [u64]>,
 }
 
-/// How a transaction does the swaps.
+/// The way in which a transaction makes the swaps.
 #[derive(Clone, Copy)]
 pub(crate) enum Swaps {
-    /// The whole array is logged once, then it is a slice like any other.
+    /// Logs the whole array once, then swaps in an ordinary slice.
     SliceMut,
-    /// Each swap logs its two elements: `tx.swap`.
+    /// Each swap logs its two elements, by `tx.swap`.
     Element,
-    /// Each swap logs its two elements: assignments under `#[txn]`.
+    /// Each swap logs its two elements, by assignments under `#[txn]`.
     ElementTxn,
 }
 
-/// All variants at size `n`.
+/// Returns all variants at size `n`.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = vec![volatile(n)];
     let all =
@@ -39,7 +40,7 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Variants that share one array.
+/// Returns variants that share one array.
 fn on_heap(
     setup: &Setup,
     options: &Options,
@@ -56,7 +57,7 @@ fn on_heap(
     Ok(variants.iter().map(case).collect())
 }
 
-/// The array of a heap, made and filled if it is not there.
+/// Returns the array of a heap. Creates and fills it if necessary.
 pub(crate) fn array(heap: &Heap, n: u64) -> pheap::Result<Root<Array<'static>>> {
     heap.root_or("array", |tx| Ok(Array { items: tx.alloc_slice(n as usize, |i| i as u64)? }))
 }
@@ -87,7 +88,7 @@ fn pass(heap: &Scratch, root: &Root<Array<'static>>, n: u64, swaps: Swaps) -> Re
     Ok(sample.with(sum))
 }
 
-/// All swaps.
+/// Makes all swaps.
 pub(crate) fn swap_all<'r>(tx: &mut Txn<'r>, items: P<'r, [u64]>, n: u64, swaps: Swaps) {
     match swaps {
         Swaps::SliceMut => {

@@ -1,21 +1,21 @@
-//! What pheap promises relative to the floor, to volatile Rust and to PMDK, checked on the rows of one group.
+//! Targets of pheap relative to the floor, to volatile Rust and to PMDK, checked on the rows of one group.
 //!
-//! Speed drifts by a third within a minute on a shared machine, so a figure is divided by the bound of its own round,
-//! and the median of these ratios decides.
+//! The speed of a shared machine drifts by a third within a minute. So a figure is divided by the bound of
+//! its own round, and the median of these ratios decides.
 
 use crate::measure::{Row, median};
 use std::fmt;
 
-/// A measured figure, and the bound that it should stay below.
+/// A measured figure, and its upper bound.
 pub struct Target {
     what: String,
     n: u64,
     threads: u64,
-    /// The figure and the bound, medians of all rounds.
+    /// The figure and the bound: medians of all rounds.
     figure: f64,
     bound: f64,
     unit: &'static str,
-    /// The median of figure divided by bound.
+    /// The median of the figure divided by the bound.
     ratio: f64,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The targets that the rows of one group have all figures for.
+/// Returns the targets for which the rows of one group have all figures.
 pub fn targets(rows: &[Row]) -> Vec<Target> {
     let pheap = rows.iter().filter(|row| row.system == "pheap");
     pheap.flat_map(|row| Group(rows).targets(row).into_iter().chain(Group(rows).beside_pmdk(row))).collect()
@@ -107,8 +107,9 @@ impl Group<'_> {
         found.into_iter().flatten().collect()
     }
 
-    /// `pmem` beside the fastest variant of PMDK that does the same: what logs elements beside what logs elements, and transactions
-    /// beside transactions as well as beside what is none.
+    /// Compares `pmem` with the fastest variant of PMDK that does the same. A variant that logs elements is
+    /// compared with one that logs elements. A transaction is compared with a transaction, and also with a
+    /// publication, which is none.
     fn beside_pmdk(&self, row: &Row) -> Vec<Target> {
         let (durability, variant) = row.variant.split_once(':').unwrap_or((&row.variant, ""));
         if durability != "pmem" {
@@ -143,7 +144,7 @@ impl Group<'_> {
         pmdk.min_by(|a, b| a.median().total_cmp(&b.median()))
     }
 
-    /// The row that a bound is made of: one of the floor by its name, one of volatile Rust by its variant.
+    /// Returns the row of a bound: a row of the floor by its name, or of volatile Rust by its variant.
     fn other(&self, name: &str) -> Option<&Row> {
         self.0.iter().find(|row| match row.system {
             "floor" => row.bench == name || row.variant == name,
@@ -152,7 +153,7 @@ impl Group<'_> {
         })
     }
 
-    /// A bound on an operation: those of other rows, each times a factor.
+    /// Returns a target for one operation. The bound is the sum of other rows, each times a factor.
     fn nanos(&self, what: &str, row: &Row, weights: &[(f64, &str)]) -> Option<Target> {
         let weights: Option<Vec<(f64, &Row)>> =
             weights.iter().map(|&(factor, name)| Some((factor, self.other(name)?))).collect();
@@ -162,7 +163,7 @@ impl Group<'_> {
         Some(relative(what, row, rounds, |round| row.nanos(round), bound, "ns"))
     }
 
-    /// A bound on all of the work: that of another row, times a factor.
+    /// Returns a target for the whole run. The bound is another row, times a factor.
     fn millis(&self, what: &str, row: &Row, factor: f64, name: &str) -> Option<Target> {
         let other = self.other(name)?;
         let bound = |round: usize| factor * other.seconds[round] * 1e3;
@@ -170,7 +171,7 @@ impl Group<'_> {
     }
 }
 
-/// A figure and its bound in each round, of which the rows of the bound may have had fewer.
+/// Compares the figure with the bound in each round. The rows of the bound may have fewer rounds.
 fn relative(
     what: impl Into<String>,
     row: &Row,
@@ -191,12 +192,12 @@ fn relative(
     }
 }
 
-/// A bound that is a number.
+/// Returns a target with a constant bound.
 fn absolute(what: &str, row: &Row, bound: f64, unit: &'static str, scale: f64) -> Target {
     relative(what, row, usize::MAX, |round| row.seconds[round] * scale, |_| bound, unit)
 }
 
-/// A bound on a note.
+/// Returns a target for a note.
 fn noted(
     what: &str,
     row: &Row,

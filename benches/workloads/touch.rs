@@ -1,5 +1,6 @@
-//! `touch`: `n` stores to a word of an object, or reads of one, within transactions: of something that the transaction has not touched, or of what it has; on the path of short transactions,
-//! and on that of long ones (`:undo`). What opens and commits the transactions is not in the figure.
+//! `touch`: `n` stores to a word of an object, or reads of it, within transactions. The transaction has
+//! touched the object before, or has not. It is a short transaction, or a long one (`:undo`). The figures do
+//! not include beginning and committing the transactions.
 
 use crate::scratch::Scratch;
 use crate::{Case, Result, Sample, Setup};
@@ -8,11 +9,11 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// So many objects are touched in turn.
+/// Number of objects that are touched in turn.
 const OBJECTS: usize = 8;
-/// So many elements of the large array lie between two that are touched: they share no block of the undo log.
+/// Distance of the touched elements of the large array, so that they share no block of the undo log.
 const STRIDE: usize = 509;
-/// How often a transaction goes round, where it touches things again.
+/// Number of times that a transaction touches each object, if it touches objects again.
 const ROUNDS: u64 = 64;
 
 /// The root of the heap: objects of three sizes, and an array that is too large for a copy.
@@ -23,24 +24,24 @@ struct All<'r> {
     bytes_64: [P<'r, [u64; 8]>; OBJECTS],
     bytes_256: [P<'r, [u64; 32]>; OBJECTS],
     array: P<'r, [u64]>,
-    /// Written where the objects are to have no copies, and the transaction some.
+    /// Written so that the transaction has a copy, but none of the touched objects.
     other: u64,
 }
 
-/// What is timed.
+/// The measured operation.
 #[derive(Clone, Copy, PartialEq)]
 enum What {
     /// The first store of the transaction to each object.
     StoreFirst,
-    /// More of them.
+    /// Further stores to each object.
     StoreAgain,
-    /// Reads of objects that nobody has written in the transaction, which has written another one.
+    /// Reads of objects that the transaction has not written. It has written another object.
     Read,
-    /// Reads of objects that it has written.
+    /// Reads of objects that the transaction has written.
     ReadWritten,
 }
 
-/// All variants.
+/// Returns all variants.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = vec![volatile(n, What::StoreAgain), volatile(n, What::Read)];
     let short = setup.modes().map(|(options, name)| (options, name.to_owned()));
@@ -89,7 +90,7 @@ fn label(what: What) -> &'static str {
 
 type Pass = fn(&Scratch, &Root<All<'static>>, u64, What) -> Result<Sample>;
 
-/// What is touched.
+/// The objects that are touched.
 trait Touched {
     type Found<'r>: Copy;
     fn find<'r>(all: &All<'r>) -> Self::Found<'r>;
@@ -167,7 +168,7 @@ impl Touched for Elements {
     }
 }
 
-/// One pass: transactions of [`OBJECTS`] touches, or of [`ROUNDS`] times as many.
+/// Runs one pass: transactions with [`OBJECTS`] touches, or [`ROUNDS`] times as many.
 fn pass<T: Touched>(heap: &Scratch, root: &Root<All<'static>>, n: u64, what: What) -> Result<Sample> {
     let rounds = if what == What::StoreFirst { 1 } else { ROUNDS };
     let clock = clock();
@@ -179,7 +180,7 @@ fn pass<T: Touched>(heap: &Scratch, root: &Root<All<'static>>, n: u64, what: Wha
             match what {
                 What::StoreFirst => {}
                 What::Read => tx[pheap::field!(p.other)] += 1,
-                // The second access is to an object that has a copy, and notes it.
+                // Twice: the second access finds the copy, and caches its place.
                 What::StoreAgain | What::ReadWritten => T::store(tx, found, 2),
             }
             let start = Instant::now();
@@ -194,14 +195,14 @@ fn pass<T: Touched>(heap: &Scratch, root: &Root<All<'static>>, n: u64, what: Wha
         })?;
     }
     let fences = heap.heap.stats().fences - before;
-    // What takes microseconds meets an interrupt seldom, and then it is one of many.
+    // A time of some microseconds rarely includes an interrupt, so the median excludes them.
     let middle = times.len() / 2;
     let (_, median, _) = times.select_nth_unstable(middle);
     let seconds = median.as_secs_f64() * times.len() as f64;
     Ok(Sample { seconds, ..Sample::default() }.noting("fences", fences as f64))
 }
 
-/// What a look at the clock takes.
+/// Returns the time of reading the clock.
 fn clock() -> Duration {
     let look = || {
         let start = Instant::now();

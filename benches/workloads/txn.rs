@@ -1,6 +1,7 @@
-//! `txn_empty`: `n` transactions that do nothing. `txn_small`: `n` transactions, each of which sets one 8-byte field
-//! of one object, going round 1024 objects of 64 bytes. `txn_objects`: each sets one such field in each of the next `k` objects. `txn_two`: each sets
-//! one such field in each of two roots.
+//! `txn_empty`: `n` transactions that do nothing. `txn_small`: `n` transactions, each of which sets one
+//! 8-byte field of one object, going round 1024 objects of 64 bytes. `txn_objects`: each transaction sets one
+//! such field in each of the next `k` objects. `txn_two`: each transaction sets one such field in each of two
+//! roots.
 
 use crate::measure::Checksum;
 use crate::scratch::{self, Scratch};
@@ -8,10 +9,10 @@ use crate::{Case, Result, Sample, Setup};
 use pheap::{Durability, Heap, Options, P, Persist, Root, SyncPolicy, Txn, txn};
 use std::hint::black_box;
 
-/// The objects that `txn_small` goes round.
+/// Number of objects that the transactions go round.
 const OBJECTS: usize = 1024;
 
-/// 64 bytes.
+/// An object of 64 bytes.
 #[derive(Clone, Copy, Debug, Default, Persist)]
 #[repr(C)]
 struct Object {
@@ -26,7 +27,7 @@ pub(crate) struct Objects<'r> {
     objects: P<'r, [Object]>,
 }
 
-/// All variants of `txn_empty`.
+/// Returns all variants of `txn_empty`.
 pub fn empty(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let nothing = move || {
         Ok(Sample::time(|| {
@@ -54,7 +55,7 @@ pub fn empty(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// All variants of `txn_small`.
+/// Returns all variants of `txn_small`.
 pub fn small(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut objects = vec![Object::default(); OBJECTS];
     let pass = move || {
@@ -81,7 +82,7 @@ pub fn small(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// All variants of `txn_objects` with `k` objects in a transaction.
+/// Returns all variants of `txn_objects` with `k` objects in a transaction.
 pub fn objects(setup: &Setup, n: u64, k: u64) -> Result<Vec<Case>> {
     let k = k as usize;
     let mut objects = vec![Object::default(); OBJECTS];
@@ -106,7 +107,8 @@ pub fn objects(setup: &Setup, n: u64, k: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// All variants of `txn_two`: by itself, and `:mixed` with a transaction over one of the roots after each.
+/// Returns all variants of `txn_two`: alone, and `:mixed` with a transaction over one of the roots after
+/// each.
 pub fn two(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut roots = [(); 2].map(|()| vec![Object::default(); OBJECTS]);
     let pass = move || {
@@ -125,24 +127,24 @@ pub fn two(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Object `j` of the `k` objects of transaction `i`.
+/// Returns the index of object `j` of the `k` objects of transaction `i`.
 #[inline]
 fn next(i: u64, j: usize, k: usize) -> usize {
     (i as usize * k + j) % OBJECTS
 }
 
-/// Only the field is logged.
+/// Sets the field. Only the field is logged.
 #[txn]
 fn set<'r>(tx: &mut Txn<'r>, object: P<'r, Object>, value: u64) {
     tx[object].field = value;
 }
 
-/// The same without `#[txn]`: the whole object is made crash-safe.
+/// Sets the field without `#[txn]`: the whole object is logged.
 fn set_plainly<'r>(tx: &mut Txn<'r>, object: P<'r, Object>, value: u64) {
     tx[object].field = value;
 }
 
-/// Sets the field of each of the `k` objects of transaction `i`; only these fields are logged.
+/// Sets the field of each of the `k` objects of transaction `i`. Only these fields are logged.
 #[txn]
 fn set_all<'r>(tx: &mut Txn<'r>, objects: P<'r, [Object]>, i: u64, k: usize) {
     for j in 0..k {
@@ -220,12 +222,12 @@ fn new_objects(setup: &Setup, options: &Options) -> Result<(Scratch, Root<Object
     Ok((heap, root))
 }
 
-/// Objects to go round.
+/// Makes a root with the objects.
 pub(crate) fn root(heap: &Heap, name: &str) -> pheap::Result<Root<Objects<'static>>> {
     heap.root_or(name, |tx| Ok(Objects { objects: tx.alloc_slice(OBJECTS, |_| Object::default())? }))
 }
 
-/// Transaction `i` of `txn_small`.
+/// Runs transaction `i` of `txn_small`.
 #[inline]
 pub(crate) fn set_one(root: &Root<Objects<'static>>, i: u64) -> pheap::Result<()> {
     root.txn(|tx, p| {

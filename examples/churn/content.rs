@@ -1,19 +1,20 @@
-//! What is stored: objects of many types and sizes, each made from a number, so that anyone can compute what it must be.
+//! Content of the heap: objects of many types and sizes. Each is made from a number, so the program can
+//! compute its expected value.
 
 use pheap::{P, Persist, Result, Txn, View};
 use pheap_testkit::Rng;
 
-/// The random numbers of something that has this number: the same in each process.
+/// Returns the random numbers that belong to `number`. They are the same in each process.
 pub fn numbers(seed: u64, number: u64) -> Rng {
     Rng::from_seed(seed ^ number.wrapping_mul(0x517c_c1b7_2722_0a95))
 }
 
-/// A number in `0..n`, mostly a small one.
+/// Returns a number in `0..n`. Small numbers are more frequent.
 fn small(rng: &mut Rng, n: usize) -> usize {
     rng.below(n) * rng.below(n) / n
 }
 
-// ---- In the heap ---------------------------------------------------------------------------------------------------------------
+// ---- In the heap ------------------------------------------------------------------------------------------
 
 /// The content of one place of the table.
 #[derive(Persist, Clone, Copy, Default)]
@@ -49,7 +50,7 @@ pub enum Shape<'r> {
     Pair(P<'r, Shape<'r>>, P<'r, Shape<'r>>),
 }
 
-/// With padding.
+/// A point. The struct has padding.
 #[derive(Persist, Clone, Copy, PartialEq)]
 #[repr(C)]
 pub struct Point {
@@ -64,9 +65,9 @@ pub struct Cell<'r> {
     next: Option<P<'r, Cell<'r>>>,
 }
 
-// ---- As plain Rust -------------------------------------------------------------------------------------------------------------
+// ---- As plain Rust ----------------------------------------------------------------------------------------
 
-/// What an item must be.
+/// The expected value of an item.
 pub enum Draft {
     Nothing,
     Number(u64),
@@ -93,7 +94,7 @@ fn text(rng: &mut Rng, len: usize) -> String {
 }
 
 impl Draft {
-    /// The item with this number; number 0 is nothing.
+    /// Returns the expected item with this number. Number 0 stands for no item.
     pub fn new(seed: u64, number: u64) -> Draft {
         if number == 0 { Draft::Nothing } else { Draft::random(&mut numbers(seed, number), 16) }
     }
@@ -115,7 +116,8 @@ impl Draft {
                 Draft::Text(text(rng, len))
             }
             8..=10 => {
-                // Seldom more than a page, very seldom large enough for a span of its own.
+                // Arrays of more than a page are rare. Arrays that are large enough for a separate span are
+                // very rare.
                 let most = [100, 100, 100, 100, 100, 100, 100, 1000][rng.below(8)];
                 let len = if rng.below(2000) == 0 { 5000 } else { small(rng, most) };
                 Draft::Words(many(rng, len, Rng::next_u64))
@@ -132,7 +134,7 @@ impl Draft {
         }
     }
 
-    /// Bytes of its objects, without the heap's overhead.
+    /// Returns the bytes of the item's objects, without the heap's overhead.
     pub fn bytes(&self) -> u64 {
         fn array<T>(len: usize) -> u64 {
             (8 + len * size_of::<T>()) as u64
@@ -153,7 +155,7 @@ impl Draft {
         }
     }
 
-    /// Allocates it.
+    /// Allocates the item's objects. Returns the item.
     pub fn make<'r>(&self, tx: &Txn<'r>) -> Result<Item<'r>> {
         Ok(match self {
             Draft::Nothing => Item::Nothing,
@@ -183,7 +185,7 @@ impl Draft {
         })
     }
 
-    /// Whether `item` is what it must be.
+    /// Returns whether `item` has the expected content.
     pub fn is<'r>(&self, view: &View<'r>, item: &Item<'r>) -> bool {
         match (self, item) {
             (Draft::Nothing, Item::Nothing) => true,

@@ -6,17 +6,19 @@
 //! cargo run --release --example churn -- --replacements 100000 --live-mib 4
 //! ```
 //!
-//! A table of items is filled. Then each step replaces a random item by a new one. The old item becomes garbage: nobody frees it. The kind of an
-//! item (a text, a list, a record with a name and a shape, …) follows from its number, so a table of numbers in plain memory
-//! tells what the heap must hold. In the end, everything is compared, and the heap is checked.
+//! The program fills a table with items. Then each step replaces a random item by a new one. The old item
+//! becomes garbage; the program does not free it. The number of an item determines its kind (a text, a list,
+//! a record with a name and a shape, …) and its content. So a table of numbers in volatile memory is enough
+//! to compute the expected content of the heap. In the end, the program compares everything, and checks the
+//! heap.
 //!
-//! With `--kill-every`, another process does the steps, and is killed again and again. Each transaction also writes the number of
-//! its last step. Whatever number is found after a kill, the content must be that of exactly these steps, and no step that was
-//! reported as done may be missing.
+//! With `--kill-every`, another process does the steps, and is killed again and again. Each transaction also
+//! writes the number of its last step. After a kill, the content must be that of exactly the steps up to this
+//! number. All steps that were reported as done must be included.
 //!
-//! `content.rs` has the types, `store.rs` the steps.
+//! The types are in `content.rs`, the steps in `store.rs`.
 
-#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+#![allow(unreachable_pub)] // a program has no public interface
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -48,8 +50,8 @@ struct Args {
     /// By how much the file grows.
     #[arg(long, value_name = "N", default_value_t = 4)]
     arena_mib: u64,
-    /// The file must stay smaller than this multiple of the live items. (A small heap needs more: the first 4 MiB are not
-    /// collected, and each type and size of objects has pages of its own.)
+    /// The file must stay smaller than this multiple of the live items. (A small heap needs more: the first 4
+    /// MiB are not collected, and each type and size of objects has pages of its own.)
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     limit: f64,
     /// Let another process do the steps, and kill it after about this many.
@@ -115,25 +117,25 @@ fn mib(bytes: u64) -> String {
 }
 
 impl Args {
-    /// How the heap is opened for the `opening`th time.
+    /// Returns the options for opening number `opening` of the heap.
     fn options(&self, opening: u64) -> Options {
         let durability = if self.pmem { Durability::Pmem } else { Durability::Process };
         let options = Options::new().durability(durability).arena_size(self.arena_mib << 20);
         if !self.move_about {
             return options;
         }
-        // Above the addresses that heaps are given by default.
+        // Above the default addresses of heaps.
         const PLACES: u64 = 0x6000_0000_0000;
         const RESERVED: u64 = 1 << 36;
         options.reserve(RESERVED).base(PLACES + opening % 5 * RESERVED)
     }
 }
 
-/// When a child is killed.
+/// The time at which a child is killed.
 enum End {
-    /// This long after its start.
+    /// This time after its start.
     After(Duration),
-    /// When it has reported this step.
+    /// After it has reported this step.
     At(u64),
 }
 
@@ -146,7 +148,7 @@ struct Run<'a> {
     last: u64,
     progress: ProgressBar,
     model: Model,
-    /// Of the file.
+    /// Largest size of the file so far, in bytes.
     largest: u64,
 }
 
@@ -185,15 +187,15 @@ impl Run<'_> {
         Ok(0)
     }
 
-    /// Has children do the steps, and kills each of them. Returns how many.
+    /// Lets children do the steps, and kills each of them. Returns the number of kills.
     ///
-    /// A child is killed after a number of steps, not after a time: what it leaves behind that no collection has seen depends on
-    /// how much it did, and so does the size of the file.
+    /// A child is killed after a number of steps, not after a time. The number of steps determines the
+    /// garbage that it leaves to later collections, and with it the size of the file.
     fn with_kills(&mut self, every: u64) -> Result<u64> {
         let mut rng = numbers(self.args.seed, u64::from(std::process::id()));
         let mut kills = 0;
         while self.model.done < self.last {
-            // Sometimes recovery is killed, too, or whatever happens before the first transaction.
+            // Sometimes the kill comes early: during recovery, or before the first transaction.
             let end = if self.model.done > 0 && rng.below(4) == 0 {
                 End::After(Duration::from_micros(rng.below(20_000) as u64))
             } else {
@@ -201,7 +203,8 @@ impl Run<'_> {
             };
             let reported = self.victim(end)?;
             kills += 1;
-            // Opened read-only, the file stays as the kill has left it, and the next child recovers it.
+            // If the heap is opened read-only, the file stays as the kill left it, and the next child
+            // recovers it.
             let options = self.options(kills).read_only(rng.below(2) == 0);
             self.verify(options)?;
             if self.model.done < reported {
@@ -213,7 +216,7 @@ impl Run<'_> {
         Ok(kills)
     }
 
-    /// Starts a child and kills it. Returns the last step that it has reported.
+    /// Starts a child and kills it. Returns the last step that the child reported.
     fn victim(&self, end: End) -> Result<u64> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(std::env::args_os().skip(1)).arg("--victim");
@@ -231,7 +234,7 @@ impl Run<'_> {
         victim.kill()?;
         let status = victim.wait()?;
         if status.code().is_some_and(|code| code != 0) {
-            return Err(format!("a child has failed: {status}").into()); // by itself, before it was killed
+            return Err(format!("a child has failed: {status}").into()); // it ended before it was killed
         }
         Ok(steps.last().unwrap_or(reported))
     }
@@ -253,14 +256,14 @@ impl Run<'_> {
     }
 }
 
-/// Does steps until it is killed, and reports each transaction.
+/// Does steps until the process is killed or no steps are left. Reports each transaction on standard output.
 fn be_victim(args: &Args, heap: &Path, plan: Plan, last: u64) -> Result<()> {
     let opening = u64::from(std::process::id());
     let store = Store::open(&args.options(opening), heap, plan)?;
     let mut out = std::io::stdout();
     while store.done()? < last {
         let done = store.transaction(last)?;
-        // One `write`, so that a kill cannot tear it.
+        // Writes the line with one `write`, so that a kill cannot tear it.
         out.write_all(format!("{done}\n").as_bytes())?;
     }
     Ok(())

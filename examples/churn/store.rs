@@ -1,4 +1,4 @@
-//! The table in the heap, the steps, and the model that it is compared with.
+//! The table in the heap, the steps, and the model that the table is compared with.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,24 +16,24 @@ pub struct Table<'r> {
     done: u64,
 }
 
-/// The parameters of a run, which determine everything in it.
+/// The parameters of a run. They determine all steps and items.
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub seed: u64,
-    /// Places in the table.
+    /// Number of places in the table.
     pub places: u64,
 }
 
-/// What one step does.
+/// The changes of one step.
 pub struct Step {
-    /// Where the new item goes.
+    /// Place of the new item.
     pub place: usize,
-    /// Two items that are swapped after that.
+    /// Two places whose items are swapped after that.
     pub swap: Option<(usize, usize)>,
 }
 
 impl Plan {
-    /// As many places as items need to have about `bytes` in total.
+    /// Returns a plan with as many places as items need to take about `bytes` in total.
     pub fn new(seed: u64, bytes: u64) -> Plan {
         const SAMPLES: u64 = 20_000;
         let sum: u64 = (1..=SAMPLES).map(|number| Draft::new(!seed, number).bytes()).sum();
@@ -50,7 +50,8 @@ impl Plan {
         Step { place: a, swap: (rng.below(8) == 0).then_some((b, c)) }
     }
 
-    /// The steps of the transaction that begins with this one, and whether it is aborted once before it succeeds.
+    /// Returns the steps of the transaction that begins with step `first`, and whether it is aborted once
+    /// before it succeeds.
     fn transaction(&self, first: u64, last: u64) -> (Range<u64>, bool) {
         let mut rng = numbers(self.seed.rotate_left(32), first);
         let count = if rng.below(100) == 0 { 2000 } else { 1 + rng.below(40) as u64 };
@@ -83,12 +84,12 @@ impl Store {
         Ok(Store { heap, root, plan })
     }
 
-    /// The number of the last step that was done.
+    /// Returns the number of the last step that was done.
     pub fn done(&self) -> Result<u64> {
         self.root.read(|view, table| view[table].done)
     }
 
-    /// The next transaction, of steps up to number `last`. Returns the number of the last one that it has done.
+    /// Runs the next transaction, of steps up to number `last`. Returns the number of its last step.
     pub fn transaction(&self, last: u64) -> Result<u64> {
         let (steps, given_up) = self.plan.transaction(self.done()? + 1, last);
         let run = |give_up: bool| {
@@ -120,7 +121,8 @@ impl Store {
         Ok(())
     }
 
-    /// Compares the whole content with the model, which has done the same steps. Returns the bytes of all items.
+    /// Compares the whole content with `model`, which has done the same steps. Returns the bytes of all
+    /// items.
     pub fn compare(&self, model: &Model) -> Result<u64> {
         let plan = self.plan;
         self.root.read(|view, table| {
@@ -147,7 +149,7 @@ fn put<'r>(tx: &mut Txn<'r>, table: P<'r, Table<'r>>, place: usize, item: Item<'
     tx[table].done = number;
 }
 
-/// Which item is in which place.
+/// The model: the number of the item that must be in each place.
 pub struct Model {
     plan: Plan,
     items: Vec<u32>,
@@ -159,7 +161,7 @@ impl Model {
         Model { plan, items: vec![0; plan.places as usize], done: 0 }
     }
 
-    /// Does all steps up to this one.
+    /// Does all steps up to step `to`.
     pub fn advance(&mut self, to: u64) {
         for number in self.done + 1..=to {
             let Step { place, swap } = self.plan.step(number);

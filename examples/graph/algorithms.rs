@@ -1,8 +1,9 @@
-//! Algorithms on a graph, wherever it is: all they ask is where the edges of a node lead.
+//! Algorithms on a graph. They need only a function that returns the edges of a node, so the graph can be
+//! stored anywhere.
 
 use std::collections::VecDeque;
 
-/// The number of edges from a node to each other one; `u32::MAX` if there is no way.
+/// Returns the smallest number of edges from a node to each node, or `u32::MAX` if there is no path.
 pub fn distances<'g>(nodes: usize, from: usize, out: impl Fn(usize) -> &'g [u32]) -> Vec<u32> {
     let mut distances = vec![u32::MAX; nodes];
     distances[from] = 0;
@@ -18,7 +19,7 @@ pub fn distances<'g>(nodes: usize, from: usize, out: impl Fn(usize) -> &'g [u32]
     distances
 }
 
-/// PageRank, with the usual damping.
+/// Returns the PageRank of each node, with the usual damping.
 pub fn page_rank<'g>(nodes: usize, rounds: usize, out: impl Fn(usize) -> &'g [u32]) -> Vec<f64> {
     const DAMPING: f64 = 0.85;
 

@@ -1,4 +1,5 @@
-//! A graph of a million edges: loaded by a program that is killed again and again, then ranked and searched where it lies.
+//! A graph of a million edges. A program that is killed again and again loads it. Then it is ranked and
+//! searched in the heap.
 //!
 //! ```text
 //! cargo run --release --example graph
@@ -6,12 +7,13 @@
 //! cargo run --release --example graph -- --times       what it costs, beside `Vec<Vec<u32>>`
 //! ```
 //!
-//! Each transaction adds some edges and counts them. So whoever is killed (`kill -9`) goes on after the last transaction that has returned, and no edge is there twice. The algorithms
-//! are the same for the heap and for vectors (`algorithms.rs`): nothing is loaded before they run.
+//! Each transaction adds some edges and counts them. So after a kill (`kill -9`), the program continues after
+//! the last complete transaction, and no edge is there twice. The same algorithms work on the heap and on
+//! vectors (`algorithms.rs`): they run directly on the heap, without loading the graph.
 //!
 //! The graph is in `store.rs`; start reading there.
 
-#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+#![allow(unreachable_pub)] // a program has no public interface
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -65,13 +67,14 @@ fn main() -> ExitCode {
     })
 }
 
-/// The edges of the graph, the same in each run. Few nodes have many.
+/// Returns the edges of the graph, which are the same in each run. Few nodes have many edges.
 fn edges(args: &Args) -> Vec<(u32, u32)> {
     let (nodes, mut below) = ((args.edges / 8).max(1), random(1));
     (0..args.edges).map(|_| (below(nodes) as u32, below(nodes).min(below(nodes)) as u32)).collect()
 }
 
-/// Adds the edges that are not there yet. `say` is told how many are, after each transaction.
+/// Adds the edges that are not there yet. Calls `say` with the number of edges, first and after each
+/// transaction.
 fn load(heap: &Path, args: &Args, mut say: impl FnMut(u64)) -> pheap::Result<Root<Graph<'static>>> {
     let graph: Root<Graph> = Heap::open(heap)?.root("graph")?; // the root keeps the heap open
     let mut done = graph.read(|view, graph| view[graph].edges)?;
@@ -84,7 +87,7 @@ fn load(heap: &Path, args: &Args, mut say: impl FnMut(u64)) -> pheap::Result<Roo
     Ok(graph)
 }
 
-/// The same graph, of vectors.
+/// Returns the same graph as vectors.
 fn in_vectors(edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
     let mut out = Vec::new();
     for &(from, to) in edges {
@@ -97,7 +100,8 @@ fn in_vectors(edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
     out
 }
 
-/// What the parent does.
+/// Kills the child while it loads the graph, checks the graph each time, and then computes. The parent
+/// process calls this.
 fn run(heap: Option<&Path>, args: &Args) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = heap.map_or_else(|| folder.path().join("graph.pheap"), Path::to_owned);
@@ -111,7 +115,7 @@ fn run(heap: Option<&Path>, args: &Args) -> Result<()> {
         let victim = victim.into_iter().chain(flags.iter().map(AsRef::as_ref));
         let victim = run_and_kill(victim, Duration::from_micros(below(300_000) as u64))?;
         if !victim.was_killed() {
-            break; // it was faster
+            break; // the graph was complete before the kill
         }
         let said = victim.lines.last().map_or(Ok(0), |line| line.parse())?;
         let heap = Heap::open(&path)?;

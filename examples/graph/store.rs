@@ -6,19 +6,21 @@ use pheap::{P, PVec, Persist, Result, Txn, View, field, txn};
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Graph<'r> {
-    /// By their numbers.
+    /// The nodes, by number.
     pub nodes: PVec<'r, P<'r, Node<'r>>>,
-    /// How many edges there are. Changed with them, so a program that was killed knows where to go on.
+    /// Number of edges. It changes together with the edges, so after a kill the program knows where to
+    /// continue.
     pub edges: u64,
 }
 
-/// An object of its own, so that the vector in it can be changed in place.
+/// A node. It is a separate object, so that its vector can be changed in place.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Node<'r> {
-    /// The nodes that its edges lead to. Numbers, for that is what the algorithms want.
+    /// Numbers of the nodes that the edges lead to. They are not pointers, because the algorithms need
+    /// numbers.
     pub out: PVec<'r, u32>,
-    /// As it was when ranks were computed.
+    /// Rank that was stored last.
     pub rank: f64,
 }
 
@@ -49,7 +51,7 @@ impl<'r> Graph<'r> {
         Ok(())
     }
 
-    /// What edges lead from a node to, for each node.
+    /// Returns a function that returns the targets of a node's edges.
     pub fn out<'v>(&self, view: &'v View<'r>) -> impl Fn(usize) -> &'v [u32] + use<'v, 'r> {
         let nodes = self.nodes.as_slice(view, ..);
         move |node| view[nodes[node]].out.as_slice(view, ..)

@@ -1,4 +1,5 @@
-//! What the graph costs: loading it in transactions of several sizes, and the algorithms, beside `Vec<Vec<u32>>`.
+//! Measures the load of the graph in transactions of several sizes, and the algorithms in comparison with
+//! `Vec<Vec<u32>>`.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -11,7 +12,7 @@ use pheap::Root;
 use crate::store::Graph;
 use crate::{Args, ROUNDS, Result, algorithms, edges, in_vectors, load};
 
-/// The middle one of some times.
+/// Runs `once` several times. Returns the median.
 fn median(times: usize, mut once: impl FnMut() -> Duration) -> Duration {
     let mut all: Vec<Duration> = (0..times).map(|_| once()).collect();
     all.sort();
@@ -24,7 +25,7 @@ fn timed<R>(f: impl FnOnce() -> R) -> Duration {
     start.elapsed()
 }
 
-/// What a sync of the disk takes that has a page to write.
+/// Returns the median time of a sync of the disk with one changed page.
 fn sync(folder: &Path) -> Result<Duration> {
     let mut file = File::create(folder.join("synced"))?;
     file.write_all(&[1; 4096])?;
@@ -49,7 +50,7 @@ pub fn print(folder: &Path, args: &Args) -> Result<()> {
     );
     let mut graph = None;
     let mut least = 0.0;
-    // The bound is that of larger ones, and of the syncs.
+    // The bound is 1.5 times the cost of large transactions plus each edge's share of a sync.
     for piece in [20_000, 1000, 100, args.edges] {
         let heap = folder.join(format!("{piece}.pheap"));
         let args = Args { piece, ..args.clone() };

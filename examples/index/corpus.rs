@@ -1,4 +1,4 @@
-//! The text that is indexed: which files, and what a word is. No heap in here.
+//! The text that is indexed: finds the files, and splits them into words. This module does not use the heap.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,25 +8,25 @@ use std::{fmt, fs};
 #[derive(Clone)]
 pub struct Source {
     pub path: PathBuf,
-    /// What the index calls it.
+    /// Name of the file in the index.
     pub name: String,
     pub bytes: u64,
 }
 
 impl Source {
-    /// Its text; bytes that are not UTF-8 separate words like any other separator.
+    /// Reads the text. Bytes that are not UTF-8 separate words, like any other separator.
     pub fn read(&self) -> Result<String, Unreadable> {
         let bytes = fs::read(&self.path).map_err(|source| Unreadable { path: self.path.clone(), source })?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
-/// The files that `paths` name, sorted. A file stands for itself, a folder for all `*.rs`, `*.md` and `*.toml` in it, except in
-/// hidden folders and `target`.
+/// Returns the files of `paths`, sorted by name. The path of a folder stands for all `*.rs`, `*.md` and
+/// `*.toml` in it, except those in hidden folders and `target`.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<Source>, Unreadable> {
     let mut files = Vec::new();
     for path in paths {
-        // A name that does not depend on the current directory: two runs must mean the same file by it.
+        // A canonical path does not depend on the current directory, so each run gives a file the same name.
         let path = path.canonicalize().map_err(|source| Unreadable { path: path.clone(), source })?;
         visit(&path, &mut files).map_err(|source| Unreadable { path, source })?;
     }
@@ -47,7 +47,7 @@ fn visit(path: &Path, files: &mut Vec<Source>) -> io::Result<()> {
             }
         }
     } else if metadata.is_file() {
-        // Inside this project, names start there; elsewhere they are whole paths.
+        // Names of files in this project are relative to its folder. Other names are whole paths.
         let project = Path::new(env!("CARGO_MANIFEST_DIR"));
         let name = path.strip_prefix(project).unwrap_or(path).to_string_lossy().into_owned();
         files.push(Source { path: path.to_owned(), name, bytes: metadata.len() });
@@ -55,7 +55,8 @@ fn visit(path: &Path, files: &mut Vec<Source>) -> io::Result<()> {
     Ok(())
 }
 
-/// The words of a line, in lower case: letters, digits and `_` in a row, with at least one letter.
+/// Returns the words of a line, in lower case. A word consists of letters, digits and `_`, with at least one
+/// letter.
 pub fn words(line: &str) -> impl Iterator<Item = String> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_')
         .filter(|word| word.contains(char::is_alphabetic))

@@ -1,4 +1,4 @@
-//! A word index over text files, kept in a heap: which word is used how often, in which files, on which lines.
+//! A word index over text files in a heap: how often each word is used, in which files, and on which lines.
 //!
 //! ```text
 //! cargo run --release --example index                                   index the sources and docs of this project
@@ -8,16 +8,16 @@
 //! cargo run --release --example index -- ~/notes --heap notes.pheap     index something else
 //! ```
 //!
-//! How it survives being killed: each transaction adds the words of some lines *and* notes how far in the file that is. A crash
-//! leaves both or neither, so the next run continues after the last line that is noted, and nothing is counted twice or left out.
+//! Each transaction adds the words of some lines *and* the number of lines that are done. A crash leaves both
+//! or neither. So the next run continues after these lines. It counts no word twice, and leaves none out.
 //!
-//! What happens when a file changes: each run reads all files again and compares the hash of their content with the one in the
-//! index. Changed and removed files are taken out, in a single transaction; then new and changed ones are added. In
-//! the end, the index describes the files as they are now, whatever happened before. (`--dump` prints all of it, to compare.)
+//! Files may change. Each run reads all files again and compares the hash of their content with the one in
+//! the index. One transaction removes changed and deleted files. Then new and changed files are added. In the
+//! end, the index describes the present files. (`--dump` prints the whole index, to compare it.)
 //!
 //! The index is in `store.rs`; start reading there. `corpus.rs` finds the files and splits them into words.
 
-#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+#![allow(unreachable_pub)] // a program has no public interface
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -37,13 +37,14 @@ use store::{File, Index, State};
 mod corpus;
 mod store;
 
-/// How much of a file one transaction indexes; at most this much is repeated after a crash.
+/// Number of lines that one transaction indexes. After a crash, at most this many lines are indexed again.
 const LINES: usize = 50;
 
 /// The default heap. Git ignores it.
 const HEAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/index.pheap");
 
-/// Indexes the words of text files in a persistent heap. It can be killed at any time, and continues from there.
+/// Indexes the words of text files in a persistent heap. It can be killed at any time, and continues from
+/// there.
 #[derive(Parser)]
 struct Args {
     /// What to index: files, and folders of *.rs, *.md and *.toml. [default: this project]
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of our output may have stopped (`| head`).
+        // The reader of the output may have stopped (`| head`).
         Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -152,7 +153,7 @@ fn update(index: &Root<Index>, args: &Args) -> Result<()> {
     let bar = ProgressBar::new(todo.iter().map(|file| file.source.bytes).sum())
         .with_style(ProgressStyle::with_template("{bar:30} {percent:>3}%  {wide_msg}")?);
     let mut countdown = Countdown(args.kill_after_words);
-    // Finish a file that was begun before starting another one.
+    // Partly indexed files come first.
     todo.sort_by_key(|file| file.known.is_none());
     for file in &todo {
         add(index, file, &bar, &mut countdown)?;
@@ -162,20 +163,20 @@ fn update(index: &Root<Index>, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// A file that is not in the index, or only in part.
+/// A file that is not in the index, or only partly.
 struct Todo {
     source: Source,
     known: Option<Known>,
 }
 
-/// What the index knows about a file.
+/// The state of a file in the index.
 #[derive(Clone, Copy)]
 struct Known {
     content: u64,
     state: State,
 }
 
-/// The files to add to the index, and those in it that have changed or are gone.
+/// Returns the files to add to the index, and the names of indexed files that have changed or are gone.
 fn compare(index: &Root<Index>, sources: &[Source]) -> Result<(Vec<Todo>, HashSet<String>)> {
     let mut known: HashMap<String, Known> = index.read(|view, index| {
         let files = view[index].files.iter(view).map(|(name, &file)| (name, &view[file]));
@@ -201,7 +202,7 @@ fn compare(index: &Root<Index>, sources: &[Source]) -> Result<(Vec<Todo>, HashSe
     Ok((todo, stale))
 }
 
-/// Adds a file to the index, or the rest of one.
+/// Adds a file to the index, or the rest of a partly indexed one.
 fn add(index: &Root<Index>, file: &Todo, bar: &ProgressBar, countdown: &mut Countdown) -> Result<()> {
     let name = &file.source.name;
     let text = file.source.read()?;
@@ -211,7 +212,7 @@ fn add(index: &Root<Index>, file: &Todo, bar: &ProgressBar, countdown: &mut Coun
     }
     bar.set_message(name.clone());
 
-    // A pointer cannot leave its transaction, because nothing would keep its object alive. A held one can.
+    // A `P` cannot leave its transaction, because nothing would keep its object alive. A `Held` can.
     let (held, done): (Held<File>, u32) = index.txn(|tx, index| {
         let begun = tx[index].files.get(tx, name).copied();
         let file = begun.map_or_else(|| Index::add_file(index, tx, name, content), Ok)?;
@@ -250,7 +251,7 @@ fn add(index: &Root<Index>, file: &Todo, bar: &ProgressBar, countdown: &mut Coun
     Ok(())
 }
 
-/// Kills this process when it has run out.
+/// Kills this process when the count reaches zero.
 struct Countdown(Option<u64>);
 
 impl Countdown {
@@ -264,12 +265,12 @@ impl Countdown {
     }
 }
 
-/// Ends this process at once: no destructor runs, nothing is flushed or closed.
+/// Ends this process at once: no destructor runs, and nothing is flushed or closed.
 fn kill() {
     eprintln!(
         "kill -9, in the middle of a transaction. Run this again without --kill-after-words: it continues from here."
     );
-    // SAFETY: plain system calls without pointers.
+    // SAFETY: both system calls take and return numbers, not pointers.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
@@ -303,7 +304,7 @@ fn top(index: &Root<Index>, args: &Args, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// Answers from the heap, without looking at any file.
+/// Answers a query from the heap. It reads no other file.
 fn query(args: &Args, text: &str, out: &mut impl Write) -> Result<()> {
     let start = Instant::now();
     if !args.heap.exists() {
@@ -313,7 +314,7 @@ fn query(args: &Args, text: &str, out: &mut impl Write) -> Result<()> {
         )
         .into());
     }
-    // Read-only: this never changes the file, so several queries can run at the same time.
+    // A heap that is open read-only never changes the file, so several queries can run at the same time.
     let heap = Options::new().read_only(true).open(&args.heap)?;
     let index: Root<Index> = heap.existing_root("index")?;
     let mut found: Vec<(String, Vec<(u32, u32)>)> = index.read(|view, index| {
@@ -327,7 +328,7 @@ fn query(args: &Args, text: &str, out: &mut impl Write) -> Result<()> {
     let took = start.elapsed();
 
     let times = |lines: &[(u32, u32)]| lines.iter().map(|&(_, times)| u64::from(times)).sum::<u64>();
-    found.sort_by_key(|(_, lines)| Reverse(times(lines))); // stable: by name if equal
+    found.sort_by_key(|(_, lines)| Reverse(times(lines))); // the sort is stable, so names stay in order
     let all: u64 = found.iter().map(|(_, lines)| times(lines)).sum();
     writeln!(out, "{text}: used {} times in {} files", HumanCount(all), found.len())?;
     for (name, lines) in found.iter().take(args.top) {
@@ -343,7 +344,7 @@ fn query(args: &Args, text: &str, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// The whole index, sorted, so that two indices can be compared.
+/// Prints the whole index, sorted, so that two indices can be compared.
 fn dump<'r>(view: &View<'r>, index: P<'r, Index<'r>>, out: &mut impl Write) -> Result<()> {
     for (name, _) in view[index].files.iter(view) {
         writeln!(out, "file {name}")?;

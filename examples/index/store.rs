@@ -1,4 +1,4 @@
-//! The content of the heap: which word is used where.
+//! The content of the heap: the words, and the lines that use them.
 //!
 //! ```text
 //! Index ─┬─ words   "heap" ──→ Word ── uses   [ Use  Use  Use … ]       a hash map, and a vector for each word
@@ -6,27 +6,29 @@
 //!        └─ files   "README.md" ──→ File                                an ordered map
 //! ```
 //!
-//! These are plain Rust structs, pointers and collections. None of the code below deals with storage, and none of it can
-//! leave them half changed: it runs inside the caller's transaction, because there is no other way to get a `Txn`.
+//! These are plain Rust structs, pointers and collections. The code below does not deal with storage. It
+//! always runs inside the caller's transaction, because there is no other way to get a `Txn`. So it cannot
+//! leave a change half done.
 
 use std::collections::HashSet;
 
 use pheap::{Key, P, PBTreeMap, PHashMap, PVec, Persist, Result, Txn, field, txn};
 
-/// The root of the heap. Its fields are read directly (`view[index].words.get(view, "heap")`), and changed by the functions below.
+/// The root of the heap. The program reads its fields directly (`view[index].words.get(view, "heap")`), and
+/// changes them with the functions below.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Index<'r> {
-    /// By their text. A word is an object of its own, so that the collection in it can be changed in place.
+    /// The words, by text. A word is a separate object, so that the vector in it can be changed in place.
     pub words: PHashMap<'r, P<'r, str>, P<'r, Word<'r>>>,
-    /// By their names. A file is an object of its own, because uses point to it.
+    /// The files, by name. A file is a separate object, because uses point to it.
     pub files: PBTreeMap<'r, P<'r, str>, P<'r, File<'r>>>,
 }
 
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Word<'r> {
-    /// How often it is used: the sum over `uses`.
+    /// Number of uses: the sum over `uses`.
     pub times: u64,
     /// The lines that use it, in the order in which they were added.
     pub uses: PVec<'r, Use<'r>>,
@@ -46,16 +48,16 @@ pub struct Use<'r> {
 #[repr(C)]
 pub struct File<'r> {
     pub name: P<'r, str>,
-    /// Hash of its content, to detect changes.
+    /// Hash of the content, to detect changes.
     pub content: u64,
     pub state: State,
 }
 
-/// How much of a file is indexed. Changed by the transaction that adds the words, so the two always agree.
+/// The indexed part of a file. The transaction that adds the words changes it, so the two always agree.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum State {
-    /// The lines before this one are indexed; lines count from 0 here.
+    /// This many lines are indexed, from the first one on.
     UpTo(u32),
     Complete,
 }
@@ -93,7 +95,7 @@ impl<'r> Index<'r> {
         Word::add_use(word, tx, file, line)
     }
 
-    /// Takes files out of the index, and all uses in them.
+    /// Removes files from the index, and all uses in them.
     pub fn forget(index: P<'r, Self>, tx: &mut Txn<'r>, names: &HashSet<String>) -> Result<()> {
         let (words, files) = (field!(index.words), field!(index.files));
         let gone: HashSet<_> = names.iter().filter_map(|name| files.remove(tx, name)).map(P::key).collect();
@@ -104,7 +106,7 @@ impl<'r> Index<'r> {
                 words.remove(tx, &text);
             }
         }
-        Ok(()) // unreachable objects are garbage: nothing is freed by hand
+        Ok(()) // unreachable objects are garbage; the collector frees them
     }
 }
 
@@ -134,7 +136,8 @@ impl<'r> Word<'r> {
     }
 }
 
-/// FNV-1a. Not the hasher of `std`: these hashes are stored, so they must be the same with the next version of Rust.
+/// Returns the FNV-1a hash. The hashes are stored, so they must not depend on the version of Rust. The hasher
+/// of `std` may change with it.
 pub fn hash(bytes: &[u8]) -> u64 {
     let fnv = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,14 +1,16 @@
-//! A web service with sessions and a leaderboard. Whatever it has answered is still so after `kill -9`, and it has no database.
+//! A web service with sessions and a leaderboard, without a database. All changes that it has answered
+//! survive `kill -9`.
 //!
 //! ```text
 //! cargo run --release -p pheap-example-web             then open http://127.0.0.1:8080
 //! cargo test -p pheap-example-web                      kills it, and looks
 //! ```
 //!
-//! Requests are tasks of tokio, and none of its threads waits for the disk: a handler awaits its transaction (`txn_async`), which is ready when it is durable, and all handlers that
-//! wait share a sync. The types are in `store.rs`; start reading there. The page, which shows the board, is `page.html`.
+//! Requests are tasks of tokio, and none of its threads waits for the disk. A handler awaits its transaction
+//! (`txn_async`), which completes when it is durable. All waiting handlers share a sync. The types are in
+//! `store.rs`; start reading there. The page with the board is `page.html`.
 
-#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+#![allow(unreachable_pub)] // a program has no public interface
 
 use std::fs::File;
 use std::io::Read;
@@ -30,9 +32,9 @@ use store::{Game, Line};
 
 mod store;
 
-/// How long a session lasts.
+/// Duration of a session.
 const SESSION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Lines of the board that are told at once, at most.
+/// Most lines of the board in one answer.
 const LINES: usize = 100;
 
 /// A web service with sessions and a leaderboard.
@@ -49,7 +51,7 @@ struct Args {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
-    let heap = Heap::open(&args.heap)?; // nothing else runs yet, so this may wait for the disk
+    let heap = Heap::open(&args.heap)?; // no task runs yet, so this may wait for the disk
     let game: Root<Game> = heap.root("game")?;
     tokio::spawn(end_sessions(game.clone()));
     let listener = TcpListener::bind(("127.0.0.1", args.port)).await?;
@@ -58,7 +60,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let _ = tokio::signal::ctrl_c().await;
     };
     axum::serve(listener, service(game)).with_graceful_shutdown(interrupted).await?;
-    heap.close()?; // the next start need not look for what a crash has left
+    heap.close()?; // the next start then needs no recovery
     Ok(())
 }
 
@@ -123,7 +125,7 @@ async fn board(State(game): Store, Query(Lines { lines }): Query<Lines>) -> Resu
     Ok(Json(game.read_async(move |view, game| view[game].best(view, lines)).await?))
 }
 
-/// Every hour, those whose time is over.
+/// Removes expired sessions every hour.
 async fn end_sessions(game: Root<Game<'static>>) {
     let mut hours = tokio::time::interval(Duration::from_secs(60 * 60));
     loop {
@@ -138,7 +140,7 @@ async fn end_sessions(game: Root<Game<'static>>) {
     }
 }
 
-/// The token that a client has.
+/// Returns the session token of a client.
 fn session(headers: &HeaderMap) -> Result<u128, Failure> {
     let cookies = headers.get(COOKIE).and_then(|cookies| cookies.to_str().ok()).ok_or(Failure::Session)?;
     let token =
@@ -146,7 +148,7 @@ fn session(headers: &HeaderMap) -> Result<u128, Failure> {
     u128::from_str_radix(token, 16).map_err(|_| Failure::Session)
 }
 
-/// A number that nobody guesses.
+/// Returns a random number that cannot be guessed.
 fn random() -> Result<u128, Failure> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
@@ -155,7 +157,7 @@ fn random() -> Result<u128, Failure> {
     Ok(u128::from_ne_bytes(bytes))
 }
 
-/// Why a request is refused.
+/// The reason for a refused request.
 enum Failure {
     Name,
     Session,
@@ -176,7 +178,7 @@ impl IntoResponse for Failure {
             Failure::Session => (StatusCode::UNAUTHORIZED, "log in first").into_response(),
             Failure::Random => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
             Failure::Heap(error) => {
-                eprintln!("the heap refuses: {error}"); // for us; clients need not know
+                eprintln!("the heap refuses: {error}"); // for the operator only, not for clients
                 StatusCode::SERVICE_UNAVAILABLE.into_response()
             }
         }

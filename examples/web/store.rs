@@ -1,6 +1,6 @@
-//! The content of the heap: players, who are logged in by sessions, and the order of their points.
+//! The content of the heap: players, their sessions, and the board of their points.
 //!
-//! Plain structs and functions. None of them knows of tasks, nor of HTTP.
+//! These are plain structs and functions. They do not depend on tasks or HTTP.
 
 use std::cmp::Reverse;
 use std::time::SystemTime;
@@ -12,9 +12,9 @@ use serde::Serialize;
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Game<'r> {
-    /// By their names.
+    /// The players, by name.
     pub players: PHashMap<'r, P<'r, str>, P<'r, Player<'r>>>,
-    /// By their tokens.
+    /// The sessions, by token.
     pub sessions: PHashMap<'r, u128, Session<'r>>,
     /// All players, the best last.
     pub board: PBTreeMap<'r, Place, P<'r, Player<'r>>>,
@@ -27,7 +27,7 @@ pub struct Player<'r> {
     pub place: Place,
 }
 
-/// What the board is ordered by: of two with as many points, the one who came first is the better one.
+/// Place on the board. Of two players with equal points, the earlier one is better.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 #[persist(key)]
@@ -43,7 +43,7 @@ pub struct Session<'r> {
     pub until: PSystemTime,
 }
 
-/// A line of the board, as it is told to others.
+/// A line of the board, as clients see it.
 #[derive(Serialize)]
 pub struct Line {
     pub name: String,
@@ -51,7 +51,7 @@ pub struct Line {
 }
 
 impl<'r> Game<'r> {
-    /// Begins a session of the player with this name, who is made if there is none.
+    /// Begins a session of the player with this name. Creates the player if there is none.
     pub fn log_in(
         game: P<'r, Self>,
         tx: &mut Txn<'r>,
@@ -73,13 +73,13 @@ impl<'r> Game<'r> {
         Ok(())
     }
 
-    /// The player whose session this is.
+    /// Returns the player of a session, unless the session has expired.
     pub fn player(&self, view: &View<'r>, token: u128) -> Option<P<'r, Player<'r>>> {
         let session = self.sessions.get(view, token)?;
         (session.until.get() > SystemTime::now()).then_some(session.player)
     }
 
-    /// Gives points to a player, who moves on the board.
+    /// Adds points to a player, and moves the player on the board.
     pub fn add_points(
         game: P<'r, Self>,
         tx: &mut Txn<'r>,
@@ -95,12 +95,12 @@ impl<'r> Game<'r> {
         Ok(Line::of(tx, player))
     }
 
-    /// The first lines of the board.
+    /// Returns the first lines of the board.
     pub fn best(&self, view: &View<'r>, lines: usize) -> Vec<Line> {
         self.board.values(view).rev().take(lines).map(|&player| Line::of(view, player)).collect()
     }
 
-    /// Ends the sessions whose time is over.
+    /// Removes the sessions that have expired.
     pub fn end_sessions(game: P<'r, Self>, tx: &mut Txn<'r>, now: SystemTime) {
         field!(game.sessions).retain(tx, |_, session| session.until.get() > now);
     }

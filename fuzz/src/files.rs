@@ -1,4 +1,4 @@
-//! The files of a heap, and what a killed process leaves of them.
+//! The files of a heap, and copies of them that simulate a killed process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use arbitrary::Arbitrary;
 use pheap::{Durability, Options, SyncPolicy};
 use pheap_testkit::{log_of, with_suffix};
 
-/// How a heap is made durable.
+/// The durability of a heap.
 #[derive(Arbitrary, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durable {
     Process,
@@ -18,7 +18,7 @@ pub enum Durable {
 }
 
 impl Durable {
-    /// The options, with this.
+    /// Returns the options with this durability.
     pub fn of(self, options: Options) -> Options {
         match self {
             Durable::Process => options.durability(Durability::Process),
@@ -29,7 +29,7 @@ impl Durable {
     }
 }
 
-/// A heap's file, and the log beside it.
+/// The file of a heap, and its log.
 #[derive(Debug)]
 pub struct Files {
     heap: PathBuf,
@@ -37,27 +37,28 @@ pub struct Files {
 }
 
 impl Files {
-    /// Those of the heap at `path`.
+    /// Returns the files of the heap at `path`.
     pub fn new(path: PathBuf) -> Files {
         Files { heap: path, copied: false }
     }
 
-    /// The heap's.
+    /// Returns the path of the heap's file.
     pub fn heap(&self) -> &Path {
         &self.heap
     }
 
-    /// Both of them. The log first: a checkpoint that runs meanwhile takes nothing from it that the copy does not have.
+    /// Returns both paths, the log first. If a checkpoint runs between the two copies, it removes only
+    /// entries that the copy of the log already has.
     pub fn both(&self) -> [PathBuf; 2] {
         [log_of(&self.heap), self.heap.clone()]
     }
 
-    /// What they hold.
+    /// Returns the content of both files.
     pub fn read(&self) -> [Vec<u8>; 2] {
         self.both().map(|name| fs::read(name).unwrap_or_default())
     }
 
-    /// What the files hold now is what a crash leaves, unless that was said before.
+    /// Copies the files. A crash leaves them as they are now, unless they were copied before.
     pub fn copy(&mut self) {
         if std::mem::replace(&mut self.copied, true) {
             return;
@@ -69,17 +70,17 @@ impl Files {
         }
     }
 
-    /// Whether they were copied.
+    /// Returns whether the files were copied.
     pub fn are_copied(&self) -> bool {
         self.copied
     }
 
-    /// Puts the copies in the place of the files.
+    /// Replaces the files by their copies.
     pub fn take_copies(&mut self) {
         for name in self.both() {
             let copy = with_suffix(&name, ".copy");
             if copy.exists() {
-                // Into the same file, or it would be refused as a copy of one in use.
+                // Writes into the same file. Opening would refuse another file as a copy of a heap in use.
                 fs::copy(&copy, &name).expect("the file can be written");
                 fs::remove_file(copy).expect("the copy is there");
             } else {

@@ -1,4 +1,4 @@
-//! What the fuzz targets share.
+//! Functions that the fuzz targets share.
 
 use std::ffi::c_char;
 use std::ops::Range;
@@ -12,10 +12,10 @@ pub use files::{Durable, Files};
 use pheap::{Error, Heap};
 use tempfile::TempDir;
 
-/// Where heaps are mapped.
+/// Addresses at which heaps are mapped.
 pub const BASES: [u64; 2] = [0x5400 << 32, 0x5401 << 32];
 
-/// A part of something of this length, for two places anywhere.
+/// Returns the range between two places, in a sequence of `len` elements.
 pub fn range(from: impl Into<usize>, to: impl Into<usize>, len: usize) -> Range<usize> {
     let [a, b] = [from.into(), to.into()].map(|place| place % (len + 1));
     a.min(b)..a.max(b)
@@ -27,12 +27,13 @@ pub fn assert_sound(heap: &Heap) {
     assert!(report.is_clean(), "the heap is not sound: {report}");
 }
 
-/// Whether there is no room for what was to be written.
+/// Returns whether an error means that the heap is full.
 pub fn is_full(error: &Error) -> bool {
     matches!(error, Error::OutOfSpace { .. } | Error::ReservationFull { .. })
 }
 
-/// A folder for one run, in memory if there is such a place. It stays behind when the run fails, so that the heap can be looked at.
+/// Returns a folder for one run, in memory if possible. It remains if the run fails, so that the heap can be
+/// examined.
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() {
@@ -43,15 +44,16 @@ pub fn scratch() -> TempDir {
     dir.expect("there is a place for temporary files")
 }
 
-/// What AddressSanitizer does unless `ASAN_OPTIONS` says otherwise. A stack trace of each allocation would take half of the time.
+/// Returns the default options of AddressSanitizer, which `ASAN_OPTIONS` overrides. A stack trace of each
+/// allocation would take half of the time.
 #[unsafe(no_mangle)]
 pub extern "C" fn __asan_default_options() -> *const c_char {
-    // A script may ask for more memory than there is, and is refused; but a string of 1 GiB is allowed.
+    // If a script asks for more memory than there is, the allocation fails. A string of 1 GiB is allowed.
     c"malloc_context_size=0:quarantine_size_mb=16:detect_stack_use_after_return=0:\
       allocator_may_return_null=1:max_allocation_size_mb=1100"
         .as_ptr()
 }
 
-/// Does nothing; but a target that calls it is linked with what this crate tells the sanitizer.
+/// Does nothing. A target that calls this function is linked with the options for the sanitizer.
 #[inline(never)]
 pub fn tell_sanitizer() {}

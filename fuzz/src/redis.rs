@@ -1,4 +1,5 @@
-//! What the targets of pheap-redis share: a server without connections, its clients, and their requests.
+//! Functions that the targets of pheap-redis share: a server without connections, its clients, and their
+//! requests.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +13,7 @@ use pheap_redis::data::Store;
 use pheap_redis::net::Worker;
 use pheap_redis::server::Server;
 
-/// A server with a heap in memory. `settings` are options of its configuration, with their values.
+/// Returns a server with a heap in memory. `settings` has options of its configuration, with their values.
 pub fn server(shards: u32, settings: &[(&str, &str)]) -> Server {
     let mut config = Config::default();
     for (option, value) in settings {
@@ -25,7 +26,7 @@ pub fn server(shards: u32, settings: &[(&str, &str)]) -> Server {
     Server::new(store, config, vec![worker.mailbox()], pheap_redis::command::all().count())
 }
 
-/// A client that has just connected.
+/// Returns the profile of a client that has just connected.
 pub fn profile(server: &Server) -> Arc<Profile> {
     let now = Instant::now();
     Arc::new(Profile {
@@ -41,7 +42,7 @@ pub fn profile(server: &Server) -> Arc<Profile> {
     })
 }
 
-/// A request as clients send it.
+/// Returns a request in the form in which clients send it.
 pub fn encoded(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", words.len()).into_bytes();
     for word in words.iter().map(AsRef::as_ref) {

@@ -1,8 +1,8 @@
-//! Keys, values, and which keys are chosen.
+//! Keys, values, and the choice of keys.
 
 use pheap_suite::Rng;
 
-/// Bytes that all values are cut from. They cannot be compressed.
+/// Random bytes that all values are cut from. They cannot be compressed.
 pub(crate) struct Values {
     bytes: Vec<u8>,
 }
@@ -19,12 +19,12 @@ impl Values {
     }
 }
 
-/// How keys look.
+/// Format of keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// db_bench's, of 16 bytes: the number, most significant byte first, and zeros.
+    /// The keys of db_bench, of 16 bytes: the number in big-endian order, and zeros.
     DbBench,
-    /// YCSB's, of 24 bytes: `user`, and a hash of the number.
+    /// The keys of YCSB, of 24 bytes: `user`, and a hash of the number.
     Ycsb,
 }
 
@@ -41,7 +41,7 @@ impl Keys {
     }
 }
 
-/// 64-bit FNV-1a of a number, as YCSB spreads keys with.
+/// Returns the 64-bit FNV-1a hash of a number, by which YCSB spreads keys.
 fn hash(mut number: u64) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325u64;
     for _ in 0..8 {
@@ -51,7 +51,8 @@ fn hash(mut number: u64) -> u64 {
     hash
 }
 
-/// YCSB's zipfian numbers (Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994), with its constant of 0.99.
+/// The zipfian numbers of YCSB (Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD
+/// 1994), with its constant of 0.99.
 pub(crate) struct Zipfian {
     n: u64,
     alpha: f64,
@@ -69,7 +70,7 @@ impl Zipfian {
         Zipfian { n, alpha: 1.0 / (1.0 - THETA), zeta: all, eta }
     }
 
-    /// A rank: 0 is the most frequent one.
+    /// Returns a rank. Rank 0 is the most frequent.
     pub(crate) fn rank(&self, rng: &mut Rng) -> u64 {
         let u = rng.next_u64() as f64 / u64::MAX as f64;
         let uz = u * self.zeta;
@@ -82,7 +83,7 @@ impl Zipfian {
         }
     }
 
-    /// A number whose frequency has nothing to do with its neighbours'.
+    /// Returns a number. Its frequency is independent of those of adjacent numbers.
     pub(crate) fn scrambled(&self, rng: &mut Rng) -> u64 {
         hash(self.rank(rng)) % self.n
     }

@@ -1,8 +1,10 @@
-//! pheap-kv beside other key-value stores, under db_bench's workloads and YCSB's, as JSON lines on standard output.
+//! Compares pheap-kv with other key-value stores under the workloads of db_bench and YCSB. Prints JSON lines
+//! on standard output.
 //!
-//! `cargo bench --bench kv -- [--quick] [--only NAME[,NAME]] [--systems NAME[,NAME]] [--dir DIR] [--threads N[,N]] [--sync 0,1] [--values N[,N]] [--table]`
+//! `cargo bench --bench kv -- [--quick] [--only NAME[,NAME]] [--systems NAME[,NAME]] [--dir DIR] [--threads
+//! N[,N]] [--sync 0,1] [--values N[,N]] [--table]`
 //!
-//! See `benches/README.md` for what the rows mean.
+//! `benches/README.md` explains the rows.
 
 mod data;
 mod measure;
@@ -121,7 +123,7 @@ fn quick() -> Plan {
     Plan { entries: 20_000, run: Duration::from_millis(300), rounds: 1, ..full() }
 }
 
-/// Every case once, small: fails if what was written is not there.
+/// Runs every case once, with small sizes. Fails if written entries are missing.
 fn smoke_test() -> Plan {
     Plan { entries: 500, run: Duration::from_millis(5), values: vec![100], ..quick() }
 }

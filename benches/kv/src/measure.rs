@@ -1,4 +1,4 @@
-//! Runs of all cases, in turns, and a line for each.
+//! Runs all cases, the systems in turns, and prints a line for each.
 
 use crate::Result;
 use crate::data::{Values, Zipfian};
@@ -23,14 +23,14 @@ pub(crate) struct Plan {
     pub(crate) values: Vec<usize>,
     pub(crate) entries: u64,
     pub(crate) room: Room,
-    /// How long a run takes, unless there is nothing more to do.
+    /// Longest time of a run. It ends earlier if there is nothing left to do.
     pub(crate) run: Duration,
     pub(crate) rounds: usize,
 }
 
-/// Entries of one batch, when a store is filled before a run.
+/// Entries of a batch when a store is filled before a run.
 const LOADED: u64 = 500;
-/// Before the names of columns: of most threads, and of the one that writes.
+/// Prefixes of columns: for most threads, and for the thread that only writes.
 const KINDS: [&str; 2] = ["", "writer_"];
 
 struct Case {
@@ -54,7 +54,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// All systems take turns. The line of each is of the run whose rate is the median.
+/// Runs a case on all systems in turns. Prints for each system the run with the median rate.
 fn measure(plan: &Plan, case: &Case) -> Result<()> {
     let has = |system: &System| system.has(case.sync) && (system.has_order() || !case.workload.needs_order());
     let systems: Vec<System> = plan.systems.iter().copied().filter(has).collect();
@@ -84,7 +84,7 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     let dir = tempfile::Builder::new().prefix("pheap-kv-bench-").tempdir_in(&plan.dir)?;
     let memory = Memory::now()?;
     let store = system.open(dir.path(), case.sync, plan.room)?;
-    // Ten times larger records, so a tenth of them.
+    // The records are ten times larger, so there are a tenth of them.
     let entries = if case.workload == Workload::YcsbG { plan.entries.div_ceil(10) } else { plan.entries };
     let shared = Shared {
         workload: case.workload,
@@ -103,7 +103,7 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     }
     disk::settle(dir.path())?;
     let (written, by_system) = (store.written(), Written::now()?);
-    // In `readwhilewriting` there is one more thread, which writes.
+    // `readwhilewriting` has one more thread, which writes.
     let writers = usize::from(case.workload == Workload::Readwhilewriting);
     let cpu_time = || Ok::<_, crate::Error>(cpu_time().as_secs_f64() + store.cpu_elsewhere()?);
     let before = cpu_time()?;
@@ -113,8 +113,8 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     let writer = if writers > 0 { outcome.pop() } else { None };
     let bytes = outcome.iter().chain(&writer).map(|thread| thread.bytes).sum::<u64>();
     let mut row = json!({
-        "bench": case.workload.name(), "sync": case.sync, "threads": case.threads, "value": case.value_len, "entries": entries,
-        "dir": plan.dir.display().to_string(), "processors": processors(), "bytes_put": bytes,
+        "bench": case.workload.name(), "sync": case.sync, "threads": case.threads, "value": case.value_len,
+        "entries": entries, "dir": plan.dir.display().to_string(), "processors": processors(), "bytes_put": bytes,
     });
     describe(&mut row, KINDS[0], &outcome)?;
     let operations = outcome.iter().chain(&writer).map(|thread| thread.histogram.len()).sum::<u64>();
@@ -139,7 +139,7 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     Ok(row)
 }
 
-/// Those that this process may use.
+/// Returns the number of processors that this process may use.
 pub(crate) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -221,16 +221,17 @@ fn describe(row: &mut serde_json::Value, kind: &str, threads: &[Thread]) -> Resu
     Ok(())
 }
 
-/// Time of processors that this process has used, threads in the background included: what other programs do beside it changes that less than a rate.
+/// Returns the processor time of this process, background threads included. Other programs change it less
+/// than they change a rate.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::ProcessCPUTime).try_into().expect("it is not negative")
 }
 
-/// What the system has counted of this process.
+/// The system's counters of this process.
 struct Written {
-    /// Bytes given to `write` and its like.
+    /// Bytes passed to `write` and similar calls.
     by_calls: u64,
-    /// Bytes of pages that it has made the system write.
+    /// Bytes of pages that the process made the system write to disks.
     to_disk: u64,
 }
 
@@ -245,7 +246,7 @@ impl Written {
     }
 }
 
-/// Bytes that this process has in memory: its own, and those of files.
+/// Bytes that this process has in memory: private ones, and those of files.
 struct Memory {
     anonymous: u64,
     mapped: u64,
@@ -266,18 +267,18 @@ impl Memory {
     }
 }
 
-/// The number of a line of one of the files in `/proc`.
+/// Returns the number in a line of a file in `/proc`.
 fn field(text: &str, name: &str) -> Result<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or("a field of /proc is missing")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// Bytes that the files take.
+/// Returns the bytes that the files take.
 pub(crate) fn space(dir: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
-        // Files of a store that is open may go.
+        // An open store may remove files at any time.
         let entry = entry?;
         let Ok(metadata) = entry.metadata() else { continue };
         bytes += if metadata.is_dir() { space(&entry.path())? } else { metadata.blocks() * 512 };

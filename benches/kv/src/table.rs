@@ -1,6 +1,8 @@
-//! The table by which redb compares itself with other stores (`redb-bench-compare` in its repository): the same rows, in the same order, with the same sizes.
+//! The table of redb's own comparison with other stores (`redb-bench-compare` in its repository), with the
+//! same rows, in the same order and of the same sizes.
 //!
-//! Keys of 24 random bytes, values of 150; each write is synced. Reads of a row share one transaction, where a store has such.
+//! Keys have 24 random bytes, values 150. Each write is synced. The reads of a row share one transaction, if
+//! the store has such.
 
 use crate::Result;
 use crate::measure::{Plan, processors, space};
@@ -10,16 +12,16 @@ use serde_json::json;
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// Entries of the bulk load, unless told otherwise. The other sizes are in proportion.
+/// Default number of entries of the bulk load. The other sizes are in proportion.
 pub(crate) const ENTRIES: u64 = 5_000_000;
 
 const KEY: usize = 24;
 const VALUE: usize = 150;
-/// Entries that a range read goes over.
+/// Number of entries in a range read.
 const RANGE: usize = 10;
 const THREADS: [usize; 4] = [4, 8, 16, 32];
 
-/// How much of everything.
+/// Numbers of entries and operations.
 struct Sizes {
     bulk: usize,
     individual: usize,
@@ -46,10 +48,10 @@ impl Sizes {
 const MS: &str = "ms";
 const BYTES: &str = "bytes";
 
-/// Its name, `ms` or `bytes`, and how many of them.
+/// Name of a row, its unit `ms` or `bytes`, and its value.
 type Row = (String, &'static str, Option<f64>);
 
-/// All systems take turns; of each row, the line has the median of the rounds.
+/// Runs all systems in turns. Prints for each row the median of the rounds.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     let systems: Vec<System> =
         plan.systems.iter().copied().filter(|system| system.has(true) && system.has_order()).collect();
@@ -70,7 +72,10 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
             let (entries, dir) = (plan.entries, plan.dir.display().to_string());
             println!(
                 "{}",
-                json!({"bench": "redb_table", "row": name, "system": system.name(), *unit: median, "entries": entries, "rounds": plan.rounds, "dir": dir, "processors": processors()})
+                json!({
+                    "bench": "redb_table", "row": name, "system": system.name(), *unit: median,
+                    "entries": entries, "rounds": plan.rounds, "dir": dir, "processors": processors(),
+                })
             );
         }
     }
@@ -89,7 +94,7 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
         let begun = Instant::now();
         f()?;
         let ms = begun.elapsed().as_secs_f64() * 1e3;
-        // A store may take long, and its lines come at the end.
+        // Reports the progress: a store may take long, and its rows are only printed at the end.
         eprintln!("{}: {name}: {ms:.1} ms", system.name());
         rows.push((name.to_owned(), MS, Some(ms)));
         Ok(())
@@ -102,7 +107,7 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
         len = store.len()?;
         Ok(())
     })?;
-    // pheap-kv counts the name of the key space, too.
+    // pheap-kv also counts the name of the key space.
     if !(total as u64..=total as u64 + 1).contains(&len) {
         return Err(format!("{len} entries instead of {total}").into());
     }
@@ -137,7 +142,7 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
 
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// Entries in no order.
+/// Entries in random order.
 struct Entries(Vec<Entry>);
 
 impl Entries {
@@ -176,7 +181,7 @@ fn load(session: &mut dyn Session, entries: &[Entry]) -> Result<()> {
     session.load(&mut entries.iter().map(|(key, value)| (&key[..], &value[..])))
 }
 
-/// Looks for all of these, and at what is there.
+/// Looks up all of these keys, and reads the values.
 fn read(reader: &mut dyn Reader, entries: &[Entry]) -> Result<()> {
     let (mut sum, mut expected) = (0u64, 0u64);
     for (key, value) in entries {
@@ -218,7 +223,7 @@ fn read_side_by_side(store: &dyn Store, entries: &[Entry], threads: usize) -> Re
     })
 }
 
-/// That what was not removed is there.
+/// Checks that the entries that were not removed are there.
 fn check(store: &dyn Store, left: &[Entry]) -> Result<()> {
     let session = store.session()?;
     let mut reader = session.reader()?;

@@ -1,4 +1,4 @@
-//! What is done: db_bench's workloads, and YCSB's.
+//! The workloads of db_bench and YCSB.
 
 use crate::Result;
 use crate::data::{Keys, Values, Zipfian};
@@ -29,7 +29,7 @@ use Workload::*;
 
 /// Entries that `seekrandom` reads after each seek.
 const NEXTS: usize = 10;
-/// Entries that a scan of YCSB reads at most.
+/// Largest number of entries in a scan of YCSB.
 const SCAN: u64 = 100;
 
 impl Workload {
@@ -45,7 +45,7 @@ impl Workload {
         if self.is_ycsb() { Keys::Ycsb } else { Keys::DbBench }
     }
 
-    /// Bytes of its values, if it is not for the user to choose.
+    /// Returns the size of its values in bytes. `None` if the user chooses it.
     pub(crate) fn value_len(self) -> Option<usize> {
         match self {
             YcsbG => Some(10_000),
@@ -53,42 +53,42 @@ impl Workload {
         }
     }
 
-    /// Whether there are entries before it begins.
+    /// Returns whether there are entries before the workload begins.
     pub(crate) fn is_loaded(self) -> bool {
         !matches!(self, Fillseq | Fillrandom)
     }
 
-    /// Whether it reads ranges.
+    /// Returns whether the workload reads ranges.
     pub(crate) fn needs_order(self) -> bool {
         matches!(self, Seekrandom | YcsbE)
     }
 
-    /// Whether it never writes, so that it is the same with syncs and without.
+    /// Returns whether the workload never writes. It is then the same with syncs and without.
     pub(crate) fn only_reads(self) -> bool {
         matches!(self, Readrandom | Seekrandom | YcsbC)
     }
 }
 
-/// What all threads of a run share.
+/// Data that all threads of a run share.
 pub(crate) struct Shared {
     pub(crate) workload: Workload,
     pub(crate) values: Values,
     pub(crate) value_len: usize,
-    /// Entries there were at the beginning, or that are to be there at the end.
+    /// Number of entries at the beginning, or at the end if the workload fills the store.
     pub(crate) entries: u64,
     pub(crate) threads: usize,
-    /// The number of the next entry that is inserted.
+    /// Number of the next entry to insert.
     pub(crate) next: AtomicU64,
     pub(crate) zipfian: Zipfian,
 }
 
-/// What one thread does.
+/// The work of one thread.
 pub(crate) struct Worker<'a> {
     shared: &'a Shared,
     session: Box<dyn Session + 'a>,
     rng: Rng,
     key: Vec<u8>,
-    /// The one thread that writes, in `readwhilewriting`.
+    /// Whether this is the thread of `readwhilewriting` that only writes.
     writes_only: bool,
     /// Bytes of keys and values that it has put.
     pub(crate) bytes: u64,
@@ -101,7 +101,7 @@ impl<'a> Worker<'a> {
         Worker { shared, session, rng, key: Vec::new(), writes_only, bytes: 0 }
     }
 
-    /// One operation. False if there is nothing more to do.
+    /// Runs one operation. Returns false if there is nothing left to do.
     pub(crate) fn step(&mut self) -> Result<bool> {
         let shared = self.shared;
         let percent = self.rng.scaled(100);
@@ -140,7 +140,7 @@ impl<'a> Worker<'a> {
                 self.put(number)?;
             }
             YcsbD => {
-                // The newest ones most often; those that are being inserted are not looked for.
+                // The newest entries most often, except those being inserted.
                 let number = shared.entries - 1 - shared.zipfian.rank(&mut self.rng);
                 self.get(number)?;
             }
@@ -211,7 +211,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Reads all of a value: a store that shows it where it is has not done so yet.
+/// Reads all bytes of a value: a store that returns a reference has not read them yet.
 fn look_at(value: &[u8]) {
     std::hint::black_box(value.iter().fold(0, |all, byte| all ^ byte));
 }

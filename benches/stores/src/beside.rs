@@ -1,4 +1,4 @@
-//! `read8`: threads that look up random values, alone or beside others that update the same ones durably.
+//! `read8`: threads look up random values, alone or while other threads update the same values durably.
 
 use crate::Result;
 use crate::plan::Plan;
@@ -9,7 +9,7 @@ use pheap_suite::threads::rates::{Work, rates};
 use pheap_suite::threads::{OPERATIONS, at_rate};
 use pheap_suite::{Case, Rng, SEED, Sample, disk};
 
-/// Readers and writers of a server.
+/// Numbers of readers and writers in the case that resembles a server.
 const SERVER: (usize, usize) = (50, 8);
 
 #[derive(Clone)]
@@ -18,7 +18,8 @@ struct Beside {
     system: System,
     readers: usize,
     writers: usize,
-    /// Whether reads do not wait until what they see is durable: see [`Store::shared`](crate::systems::Store::shared).
+    /// Whether reads do not wait until the values are durable: see
+    /// [`Store::shared`](crate::systems::Store::shared).
     deferred: bool,
 }
 
@@ -47,7 +48,7 @@ impl Beside {
         Case::new(system, "read8", variant, OPERATIONS, pass).threads(readers)
     }
 
-    /// Beside writers, one thread of each kind says how long its operations take.
+    /// Runs the case. With writers, one thread of each kind measures the latencies of its operations.
     fn run(&self) -> Result<Sample> {
         let dir = self.plan.folder()?;
         let store = self.system.open(dir.path(), true)?;

@@ -1,4 +1,5 @@
-//! What is run, how often and in what order: systems take turns, each run has a directory of its own.
+//! The cases, their number of runs and their order: systems take turns, and each run has a separate
+//! directory.
 
 use crate::Result;
 use crate::beside;
@@ -10,7 +11,7 @@ use crate::trace::Tracer;
 use pheap_suite::disk;
 use std::time::Instant;
 
-/// Below this, `fdatasync` has not waited for a disk.
+/// If a sync is faster than this, in seconds, `fdatasync` has not waited for a disk.
 const LEAST_SYNC: f64 = 50e-6;
 
 pub(crate) fn measure(plan: &Plan) -> Result<()> {
@@ -35,7 +36,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<()> {
                 }
             }
             Bench::InsertSync => bench.inserts(true, false, false)?,
-            // Looks up what was inserted.
+            // `get` looks up the entries inserted here.
             Bench::InsertNosync => bench.inserts(false, true, plan.benches.contains(&Bench::Get))?,
             Bench::Get if plan.benches.contains(&Bench::InsertNosync) => {}
             Bench::Get => bench.inserts(false, false, true)?,
@@ -120,7 +121,7 @@ impl Measuring<'_> {
         self.print(rows, false)
     }
 
-    /// Counts the syncs of what is to be synced, and prints.
+    /// Counts the syncs if the case has any, and prints the rows.
     fn print(&mut self, mut rows: Vec<Row>, sync: bool) -> Result<()> {
         for row in &mut rows {
             if sync && self.plan.traced > 0 {
@@ -150,7 +151,7 @@ impl Measuring<'_> {
     }
 }
 
-/// Looked up in one read transaction; the other variant is one.
+/// Lookups in a read transaction. The other variant has one.
 const GETS: usize = 1000;
 
 fn named<T>(system: System, bench: Bench, result: Result<T>) -> Result<T> {
@@ -179,7 +180,7 @@ fn update_run(plan: &Plan, system: System, sync: bool, values: Values) -> Result
 
 struct InsertRuns {
     insert: Run,
-    /// [`GETS`] in a transaction, and one.
+    /// Runs with [`GETS`] lookups in a transaction, and with one.
     gets: Option<[Run; 2]>,
 }
 
@@ -201,10 +202,10 @@ fn insert_run(plan: &Plan, system: System, sync: bool, get: bool) -> Result<Inse
     Ok(InsertRuns { insert, gets })
 }
 
-/// How often a store is opened again.
+/// Number of times that a store is opened again.
 const OPENINGS: usize = 20;
 
-/// Opens a store that was closed, and looks up one key.
+/// Opens a closed store again and again, and looks up one key each time.
 fn open_run(plan: &Plan, system: System) -> Result<Run> {
     let dir = plan.folder()?;
     let keys = run::keys(plan.inserts);

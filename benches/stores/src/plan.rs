@@ -1,4 +1,4 @@
-//! What is to be measured.
+//! The plan of a run.
 
 use crate::Result;
 use crate::systems::System;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What `--only` knows.
+/// The benchmarks that `--only` can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Bench {
@@ -32,26 +32,26 @@ pub(crate) struct Plan {
     pub(crate) benches: Vec<Bench>,
     pub(crate) systems: Vec<System>,
     pub(crate) threads: Vec<usize>,
-    /// Runs of each case.
+    /// Number of runs of each case.
     pub(crate) repeats: usize,
-    /// How long values are updated.
+    /// Time for which values are updated.
     pub(crate) run: Duration,
-    /// Values of each thread, where updates are synced.
+    /// Number of values of each thread if updates are synced.
     pub(crate) values_synced: u64,
-    /// Values of each thread, where they are not.
+    /// Number of values of each thread if updates are not synced.
     pub(crate) values_unsynced: u64,
     pub(crate) inserts: usize,
-    /// Transactions that are run under strace, all threads together; none if 0.
+    /// Number of transactions under strace, of all threads together. 0 runs none.
     pub(crate) traced: u64,
 }
 
 impl Plan {
-    /// A directory for one run, removed after it.
+    /// Makes a directory for one run, which is removed after the run.
     pub(crate) fn folder(&self) -> Result<TempDir> {
         Ok(tempfile::Builder::new().prefix("pheap-stores-").tempdir_in(&self.dir)?)
     }
 
-    /// The systems that are stores.
+    /// Returns the systems that are stores.
     pub(crate) fn stores(&self) -> Vec<System> {
         self.systems.iter().copied().filter(|&system| system != System::Floor).collect()
     }

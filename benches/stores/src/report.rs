@@ -1,4 +1,4 @@
-//! Rows, and what is expected of them.
+//! Rows, and their targets.
 
 use crate::Result;
 use crate::plan::Bench;
@@ -8,7 +8,7 @@ use pheap_suite::measure::median;
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 
-/// A case, with all its runs.
+/// A case with all of its runs.
 #[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) system: System,
@@ -16,13 +16,13 @@ pub(crate) struct Row {
     pub(crate) threads: usize,
     pub(crate) runs: Vec<Run>,
     variant: String,
-    /// Operations in a transaction.
+    /// Number of operations in a transaction.
     per_transaction: u64,
-    /// Whether a single thread has one sync or more for each transaction; none if that is not known.
+    /// Whether a single thread makes at least one sync for each transaction. `None` if that is not known.
     syncs_each_commit: Option<bool>,
-    /// The time of a transaction by that of the floor.
+    /// Time of a transaction, divided by that of the floor.
     by_floor: Option<f64>,
-    /// As JSON.
+    /// Further fields: names, and values as JSON.
     others: Vec<(&'static str, String)>,
 }
 
@@ -41,7 +41,7 @@ impl Row {
         }
     }
 
-    /// How many operations are in a transaction: part of the variant of what has several ones.
+    /// Sets the number of operations in a transaction. The variant of `get` includes it.
     pub(crate) fn per_transaction(&mut self, operations: u64) {
         self.per_transaction = operations;
         if self.bench == Bench::Get {
@@ -57,7 +57,7 @@ impl Row {
         self.others.push((name, format!("\"{text}\"")));
     }
 
-    /// What was counted with as many threads, and with one.
+    /// Sets the syncs per transaction, counted with all threads of the row and with one thread.
     pub(crate) fn syncs(&mut self, syncs: Option<f64>, alone: Option<f64>) {
         let null = || "null".to_owned();
         self.syncs_each_commit = alone.map(|alone| alone > 0.99);
@@ -65,7 +65,7 @@ impl Row {
         self.set("syncs_each_commit", self.syncs_each_commit.map_or_else(null, |each| each.to_string()));
     }
 
-    /// Run by run, since disks have moods, too.
+    /// Compares with the floor run by run, because the speed of disks varies.
     pub(crate) fn compare_with(&mut self, floor: &Row) {
         let ratios =
             self.runs.iter().zip(&floor.runs).map(|(run, floor)| floor.per_second() / run.per_second());
@@ -74,7 +74,7 @@ impl Row {
         self.set("by_floor", format!("{by_floor:.3}"));
     }
 
-    /// The run in the middle, the slower one of two.
+    /// Returns the median run; of two in the middle, the slower one.
     fn median(&self) -> Run {
         let mut runs = self.runs.clone();
         runs.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
@@ -109,7 +109,7 @@ impl Row {
     }
 }
 
-/// What `update8_sync` has to show.
+/// The rows of `update8_sync`, which have targets.
 #[derive(Default)]
 pub(crate) struct Targets(Vec<Row>);
 
@@ -125,7 +125,7 @@ impl Targets {
     }
 
     pub(crate) fn print(&self) {
-        // What does not sync each commit is not comparable, neither ours nor theirs.
+        // A row that does not sync each commit is not compared, whether of pheap or of another store.
         let synced = |row: &Row| row.syncs_each_commit != Some(false);
         let verdict = |row: &Row, met| match (synced(row), met) {
             (false, _) => "-",

@@ -1,4 +1,4 @@
-//! One run: a workload on a store that is open.
+//! One run: a workload on an open store.
 
 use crate::Result;
 use crate::systems::{Key, Session, Store, Values, value_of};
@@ -7,10 +7,10 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Keys that one transaction inserts.
+/// Number of keys that one transaction inserts.
 pub(crate) const PER_INSERT: usize = 1000;
 
-/// How much was done in what time.
+/// Number of operations, and their time.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
     pub(crate) n: u64,
@@ -26,33 +26,36 @@ impl Run {
 #[derive(Clone, Copy)]
 pub(crate) enum Until {
     Time(Duration),
-    /// Transactions of each thread.
+    /// Number of transactions of each thread.
     Count(u64),
 }
 
-/// The value that each thread has set last, for each of its values.
+/// For each thread, the last value that it has set at each index.
 pub(crate) type Last = Vec<Vec<u64>>;
 
-/// Transactions of each thread before the first that counts: what happens once in a session, happens there.
+/// Transactions of each thread before the measured ones, so that the one-time work of a session is not
+/// measured.
 const WARM_UP: u64 = 2;
-/// Their values, which no other update has: stores may leave out what changes nothing.
+/// Their values. No other update has them, because a store may ignore an update that changes nothing.
 const WARM_UP_VALUE: u64 = 1 << 62;
 
-/// How many transactions of a thread are done, in a cache line of its own.
+/// Number of transactions that a thread has done, in a separate cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Done(AtomicU64);
 
-/// Each thread updates one random value of its own after the other. `mark` is called before the first and after the last transaction.
+/// Each thread updates its own random values, one after the other. `mark` is called before the first
+/// transaction and after the last one.
 ///
-/// What is not done when the time is up does not count: it may take long, if a thread has to wait for its turn.
+/// A transaction that is not done when the time is over does not count: if a thread waits for its turn, it
+/// may take long.
 pub(crate) fn updates(store: &dyn Store, values: Values, until: Until, mark: fn()) -> Result<(Run, Last)> {
     let (stop, barrier) = (AtomicBool::new(false), Barrier::new(values.threads + 1));
     let most = if let Until::Count(most) = until { most } else { u64::MAX };
     let done: Vec<Done> = (0..values.threads).map(|_| Done::default()).collect();
     let thread = |thread: usize| -> Result<Vec<u64>> {
         let updater = Updater::begin(store, values, thread);
-        barrier.wait(); // everyone is ready, or knows why not
+        barrier.wait(); // each thread is ready, or has an error
         barrier.wait();
         updater?.update(most, &stop, &done[thread])
     };
@@ -111,7 +114,7 @@ impl<'s> Updater<'s> {
     }
 }
 
-/// An error unless a store that was opened again has the values: a thousand of each thread are looked at.
+/// Returns an error unless a store that was opened again has the values. Compares a thousand of each thread.
 pub(crate) fn verify_updates(store: &dyn Store, values: Values, last: &Last) -> Result<()> {
     for (thread, last) in last.iter().enumerate() {
         let mut session = store.session(values, thread)?;
@@ -130,7 +133,7 @@ pub(crate) fn verify_updates(store: &dyn Store, values: Values, last: &Last) -> 
     Ok(())
 }
 
-/// The first `n` random keys.
+/// Returns the first `n` random keys.
 pub(crate) fn keys(n: usize) -> Vec<Key> {
     let mut rng = Rng::from_seed(SEED);
     let key = |_| (u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())).to_be_bytes();
@@ -149,7 +152,7 @@ pub(crate) fn inserts(store: &dyn Store, keys: &[Key], mark: fn()) -> Result<Run
     Ok(Run { n: keys.len() as u64, seconds })
 }
 
-/// An error unless a store that was opened again has the entries: a thousand of them are looked at.
+/// Returns an error unless a store that was opened again has the entries. Compares a thousand of them.
 pub(crate) fn verify_inserts(store: &dyn Store, keys: &[Key]) -> Result<()> {
     let mut session = store.session(Values::NONE, 0)?;
     let some: Vec<Key> = keys.iter().step_by(keys.len().div_ceil(1000)).copied().collect();
@@ -162,7 +165,7 @@ pub(crate) fn verify_inserts(store: &dyn Store, keys: &[Key]) -> Result<()> {
     }
 }
 
-/// As many lookups as there are keys, each of a random one, `per_transaction` in a read transaction.
+/// Looks up as many random keys as there are keys, `per_transaction` in a read transaction.
 pub(crate) fn gets(store: &dyn Store, keys: &[Key], per_transaction: usize) -> Result<Run> {
     let mut rng = Rng::from_seed(SEED + 1);
     let random: Vec<Key> = keys.iter().map(|_| keys[rng.scaled(keys.len() as u64) as usize]).collect();

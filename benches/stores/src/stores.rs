@@ -1,8 +1,9 @@
-//! pheap beside other embedded stores, on the same disk and in the same run, as JSON lines on standard output.
+//! Compares pheap with other embedded stores, on the same disk and in the same run. Prints JSON lines on
+//! standard output.
 //!
 //! `cargo bench --bench stores -- [--quick] [--only NAME[,NAME]] [--dir DIR] [--threads N[,N]]`
 //!
-//! See `benches/README.md` for what the rows mean.
+//! `benches/README.md` explains the rows.
 
 mod beside;
 mod cases;
@@ -96,7 +97,7 @@ fn quick() -> Plan {
     Plan { repeats: 1, run, values_unsynced: 10_000, inserts: 50_000, traced: 64, ..full() }
 }
 
-/// Every case once, small: fails if what was written is not there.
+/// Runs every case once, with small sizes. Fails if written entries are missing.
 fn smoke_test() -> Plan {
     let run = Duration::from_millis(10);
     Plan {

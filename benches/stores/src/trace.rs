@@ -1,5 +1,5 @@
-//! Counts what the stores sync: this program again, under strace, with a few transactions between two marks. Untimed, since strace
-//! slows down what it looks at.
+//! Counts the syncs of the stores. This program runs again under strace, with a few transactions between two
+//! marks. These runs are not timed, because strace slows them down.
 
 use crate::Result;
 use crate::plan::Bench;
@@ -10,21 +10,22 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// System calls that sync, that write (a file may be open with `O_DSYNC`), and that say which file is which.
+/// System calls that sync, that write (a file may be open with `O_DSYNC`), and that tell which file has which
+/// number.
 const CALLS: &str = "trace=fsync,fdatasync,msync,sync_file_range,syncfs,sync,\
      write,writev,pwrite64,pwritev,pwritev2,open,openat,close";
-/// A file that is not there. To try to open it is what can be seen in the trace.
+/// A file that does not exist. The trace shows the attempt to open it.
 const MARK: &str = "/pheap-stores-mark";
 
 fn mark() {
     let _ = std::fs::File::open(MARK);
 }
 
-/// Asks each question once.
+/// Counts syncs, and remembers each result.
 pub(crate) struct Tracer {
     transactions: u64,
     counted: HashMap<(System, Bench, usize), Option<f64>>,
-    /// Why there is no counting.
+    /// The reason why counting does not work.
     broken: Option<String>,
 }
 
@@ -33,7 +34,7 @@ impl Tracer {
         Tracer { transactions, counted: HashMap::new(), broken: None }
     }
 
-    /// Syncs divided by transactions; none where there is no strace.
+    /// Returns syncs divided by transactions. `None` if there is no strace.
     pub(crate) fn syncs_per_commit(
         &mut self,
         system: System,
@@ -64,7 +65,7 @@ impl Tracer {
         Ok(counted)
     }
 
-    /// The syncs, or why there is no trace.
+    /// Returns the number of syncs, or the reason why there is no trace.
     fn trace(
         &self,
         (system, bench, threads): (System, Bench, usize),
@@ -88,7 +89,7 @@ impl Tracer {
         let trace = String::from_utf8_lossy(&trace);
         if !output.status.success() {
             let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            // Once the program has done something, it is not strace that fails.
+            // If the program has opened the mark, strace works, and the program itself failed.
             return if trace.contains(MARK) { Err(message.into()) } else { Ok(Err(message)) };
         }
         Ok(Ok(count(&trace)?))
@@ -98,7 +99,7 @@ impl Tracer {
 /// Counts the syncs between the marks.
 fn count(trace: &str) -> Result<u64> {
     let (mut marks, mut syncs) = (0, 0);
-    // Files that are synced by each write, and threads that are about to open one.
+    // Files that each write syncs, and threads that are about to open one.
     let (mut synced, mut opening) = (HashSet::new(), HashSet::new());
     for line in trace.lines() {
         let (thread, call) = line.split_once(' ').ok_or("a line of the trace begins with a thread")?;
@@ -138,12 +139,12 @@ fn count(trace: &str) -> Result<u64> {
     if marks == 2 { Ok(syncs) } else { Err(format!("the trace has {marks} marks").into()) }
 }
 
-/// The file that was opened.
+/// Returns the number of the file that was opened.
 fn returned(line: &str) -> Option<u32> {
     line.rsplit_once("= ")?.1.trim().parse().ok()
 }
 
-/// What is traced: `system bench threads transactions dir`, transactions of each thread.
+/// Runs the traced program: `system bench threads transactions dir`, with `transactions` of each thread.
 pub(crate) fn serve(words: &[String]) -> Result<()> {
     let [system, bench, threads, transactions, dir] = words else {
         return Err("--child has five words".into());
@@ -154,7 +155,7 @@ pub(crate) fn serve(words: &[String]) -> Result<()> {
     if Bench::from_str(bench, false)? == Bench::InsertSync {
         let keys = run::keys((transactions as usize + 1) * PER_INSERT);
         let (first, others) = keys.split_at(PER_INSERT);
-        // What happens once, happens first.
+        // One-time work happens here, before the mark.
         run::inserts(&*store, first, || ())?;
         run::inserts(&*store, others, mark)?;
     } else {

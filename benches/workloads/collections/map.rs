@@ -1,4 +1,4 @@
-//! `hash_map_get_u64` and so on: `PHashMap`, `PBTreeMap` and `PSnapMap` beside the maps of std.
+//! `hash_map_get_u64` and similar: compares `PHashMap`, `PBTreeMap` and `PSnapMap` with the maps of std.
 
 use super::{Op, each, in_pieces, key, shuffled, variant, variants};
 use crate::measure::Checksum;
@@ -8,11 +8,11 @@ use pheap::{P, PBTreeMap, PHashMap, PSnapMap, Root};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// Keys as both kinds of maps want them.
+/// Keys for both kinds of maps.
 trait Keys {
     /// The key of a map of std.
     type Std: Ord + std::hash::Hash + 'static;
-    /// What keys are looked up by.
+    /// The borrowed form of a key, for lookups.
     type Query: ?Sized;
     const NAME: &'static str;
     fn std(i: u64) -> Self::Std;
@@ -36,7 +36,7 @@ impl Keys for Numbers {
     }
 }
 
-/// Of 16 bytes.
+/// Strings of 16 bytes.
 struct Strings;
 
 impl Keys for Strings {
@@ -54,7 +54,7 @@ impl Keys for Strings {
     }
 }
 
-/// The name of the row.
+/// Returns the name of the row.
 fn name(map: &str, op: Op, keys: &str) -> &'static str {
     let op = match op {
         Op::Insert => "insert",
@@ -66,7 +66,7 @@ fn name(map: &str, op: Op, keys: &str) -> &'static str {
     format!("{map}_{op}_{keys}").leak()
 }
 
-/// The cases of one operation on a map, with one kind of keys.
+/// Defines the cases of one operation on a map, with one kind of keys.
 macro_rules! cases {
     ($(#[$doc:meta])* $cases:ident: $name:literal, $std:ident, $map:ident, $keys:ident, $key:ty) => {
         cases! {
@@ -83,7 +83,7 @@ macro_rules! cases {
             type Map = $map<'static, $key, u64>;
 
             let bench = name($name, op, $keys::NAME);
-            // Allocated in order, and used in random order.
+            // The keys are allocated in order, and used in random order.
             let keys: Rc<Vec<_>> = Rc::new((0..n).map($keys::std).collect());
             let order = Rc::new(shuffled(n));
 
@@ -253,7 +253,7 @@ cases! {
     btree_map_str: "btree_map", BTreeMap, PBTreeMap, Strings, P<'static, str>
 }
 
-/// Inserts and removes as a `PSnapMap` does. It does not return what it removes.
+/// Defines cases for `PSnapMap`, whose `remove` does not return the removed value.
 macro_rules! snap_cases {
     ($(#[$doc:meta])* $cases:ident: $keys:ident, $key:ty) => {
         cases! {

@@ -1,6 +1,7 @@
-//! Collections beside those of std: insert, get, remove, iterate, with keys in random order.
+//! Compares collections with those of std: insert, get, remove, iterate, with keys in random order.
 //!
-//! On the heap each operation is a transaction (or read) of its own, or 1000 of them share one; std has neither.
+//! On the heap each operation is a separate transaction (or read), or 1000 of them share one. The collections
+//! of std have no transactions.
 
 mod map;
 mod snapshot;
@@ -16,25 +17,25 @@ pub use map::{btree_map_str, btree_map_u64, hash_map_str, hash_map_u64, snap_map
 pub use snapshot::{snap_map_beside, snap_map_take};
 pub use vec::vec_u64;
 
-/// Operations in a transaction.
+/// Numbers of operations in a transaction.
 const TOGETHER: [u64; 2] = [1, 1000];
 
-/// What is done, in a pass.
+/// The operation of a pass.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Op {
-    /// Of all keys into an empty collection, which grows.
+    /// Inserts all keys into an empty collection, which grows.
     Insert,
-    /// The same, and how long each single one takes.
+    /// The same, with the time of each single insertion.
     Grow,
-    /// Of all keys, all there.
+    /// Looks up all keys. All are there.
     Get,
-    /// Of all keys.
+    /// Removes all keys.
     Remove,
-    /// Over all entries.
+    /// Iterates over all entries.
     Iterate,
 }
 
-/// The variants of a heap: its durability, and the operations that share a transaction.
+/// Returns the variants of a heap: its durability, and the number of operations that share a transaction.
 fn variants(setup: &Setup, op: Op) -> Vec<(Durability, u64)> {
     let together: &[u64] = match op {
         Op::Iterate => &[0],
@@ -44,7 +45,7 @@ fn variants(setup: &Setup, op: Op) -> Vec<(Durability, u64)> {
     setup.durabilities.iter().flat_map(|&d| together.iter().map(move |&t| (d, t))).collect()
 }
 
-/// The name of a variant: `pmem` for one operation in a transaction, `pmem:1000` for more.
+/// Returns the name of a variant: `pmem` for one operation in a transaction, `pmem:1000` for more.
 fn variant(durability: Durability, together: u64) -> String {
     match together {
         0 | 1 => scratch::name(durability).to_owned(),
@@ -52,12 +53,12 @@ fn variant(durability: Durability, together: u64) -> String {
     }
 }
 
-/// Key `i` of all: no two are equal, and their order is random.
+/// Returns key `i`. No two keys are equal, and their order is random.
 pub(crate) fn key(i: u64) -> u64 {
     Rng::from_seed(i).next_u64()
 }
 
-/// The numbers below `n`, in random order.
+/// Returns the numbers below `n` in random order.
 fn shuffled(n: u64) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..n as u32).collect();
     let mut rng = Rng::from_seed(SEED);
@@ -67,7 +68,7 @@ fn shuffled(n: u64) -> Vec<u32> {
     numbers
 }
 
-/// Runs `work` on ranges of `0..n`, of so many operations.
+/// Runs `work` on consecutive ranges of `0..n`, each of `together` operations.
 fn in_pieces(
     n: u64,
     together: u64,
@@ -77,7 +78,7 @@ fn in_pieces(
     (0..n.div_ceil(together)).try_for_each(|i| work(i * together, (i * together + together).min(n)))
 }
 
-/// Times each of `n` operations by itself, into the notes `p50`, `p9999` and `max` (ns).
+/// Times each of `n` operations. The notes are `p50`, `p9999` and `max`, in nanoseconds.
 fn each(n: u64, mut op: impl FnMut(u64) -> pheap::Result<()>) -> pheap::Result<Sample> {
     let mut times = Vec::with_capacity(n as usize);
     for i in 0..n {

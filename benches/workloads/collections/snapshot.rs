@@ -1,4 +1,5 @@
-//! `snap_map_take` and `snap_map_beside`: snapshots of a `PSnapMap` beside a `BTreeMap` of std that is copied, or locked.
+//! `snap_map_take` and `snap_map_beside`: snapshots of a `PSnapMap`, compared with a `BTreeMap` of std under
+//! a lock.
 
 use super::{in_pieces, key, shuffled};
 use crate::measure::Checksum;
@@ -19,7 +20,7 @@ fn take(root: &Root<Map>) -> pheap::Result<Snapshot<u64, u64>> {
     root.read(|view, map| map.snapshot(view))?
 }
 
-/// Snapshots are taken and let go of, `n` times, of a map with as many entries.
+/// Takes and drops `n` snapshots of a map with `n` entries.
 pub fn snap_map_take(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for &durability in &setup.durabilities {
@@ -35,7 +36,7 @@ pub fn snap_map_take(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Works while another thread calls `write` again and again.
+/// Runs `work` while another thread calls `write` again and again.
 fn beside<R>(write: impl Fn(u64) + Sync, work: impl FnOnce() -> R) -> R {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -46,7 +47,8 @@ fn beside<R>(write: impl Fn(u64) + Sync, work: impl FnOnce() -> R) -> R {
     })
 }
 
-/// `n` keys are looked up in random order while another thread sets values, one in a transaction: in one snapshot, or with a lock each time.
+/// Looks up `n` keys in random order while another thread sets values, one in a transaction. The lookups use
+/// one snapshot, or take a lock each time.
 pub fn snap_map_beside(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     const BENCH: &str = "snap_map_beside";
     let order = shuffled(n);

@@ -1,4 +1,4 @@
-//! `vec_push_u64` and so on: `PVec` beside `Vec`.
+//! `vec_push_u64` and similar: compares `PVec` with `Vec`.
 
 use super::{Op, each, in_pieces, shuffled, variant, variants};
 use crate::measure::Checksum;
@@ -7,7 +7,7 @@ use crate::{Case, Result, Sample, Setup};
 use pheap::{PVec, Root};
 use std::rc::Rc;
 
-/// The cases of one operation.
+/// Returns the cases of one operation.
 pub fn vec_u64(setup: &Setup, op: Op, n: u64) -> Result<Vec<Case>> {
     let bench = match op {
         Op::Insert => "vec_push_u64",

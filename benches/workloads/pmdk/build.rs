@@ -1,4 +1,4 @@
-//! Building the C program, without a build script: those who only run the tests need neither libpmemobj nor a C compiler.
+//! Builds the C program without a build script, so that the tests need neither libpmemobj nor a C compiler.
 
 use crate::Result;
 use std::io;
@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-/// No contraction to fused multiplications and additions, so that the energies of n-body are those of Rust.
+/// Without contraction to fused multiplications and additions, so that the energies of n-body equal those of
+/// Rust.
 const FLAGS: [&str; 7] =
     ["-O3", "-march=native", "-std=gnu11", "-Wall", "-Wextra", "-ffp-contract=off", "-fno-math-errno"];
 const LIBRARIES: [&str; 4] = ["-lpmemobj", "-lpmem", "-lpthread", "-lm"];
 
-/// The program in `to`, built if it is older than its sources. `None`, and a line on standard error, if it cannot be built here.
+/// Returns the path of the program in `to`, and builds it if it is older than its sources. Returns `None`,
+/// and prints a line on standard error, if it cannot be built here.
 pub(super) fn program(to: &Path) -> Result<Option<PathBuf>> {
     if !has_libpmemobj()? {
         eprintln!(
@@ -33,7 +35,7 @@ pub(super) fn program(to: &Path) -> Result<Option<PathBuf>> {
         return Ok(Some(program));
     }
     std::fs::create_dir_all(to)?;
-    // Another process may be running, or building, the program of that name.
+    // Another process may be running, or building, the program with this name.
     let new = tempfile::Builder::new().prefix("pmdk-bench-").tempdir_in(to)?;
     let compiled = Command::new("cc")
         .args(FLAGS)

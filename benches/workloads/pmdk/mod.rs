@@ -1,5 +1,5 @@
-//! The same workloads in C on libpmemobj, which is PMDK's library of persistent objects: the programs of `benches/peers/pmdk`, built
-//! when they are needed, and run so that they take turns with everything else.
+//! The same workloads in C on libpmemobj, PMDK's library of persistent objects: the programs of
+//! `benches/peers/pmdk`. They are built when they are needed, and take turns with all other cases.
 
 mod build;
 mod variants;
@@ -20,13 +20,14 @@ pub struct Pmdk {
 }
 
 impl Pmdk {
-    /// Builds the program in the directory `to`, unless it is there and newer than its sources. `None` if libpmemobj is not
-    /// installed: standard error says so, once.
+    /// Builds the program in the directory `to`, unless it is there and newer than its sources. Returns
+    /// `None` if libpmemobj is not installed, and says so once on standard error.
     pub fn find(to: &Path) -> Result<Option<Pmdk>> {
         Ok(build::program(to)?.map(|program: PathBuf| Pmdk { program: program.into() }))
     }
 
-    /// The cases of one workload and size, a process each. None for workloads that have no program.
+    /// Returns the cases of one workload and size, each with a process. Returns none for workloads that have
+    /// no program.
     pub(crate) fn cases(
         &self,
         setup: &Setup,
@@ -43,7 +44,7 @@ impl Pmdk {
             command
                 .args(["--serve", "1", "--threads", &threads.to_string(), bench, &name, &n.to_string()])
                 .env("PHEAP_BENCH_DIR", dir.path())
-                // Or else libpmem would call `msync` where there is no DAX.
+                // Otherwise libpmem would call `msync` on file systems without DAX.
                 .env("PMEM_IS_PMEM_FORCE", "1");
             let mut server = Server::start(&mut command, dir)?;
             Ok(Case::of_runs("pmdk", bench, name, n, move |passes| run(&mut server, passes)).threads(threads))
@@ -52,7 +53,7 @@ impl Pmdk {
     }
 }
 
-/// `passes` repetitions.
+/// Runs `passes` repetitions.
 fn run(server: &mut Server, passes: u64) -> Result<Sample> {
     let answer = server.ask(&passes.to_string())?;
     let seconds = answer["seconds"].as_f64().ok_or("an answer has seconds")?;

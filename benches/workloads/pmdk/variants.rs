@@ -1,6 +1,7 @@
-//! Which variants of the C programs are measured: the fastest ones that we could write, and what one writes who follows the examples.
+//! The measured variants of the C programs: the fastest that we could write, and the code that follows the
+//! examples.
 
-/// A variant, by its name in C, and the largest sizes at which it does not take too long.
+/// A variant with its name in C, and the largest sizes at which it does not take too long.
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
     largest: u64,
@@ -8,7 +9,7 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// The largest size to measure.
+    /// Returns the largest size to measure.
     pub(crate) fn largest(&self, quick: bool) -> u64 {
         if quick { self.largest_quickly } else { self.largest }
     }
@@ -22,7 +23,7 @@ const fn up_to(largest: u64, largest_quickly: u64, name: &'static str) -> Varian
     Variant { name, largest, largest_quickly }
 }
 
-/// The variants of a workload; none if there is no program for it.
+/// Returns the variants of a workload. Returns none if there is no program for it.
 pub(crate) fn of(bench: &str) -> &'static [Variant] {
     match bench {
         "txn_empty" => const { &[any("tx")] },
@@ -42,24 +43,24 @@ pub(crate) fn of(bench: &str) -> &'static [Variant] {
     }
 }
 
-/// What a workload has besides its size.
+/// A second parameter of a workload, in addition to its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extra {
-    /// Nothing.
+    /// No second parameter.
     None,
-    /// Objects that a transaction changes.
+    /// Number of objects that a transaction changes.
     Objects(u64),
-    /// Threads.
+    /// Number of threads.
     Threads(u64),
 }
 
 impl Extra {
-    /// The threads of a case.
+    /// Returns the number of threads of a case.
     pub fn threads(self) -> u64 {
         if let Extra::Threads(threads) = self { threads } else { 1 }
     }
 
-    /// The name of a variant, with the objects in it.
+    /// Returns the name of a variant, including the number of objects.
     pub(crate) fn apply(self, variant: &str) -> String {
         if let Extra::Objects(k) = self { format!("{variant}:k{k}") } else { variant.to_owned() }
     }

@@ -1,4 +1,5 @@
-//! `writes_beside_backup`: objects of a heap with a write-ahead log, which is not synced, are changed while another thread copies the heap.
+//! `writes_beside_backup`: changes objects of a heap with an unsynced write-ahead log while another thread
+//! copies the heap.
 
 use super::latencies::{Latencies, WRITES};
 use super::{OPERATIONS, Setting, at_rate};
@@ -12,12 +13,13 @@ use std::time::Instant;
 const WORDS: usize = 128;
 type Object<'r> = [u64; WORDS];
 type Table = Option<P<'static, [Option<P<'static, Object<'static>>>]>>;
-/// Objects that a transaction of the filling makes.
+/// Number of objects that a transaction makes while the heap is filled.
 const AT_ONCE: usize = 1000;
-/// Part of the objects that are changed.
+/// One in this many objects is changed.
 const CHANGED: usize = 10;
 
-/// How long transactions take, alone, and from the beginning of a copy to its end. There are as many objects as keys.
+/// Measures the times of transactions, alone, and from the beginning of a copy to its end. There are as many
+/// objects as keys.
 pub(super) fn cases(setting: &Setting) -> Result<Vec<Case>> {
     let case = |variant: &str, copies: bool| {
         let (setup, time, objects) = (setting.disk.clone(), 3 * setting.time, setting.keys as usize);
@@ -60,7 +62,7 @@ fn fill(heap: &Heap, objects: usize) -> Result<Root<Table>> {
     Ok(table)
 }
 
-/// Changes a word of one object after the other, a transaction each, until `other` is over, which another thread does.
+/// Changes a word of one object after the other, each in a transaction, while another thread runs `other`.
 fn writes(
     table: &Root<Table>,
     objects: usize,

@@ -1,4 +1,5 @@
-//! `read_in_closure`, `writer_and_reader`: one thread reads the root that another one writes to, without a pause both.
+//! `read_in_closure`, `writer_and_reader`: one thread reads the root that another one writes to, both without
+//! pauses.
 
 use super::latencies::{Latencies, READS};
 use super::rates::{Work, rates};
@@ -10,17 +11,17 @@ use std::hint::{black_box, spin_loop};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What closures take besides their changes.
+/// Time that closures take in addition to their changes.
 const LONG: Duration = Duration::from_millis(100);
 const SHORT: Duration = Duration::from_micros(5);
 
 pub(super) const ENTRIES: u64 = 1000;
-/// Entries that a transaction changes.
+/// Number of entries that a transaction changes.
 const CHANGES: u64 = 8;
-/// Reads between two looks at whether the time is up.
+/// Number of reads between two looks at the time.
 const READS_AT_ONCE: u64 = 64;
 
-/// How long reads take. The closures sleep, so that the reader has a processor, however few there are.
+/// Measures the times of reads. The closures sleep, so that the reader has a processor even if there are few.
 pub(super) fn long_closures(setting: &Setting) -> Result<Vec<Case>> {
     let time = setting.time.max(8 * LONG);
     let pass = move |[root, _]: [&Root<Map>; 2], variant: &str| {
@@ -35,7 +36,7 @@ pub(super) fn long_closures(setting: &Setting) -> Result<Vec<Case>> {
     cases(setting, "read_in_closure", &["alone", "beside"], pass)
 }
 
-/// How many reads and transactions there are in a second.
+/// Measures the rates of reads and of transactions.
 pub(super) fn short_closures(setting: &Setting) -> Result<Vec<Case>> {
     let time = setting.time;
     let spin = || {
@@ -58,7 +59,7 @@ pub(super) fn short_closures(setting: &Setting) -> Result<Vec<Case>> {
     cases(setting, "writer_and_reader", &["reader", "writer", "both", "apart"], pass)
 }
 
-/// A pass gets roots of two heaps.
+/// Returns the cases. A pass gets roots of two heaps.
 fn cases(
     setting: &Setting,
     bench: &'static str,
@@ -89,10 +90,10 @@ pub(super) fn reader(root: &Root<Map>) -> Work<'static> {
     })
 }
 
-/// How an entry is read.
+/// A function that reads an entry.
 pub(super) type Read<M> = fn(&Root<M>, u64) -> pheap::Result<u64>;
 
-/// The same in whatever way, with a clock around each read.
+/// Reads one entry after the other by `read`, and measures each read.
 pub(super) fn timed_reads<'a, M: 'static>(
     root: &Root<M>,
     read: Read<M>,
@@ -107,7 +108,8 @@ pub(super) fn timed_reads<'a, M: 'static>(
     })
 }
 
-/// Changes one entry of a map after the other, a transaction each, always to a value that it never had.
+/// Changes one entry of a map after the other, each in a transaction, always to a new value. Measures each
+/// transaction.
 pub(super) fn timed_writes<'a, M: 'static>(
     root: &Root<M>,
     put: fn(&Root<M>, u64, u64) -> pheap::Result<()>,
@@ -121,7 +123,7 @@ pub(super) fn timed_writes<'a, M: 'static>(
     })
 }
 
-/// A case on the map that `make` leaves in a new heap with a write-ahead log.
+/// Returns a case on the map that `make` makes in a new heap with a write-ahead log.
 pub(super) fn with_log<M: 'static>(
     setting: &Setting,
     bench: &'static str,
@@ -136,7 +138,8 @@ pub(super) fn with_log<M: 'static>(
     })
 }
 
-/// Changes some entries, each time to a value they never had (one that stays as it is would cost nothing), in a transaction that does `besides`, too.
+/// Changes some entries in a transaction, which also calls `besides`. Each value is new, because an unchanged
+/// value would cost nothing.
 fn writer(root: &Root<Map>, besides: impl Fn() + Send + 'static) -> Work<'static> {
     let (root, mut next) = (root.clone(), 0);
     Box::new(move || {

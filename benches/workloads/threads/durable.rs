@@ -1,4 +1,5 @@
-//! `durable_beside_sync`, `tasks_beside_sync`: reads of what is durable, beside transactions that wait for the disk.
+//! `durable_beside_sync`, `tasks_beside_sync`: reads of durable versions during transactions that wait for
+//! the disk.
 
 use super::beside::{ENTRIES, timed_reads, timed_writes, with_log};
 use super::latencies::{Latencies, READS, WRITES};
@@ -15,11 +16,12 @@ use std::task::{Context, Poll, Wake, Waker};
 
 type Map = PSnapMap<'static, u64, u64>;
 
-/// How many tasks there are, all in one thread.
+/// Numbers of tasks, which all run in one thread.
 const READERS: u64 = 50;
 const WRITERS: u64 = 8;
 
-/// How long it takes to read one entry of what is durable, alone and beside a thread that changes one after the other, and waits each time.
+/// Measures the times of reading an entry of the durable version, alone and while another thread changes
+/// entries and waits for each commit.
 pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     let time = 3 * setting.time;
     let case = |variant, beside: bool| {
@@ -34,7 +36,8 @@ pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     Ok(vec![case("alone", false), case("beside", true)])
 }
 
-/// How many reads a server does whose one thread has many tasks, alone and beside tasks whose updates wait for the disk, another key each.
+/// Measures the rate of reads of a server that has one thread for many tasks, alone and with tasks that
+/// update one key each and wait for the disk.
 pub(super) fn tasks(setting: &Setting) -> Result<Vec<Case>> {
     let time = 3 * setting.time;
     let case = |variant, writers: u64| {
@@ -70,7 +73,7 @@ fn put(map: &Root<Map>, key: u64, value: u64) -> pheap::Result<()> {
     map.txn(|tx, map| map.insert(tx, &key, &value).map(drop))
 }
 
-/// A task that changes its own entry again and again, and waits until that is durable.
+/// A task that changes its entry again and again, and waits until each change is durable.
 struct Writer {
     map: Root<Map>,
     key: u64,
@@ -79,7 +82,7 @@ struct Writer {
     woken: Arc<Woken>,
 }
 
-/// Whether a task is to be run.
+/// Whether a task must run.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -95,7 +98,7 @@ impl Writer {
         Writer { map: map.clone(), key: key(number), value: 0, commit, woken }
     }
 
-    /// Goes on, if there is something to do.
+    /// Runs the task if it was woken.
     fn run(&mut self) -> pheap::Result<()> {
         if !self.woken.0.swap(false, Relaxed) {
             return Ok(());

@@ -1,14 +1,15 @@
-//! What is hoped of threads that run beside one another. Figures are made of the rows of one round, and the median of the rounds decides.
+//! Goals for concurrent threads. A figure is computed from the rows of one round, and the median of the
+//! rounds decides.
 
 use super::syncs::LONG;
 use crate::measure::{Row, median};
 use std::fmt;
 
-/// A figure, and what it should be.
+/// A figure, and its bound.
 pub struct Goal {
-    /// The row.
+    /// Name of the row.
     what: String,
-    /// The median of the rounds.
+    /// Median of the rounds.
     figure: f64,
     unit: &'static str,
     bound: Bound,
@@ -17,7 +18,7 @@ pub struct Goal {
 enum Bound {
     AtLeast(f64),
     AtMost(f64),
-    /// It is only told.
+    /// The figure is only reported.
     None,
 }
 use Bound::{AtLeast, AtMost};
@@ -35,7 +36,7 @@ impl fmt::Display for Goal {
     }
 }
 
-/// What the rows of one group say.
+/// Returns the goals of the rows of one group.
 pub fn goals(rows: &[Row]) -> Vec<Goal> {
     rows.iter().flat_map(|row| Group(rows).goals(row)).flatten().collect()
 }
@@ -144,7 +145,7 @@ impl Group<'_> {
     }
 }
 
-/// A figure that is made of two rows in each round, if there is the other one.
+/// Computes a figure from two rows in each round. Returns `None` if the other row is missing.
 fn goal(
     row: &Row,
     other: Option<&Row>,
@@ -160,7 +161,7 @@ fn goal(
     Some(Goal { what, figure, unit, bound })
 }
 
-/// The rate of the one, divided by that of the other.
+/// Returns the rate of a row, divided by that of the other.
 fn times(row: &Row, other: &Row, round: usize) -> f64 {
     other.nanos(round) / row.nanos(round)
 }

@@ -1,39 +1,41 @@
-//! How long operations take, in nanoseconds.
+//! Latencies of operations, in nanoseconds.
 
 use crate::Sample;
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
-/// How often somebody comes who does not care how long others take.
+/// Interval at which an operation could arrive, for the latencies that an independent client would see.
 const EVERY: Duration = Duration::from_micros(10);
 
-/// The operations of a thread, one after the other.
+/// Latencies of the operations of one thread.
 pub struct Latencies {
-    /// Each counts once. So a thread that waits all the time has a few slow ones, and between them many fast ones.
+    /// Latencies with each operation counted once. A thread that often waits has few slow operations, and
+    /// many fast ones between them.
     all: Histogram<u64>,
-    /// As who comes at set times sees them: how long the one takes from then on that is under way.
+    /// Latencies that a client sees which arrives at fixed intervals: the time until the operation in
+    /// progress ends.
     seen: Histogram<u64>,
     due: Instant,
 }
 
-/// The names of the notes, in seconds.
+/// Names of the notes. Their values are in seconds.
 pub type Names = [&'static str; 7];
-/// Of reads.
+/// Names for reads.
 pub const READS: Names =
     ["read_p50", "read_p99", "read_p9999", "read_max", "read_mean", "read_seen_p50", "read_seen_p99"];
-/// Of writes.
+/// Names for writes.
 pub const WRITES: Names =
     ["write_p50", "write_p99", "write_p9999", "write_max", "write_mean", "write_seen_p50", "write_seen_p99"];
 
 impl Latencies {
-    /// None yet.
+    /// Makes empty histograms.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Latencies {
         let histogram = Histogram::new(2).expect("two digits are not too many");
         Latencies { all: histogram.clone(), seen: histogram, due: Instant::now() }
     }
 
-    /// Does it, and notes how long that takes. The clock takes about 25 ns of it.
+    /// Runs the operation, and records its latency. About 25 ns of it are due to the clock.
     #[inline]
     pub fn time<T>(&mut self, operation: impl FnOnce() -> T) -> T {
         let start = Instant::now();
@@ -47,7 +49,7 @@ impl Latencies {
         result
     }
 
-    /// Adds them to what is known of a run.
+    /// Adds the figures to the notes of a sample.
     pub fn note(&self, sample: Sample, names: Names) -> Sample {
         let [p50, p99, p9999, max, mean, seen_p50, seen_p99] = names;
         let seconds = |of: &Histogram<u64>, share| of.value_at_quantile(share) as f64 * 1e-9;

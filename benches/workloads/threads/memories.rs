@@ -1,4 +1,5 @@
-//! `swaps`, `set_hash`, `set_tree`, `queue`: what papers on persistent transactional memory measure, beside three such memories in C++ (`benches/peers/durabletx`).
+//! `swaps`, `set_hash`, `set_tree`, `queue`: the workloads of papers on persistent transactional memory,
+//! compared with three such memories in C++ (`benches/peers/durabletx`).
 
 use super::rates::{Work, rates};
 use super::{OPERATIONS, Setting, at_rate};
@@ -14,29 +15,32 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
-/// Swaps in a transaction.
+/// Numbers of swaps in a transaction.
 const SWAPS: [u64; 6] = [1, 4, 8, 16, 32, 64];
-/// How many of a hundred operations are updates.
+/// Percentages of updates.
 const UPDATES: [u64; 3] = [1, 10, 100];
-/// What a queue has in it at first.
+/// Number of elements of a queue at first.
 const QUEUED: u64 = 1000;
-/// Transactions between two looks at whether the time is up.
+/// Number of transactions between two looks at the time.
 const AT_ONCE: u64 = 16;
 
-/// What a thread does with the roots, again and again: gets the number of keys, the parameter, and random numbers. Returns how many operations it was.
+/// An operation on the roots. It gets the number of keys, the parameter, and random numbers. It returns the
+/// number of operations that it counts for.
 type Operation<T> = fn(&[Root<T>], u64, u64, &mut Rng) -> pheap::Result<u64>;
 
 /// A workload.
 struct Workload<T> {
     bench: &'static str,
     parameters: &'static [u64],
-    /// Makes a root; gets the numbers that are in it. All below the number of keys are in one or another.
+    /// Makes a root that contains the given numbers. All roots together have all numbers below the number of
+    /// keys.
     make: fn(&Heap, &str, &[u64]) -> pheap::Result<Root<T>>,
     work: Operation<T>,
 }
 
 impl<T: 'static> Workload<T> {
-    /// On one root and on as many as there are threads, of which each operation takes a random one; and the peers, which have no roots.
+    /// Returns the cases with one root, and with as many roots as threads, of which each operation takes a
+    /// random one; and those of the peers, which have no roots.
     fn cases(&self, setting: &Setting) -> Result<Vec<Case>> {
         let peers = peers(&setting.memory, self.bench, setting.keys)?;
         let mut cases = Vec::new();
@@ -85,7 +89,7 @@ impl<T: 'static> Workload<T> {
 
 type Peers = Vec<(&'static str, Rc<RefCell<Server>>)>;
 
-/// The memories that are there, each with the collection of a workload in it.
+/// Starts the memories that are installed, each with the collection of a workload.
 fn peers(setup: &Setup, bench: &str, keys: u64) -> Result<Peers> {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/durabletx/fetched");
     let mut found = Vec::new();
@@ -101,7 +105,7 @@ fn peers(setup: &Setup, bench: &str, keys: u64) -> Result<Peers> {
     Ok(found)
 }
 
-/// So many swaps of random elements of an array, in a transaction.
+/// Swaps random elements of an array, as many in a transaction as the parameter says.
 pub(super) fn swaps(setting: &Setting) -> Result<Vec<Case>> {
     let make = |heap: &Heap, name: &str, numbers: &[u64]| {
         heap.root_or::<Array<'static>>(name, |tx| {
@@ -121,7 +125,7 @@ pub(super) fn swaps(setting: &Setting) -> Result<Vec<Case>> {
     Workload { bench: "swaps", parameters: &SWAPS, make, work }.cases(setting)
 }
 
-/// Lookups in a set, and removals, each of which is followed by an insertion of what was removed.
+/// Defines lookups in a set, and removals. Each removal is followed by an insertion of the removed key.
 macro_rules! set {
     ($bench:ident, $map:ident) => {
         pub(super) fn $bench(setting: &Setting) -> Result<Vec<Case>> {
@@ -159,7 +163,7 @@ macro_rules! set {
 set!(set_hash, PHashMap);
 set!(set_tree, PBTreeMap);
 
-/// An element is appended, in a transaction, and the first one taken away, in another.
+/// Appends an element in a transaction, and removes the first one in another transaction.
 pub(super) fn queue(setting: &Setting) -> Result<Vec<Case>> {
     type Queue = PVecDeque<'static, u64>;
     let make = |heap: &Heap, name: &str, _: &[u64]| {

@@ -1,4 +1,5 @@
-//! `mix`: lookups and updates of random keys by several threads, of pheap's map beside maps in memory that are no more than that.
+//! `mix`: lookups and updates of random keys by several threads. Compares pheap's map with maps in volatile
+//! memory.
 
 use super::rates::{Work, rates};
 use super::{Map, OPERATIONS, Setting, at_rate, get, map};
@@ -11,11 +12,11 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// How many of a hundred operations are updates.
+/// Percentages of updates, with their names.
 const UPDATES: [(u64, &str); 4] = [(0, "0"), (1, "1"), (10, "10"), (100, "100")];
-/// Maps among which keys are divided.
+/// Number of maps among which keys are divided.
 const SHARDS: u64 = 16;
-/// Operations between two looks at whether the time is up.
+/// Number of operations between two looks at the time.
 const AT_ONCE: u64 = 64;
 
 /// A map that threads share, from keys to numbers.
@@ -24,7 +25,7 @@ trait Shared: Send + Sync {
     fn set(&self, key: u64, value: u64) -> pheap::Result<()>;
 }
 
-/// Each operation is a transaction.
+/// Maps on a heap. Each operation is a transaction.
 struct OnHeap {
     roots: Vec<Root<Map>>,
     _heap: Scratch,
@@ -75,7 +76,7 @@ impl Shared for DashMap<u64, u64> {
     }
 }
 
-/// Keys are random numbers.
+/// Returns the number of the map of a key. Keys are random numbers.
 fn shard(key: u64, shards: usize) -> usize {
     (key >> 32) as usize % shards
 }

@@ -1,7 +1,8 @@
-//! How readers and writers run beside one another, in threads of one process.
+//! Readers and writers in concurrent threads of one process.
 //!
-//! A run has heaps and threads of its own, for the lock of a root remembers which threads have come to it. It lasts for a set time, so a pass is what
-//! was done in that, and `seconds` of a row is what a million operations would take.
+//! A run has new heaps and new threads, because the lock of a root remembers which threads have taken it. It
+//! lasts for a set time. A pass is the work done in that time, and `seconds` of a row is the time of a
+//! million operations at its rate.
 
 mod backups;
 mod beside;
@@ -23,31 +24,31 @@ use std::time::Duration;
 
 pub(crate) use together::together;
 
-/// What all workloads have in common.
+/// Settings of all workloads.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Where heaps are that need no disk.
+    /// Setup of heaps that need no disk.
     pub memory: Setup,
-    /// Where those with a write-ahead log are.
+    /// Setup of heaps with a write-ahead log.
     pub disk: Setup,
-    /// Numbers of threads that work alike.
+    /// Numbers of threads that do the same work.
     pub threads: Vec<u64>,
-    /// How long a run is.
+    /// Time of a run.
     pub time: Duration,
-    /// Entries of the maps that are compared with other maps.
+    /// Number of entries of the maps that are compared with other maps.
     pub keys: u64,
-    /// Runs of each case.
+    /// Number of runs of each case.
     pub rounds: usize,
 }
 
-/// Workloads that take turns.
+/// Cases that take turns.
 pub struct Group {
-    /// The workload.
+    /// Name of the workload.
     pub bench: &'static str,
     cases: fn(&Setting) -> Result<Vec<Case>>,
 }
 
-/// All of them.
+/// All groups.
 pub const GROUPS: [Group; 18] = [
     Group { bench: "read_in_closure", cases: beside::long_closures },
     Group { bench: "writer_and_reader", cases: beside::short_closures },
@@ -70,23 +71,24 @@ pub const GROUPS: [Group; 18] = [
 ];
 
 impl Group {
-    /// Measures all cases, in turns.
+    /// Measures all cases in turns.
     pub fn measure(&self, setting: &Setting) -> Result<Vec<Row>> {
         interleaved((self.cases)(setting)?, &Plan::even(setting.rounds))
     }
 }
 
-/// What `n` is in all rows.
+/// The `n` of all rows.
 pub const OPERATIONS: u64 = 1_000_000;
 
-/// A run with so many operations a second. None at all is told as very few, for JSON has no infinity.
+/// Returns the sample of a run with this number of operations per second. A rate of zero becomes a very small
+/// one, because JSON has no infinity.
 pub fn at_rate(rate: f64) -> Sample {
     Sample { seconds: OPERATIONS as f64 / rate.max(1e-3), ..Sample::default() }
 }
 
 type Map = PHashMap<'static, u64, u64>;
 
-/// A map of so many entries: keys and their numbers.
+/// Makes a map with this number of entries, which lead from keys to their numbers.
 fn map(heap: &Heap, name: &str, entries: u64) -> pheap::Result<Root<Map>> {
     let root: Root<Map> = heap.root(name)?;
     let numbers: Vec<u64> = (0..entries).collect();

@@ -1,18 +1,19 @@
-//! Threads that work until the time is up.
+//! Threads that work until the time is over.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a thread does again and again. Returns how many operations it was.
+/// The repeated work of a thread. Returns the number of operations it has done.
 pub type Work<'a, E = pheap::Error> = Box<dyn FnMut() -> Result<u64, E> + Send + 'a>;
 
-/// What a thread has done, in a cache line of its own.
+/// Number of operations that a thread has done, in a separate cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Done(AtomicU64);
 
-/// A thread for each of them: its operations per second. They have begun a while before that counts, for locks have to learn who comes.
+/// Runs one thread for each work. Returns their operations per second. The threads begin some time before the
+/// measurement, so that locks adapt to them.
 pub fn rates<E: Send>(works: Vec<Work<'_, E>>, time: Duration) -> Result<Vec<f64>, E> {
     let (done, stop) = (&works.iter().map(|_| Done::default()).collect::<Vec<_>>(), &AtomicBool::new(false));
     thread::scope(|scope| {

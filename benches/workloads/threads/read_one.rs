@@ -1,6 +1,7 @@
-//! `read_one`: reads of an entry of a small map, a read transaction each, beside a thousand in one. The difference is what a read transaction costs.
+//! `read_one`: reads entries of a small map, each in a separate read transaction, and a thousand in one. The
+//! difference is the cost of a read transaction.
 //!
-//! In processor time of the thread: a difference would grow with whatever else the processors do.
+//! Times are processor time of the thread, because other load of the processors would change the difference.
 
 use super::rates::Work;
 use super::{Map, OPERATIONS, Setting, at_rate, get, map};
@@ -11,7 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Entries, and reads in a transaction. They stay in the first caches, so that misses do not hide what is measured.
+/// Number of entries, and of reads in a transaction. The entries stay in the first-level caches, so that
+/// cache misses do not hide the cost.
 const ENTRIES: u64 = 1000;
 
 pub(super) fn cases(setting: &Setting) -> Result<Vec<Case>> {
@@ -34,7 +36,7 @@ pub(super) fn cases(setting: &Setting) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Operations in a second of the processor.
+/// Returns the number of operations in a second of processor time.
 fn busy(work: &mut Work<'_>, time: Duration) -> Result<f64> {
     let processor = || -> Result<Duration> { Ok(clock_gettime(ClockId::ThreadCPUTime).try_into()?) };
     let (start, before, mut done) = (Instant::now(), processor()?, 0);

@@ -1,4 +1,5 @@
-//! `reads`, `txn_small`, `alloc`, `insert`, `update_wal`: threads that work alike, on one root, on roots of their own, or on heaps of their own.
+//! `reads`, `txn_small`, `alloc`, `insert`, `update_wal`: threads that do the same work on one root, on
+//! separate roots, or on separate heaps.
 
 use super::beside::{ENTRIES, reader};
 use super::rates::{Work, rates};
@@ -12,12 +13,12 @@ use pheap::{Durability, Heap, Options, Root, SyncPolicy};
 /// Live objects of a thread of `alloc`, and replacements in a transaction.
 const LIVE: u64 = 25_000;
 const REPLACED_AT_ONCE: u64 = 30;
-/// Transactions between two looks at whether the time is up.
+/// Number of transactions between two looks at the time.
 const AT_ONCE: u64 = 64;
-/// Entries of a map that is filled; then it is emptied.
+/// Number of entries at which a map is emptied.
 const FULL: u64 = 100_000;
 
-/// What threads have in common.
+/// The object that threads share.
 #[derive(Clone, Copy, PartialEq)]
 enum Common {
     Root,
@@ -34,7 +35,7 @@ impl Common {
         }
     }
 
-    /// A root for each thread, and the heaps that they are in.
+    /// Makes a root for each thread, and the heaps of these roots.
     fn roots<T>(
         self,
         setup: &Setup,
@@ -53,7 +54,7 @@ impl Common {
     }
 }
 
-/// What threads do with a root.
+/// A workload of threads that have a root each.
 struct Workload<T> {
     bench: &'static str,
     make: fn(&Heap, &str) -> pheap::Result<Root<T>>,
@@ -61,7 +62,7 @@ struct Workload<T> {
 }
 
 impl<T: 'static> Workload<T> {
-    /// Each number of threads, with each of these in common.
+    /// Returns the cases for each number of threads and each kind of sharing.
     fn cases(
         &self,
         setting: &Setting,
@@ -87,14 +88,14 @@ impl<T: 'static> Workload<T> {
         cases
     }
 
-    /// In memory; they write.
+    /// Returns the cases of heaps in memory, for workloads that write.
     fn in_memory(&self, setting: &Setting) -> Result<Vec<Case>> {
         let modes: Vec<_> = setting.memory.modes().collect();
         Ok(self.cases(setting, &setting.memory, &modes, &[Common::Heap, Common::Nothing]))
     }
 }
 
-/// Durability does not matter to them.
+/// Has one durability only, because it does not matter for reads.
 pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     let make = |heap: &Heap, name: &str| map(heap, name, ENTRIES);
     let modes: Vec<_> = setting.memory.modes().take(1).collect();
@@ -144,7 +145,7 @@ pub(super) fn insert(setting: &Setting) -> Result<Vec<Case>> {
     Workload { bench: "insert", make, work }.in_memory(setting)
 }
 
-/// `txn_small` with a write-ahead log that is not synced.
+/// The workload of `txn_small` with a write-ahead log that is not synced.
 pub(super) fn update_wal(setting: &Setting) -> Result<Vec<Case>> {
     let options = Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand);
     let modes = [(options, "on_demand")];

@@ -1,4 +1,5 @@
-//! `reads_beside_sync`, `writes_beside_long_reads`: a root of a heap with a write-ahead log, whose writer waits for the disk at each commit.
+//! `reads_beside_sync`, `writes_beside_long_reads`: a root of a heap with a write-ahead log. Its writer waits
+//! for the disk at each commit.
 
 use super::beside::{ENTRIES, Read, timed_reads, timed_writes, with_log};
 use super::latencies::{Latencies, READS, WRITES};
@@ -12,14 +13,14 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a long read takes.
+/// Time of a long read.
 pub(super) const LONG: Duration = Duration::from_millis(10);
 
-/// What `floor` writes before each sync, and where it starts over.
+/// The block that `floor` writes before each sync, and the number of blocks after which it starts over.
 const BLOCK: [u8; 4096] = [1; 4096];
 const BLOCKS: u64 = 1024;
 
-/// How long reads take, alone and beside a writer; and how long a block takes to be written and synced.
+/// Measures the times of reads, alone and with a writer, and the time of writing and syncing a block.
 pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     let (setup, time) = (setting.disk.clone(), 3 * setting.time);
     let floor = Case::new("floor", "reads_beside_sync", "write_and_sync", OPERATIONS, move || {
@@ -45,7 +46,8 @@ pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     Ok(vec![floor, alone, beside("beside", get), beside("deferred", deferred)])
 }
 
-/// How many transactions there are, alone and beside two threads each of which is nearly always in a read. These sleep there.
+/// Measures the times of transactions, alone and with two threads that are nearly always in a read, where
+/// they sleep.
 pub(super) fn writes(setting: &Setting) -> Result<Vec<Case>> {
     let time = setting.time.max(50 * LONG);
     let writes = |variant, readers| {
@@ -54,7 +56,7 @@ pub(super) fn writes(setting: &Setting) -> Result<Vec<Case>> {
             let mut works = vec![timed_writes(root, put, &mut latencies)];
             works.extend((0..readers).map(|_| long_reader(root)));
             rates(works, time)?;
-            // There are too few to be counted.
+            // There are too few transactions for a rate.
             let sample = latencies.note(Sample::default(), WRITES);
             let seconds = sample.notes.get("write_mean").unwrap_or(0.0) * OPERATIONS as f64;
             Ok(Sample { seconds, ..sample })
@@ -76,7 +78,7 @@ fn long_reader(root: &Root<Map>) -> Work<'static> {
     Box::new(move || root.read(|_, _| sleep(LONG)).map(|()| 1))
 }
 
-/// The least that a durable transaction can be.
+/// Writes and syncs blocks: the smallest possible durable transactions.
 fn synced_blocks(dir: &Path, time: Duration) -> Result<Sample> {
     let file = File::create_new(dir.join("blocks"))?;
     (0..BLOCKS).try_for_each(|i| file.write_all_at(&BLOCK, i * BLOCK.len() as u64))?;

@@ -1,10 +1,11 @@
-//! Threads that start together.
+//! Threads that start at the same time.
 
 use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-/// A thread for each worker. Seconds from the start of the first one to the end of the last one, or an error of one of them.
+/// Runs one thread for each worker. Returns the seconds from the first start to the last end, or an error of
+/// one of them.
 pub(crate) fn together<W: Send, E: Send>(
     workers: Vec<W>,
     work: impl Fn(W) -> Result<(), E> + Sync,

@@ -1,7 +1,7 @@
-//! Programs in which threads meet at every lock: for mutants that leave one of them out.
+//! Programs in which threads meet at every lock. They test the mutants that leave a lock out.
 //!
-//! A mutant of a lock tells when it would have let two threads in ([`meetings`]). Its program fails then, and with no other mutant; so these
-//! programs are tests of pheap as well, if only of what a few threads can do wrong.
+//! A mutant of a lock counts the times that it would have let two threads in ([`meetings`]). Its program then
+//! fails. Without a mutant no program fails, so these programs also test pheap with a few threads.
 
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
@@ -25,10 +25,10 @@ use crate::tuning::SMALL;
 use pheap_testkit::tempdir;
 use tempfile::TempDir;
 
-/// A program: its name, and what runs it.
+/// A program: its name, and the function that runs it.
 pub type Contention = (&'static str, fn() -> Result<(), String>);
 
-/// All programs. Each makes heaps of its own, and ends in less than a second or so.
+/// Returns all programs. Each makes its own heaps, and ends within about a second.
 pub fn programs() -> &'static [Contention] {
     &[
         ("transactions", heaps::transactions),
@@ -64,10 +64,11 @@ pub fn programs() -> &'static [Contention] {
     ]
 }
 
-/// Other programs, which find bugs in who waits for whom: the bug, if it is switched on in all of their threads.
+/// A program that finds a seeded bug in waiting or forking: the bug, the name, and the function. The function
+/// switches the bug on in all of its threads if it gets one.
 pub type Seeded = (Bug, &'static str, fn(Option<Bug>) -> Result<(), String>);
 
-/// All of these.
+/// Returns these programs.
 pub fn seeded() -> &'static [Seeded] {
     &[
         (Bug::ReadsOvertake, "turns", turns::turns),
@@ -79,16 +80,17 @@ pub fn seeded() -> &'static [Seeded] {
     ]
 }
 
-/// How long a mutant is given.
+/// Time for which the `beside` threads of [`run`] go on at most if the mutant has fired.
 const LONG: Duration = Duration::from_millis(600);
 
-/// What a thread does, told how often it has.
+/// A step of a thread. The argument is the number of earlier steps of the thread.
 type Work<'a> = &'a (dyn Fn(u64) + Sync);
 
-/// Runs some threads that do their `works` so many times, or until two of them have met, and some `beside` them: as long, or longer if there is a
-/// mutant. Fails if two have met.
+/// Runs one thread for each function. A thread of `works` does `rounds` steps. A thread of `beside` goes on
+/// while these run, and up to [`LONG`] if the mutant has fired. All stop when two threads have met,
+/// which is a failure.
 fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), String> {
-    /// Also after a panic.
+    /// Counts a thread of `works` as done, also after a panic.
     struct Done<'a>(&'a AtomicUsize);
     impl Drop for Done<'_> {
         fn drop(&mut self) {
@@ -109,7 +111,7 @@ fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), Strin
         for work in beside {
             scope.spawn(move || {
                 start.wait();
-                // Once at least, however late it begins.
+                // At least once, even if it begins late.
                 let goes_on = |&n: &u64| n == 0 || at_work.load(Ordering::Relaxed) > 0 || goes_on();
                 (0..).take_while(|_| meetings() == 0).take_while(goes_on).for_each(work);
             });
@@ -118,7 +120,7 @@ fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), Strin
     outcome()
 }
 
-/// Fails if two threads have met.
+/// Returns an error if two threads have met.
 fn outcome() -> Result<(), String> {
     match meetings() {
         0 => Ok(()),
@@ -126,12 +128,12 @@ fn outcome() -> Result<(), String> {
     }
 }
 
-/// A small heap in memory.
+/// Makes a small heap in memory.
 fn in_memory() -> Heap {
     small().in_memory().expect("a heap in memory")
 }
 
-/// A heap in a folder of its own, which is there as long as that.
+/// Makes a heap in a new folder, which exists until the `TempDir` is dropped.
 fn in_folder(options: &Options) -> (TempDir, Heap) {
     let folder = tempdir();
     let heap = options.open(folder.path().join("heap")).expect("a heap in a file");
@@ -142,7 +144,7 @@ fn add(root: &Root<u64>) -> pheap::Result<()> {
     root.txn(|tx, n| Ok(tx[n] += 1))
 }
 
-/// Options for small heaps.
+/// Returns options for small heaps.
 fn small() -> Options {
     Options::new().tuning(SMALL).arena_size(1 << 20).reserve(1 << 30)
 }

@@ -1,4 +1,4 @@
-//! What a crash leaves on a disk, and a hash of it that follows each change.
+//! The image that a crash leaves on a disk, with a hash that each change updates.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,11 +13,12 @@ const ZERO: [u8; SECTOR] = [0; SECTOR];
 #[derive(Debug, Clone)]
 pub struct Files {
     image: DiskImage,
-    /// Of the heap's file, and of the log.
+    /// Hashes of the heap's file and of the log.
     hashes: [u64; 2],
 }
 
-/// What a sector adds to the hash of its file. Nothing if it is zero, so that a longer file of zeros hashes alike.
+/// Returns the contribution of a sector to the hash of its file: zero for a sector of zeros, so trailing
+/// zeros do not change the hash.
 fn share(number: u32, bytes: &[u8]) -> u64 {
     if bytes == &ZERO[..bytes.len()] {
         return 0;
@@ -45,31 +46,31 @@ fn sector(file: &[u8], number: u32) -> &[u8] {
 }
 
 impl Files {
-    /// The disk with this content.
+    /// Makes a disk with this content.
     pub fn new(image: DiskImage) -> Files {
         let log = image.log.as_ref().map_or(0, |log| hash(Which::Log, log));
         let hashes = [hash(Which::Data, &image.data), log];
         Files { image, hashes }
     }
 
-    /// The content.
+    /// Returns the content.
     pub fn image(&self) -> &DiskImage {
         &self.image
     }
 
-    /// Goes on: this has become durable.
+    /// Applies changes that have become durable.
     pub fn advance(&mut self, durable: &[DiskChange]) {
         (self.hashes, _, _) = self.after(durable);
         durable.iter().for_each(|change| self.image.apply(change));
     }
 
-    /// The hash of the disk after these changes.
+    /// Returns the hash of the disk after these changes.
     pub fn hash_with(&self, changes: &[DiskChange]) -> u64 {
         let (hashes, data, log) = self.after(changes);
         together(hashes, data, log)
     }
 
-    /// Hashes and lengths of the files after these changes.
+    /// Returns the hashes and the lengths of the files after these changes.
     fn after(&self, changes: &[DiskChange]) -> ([u64; 2], usize, Option<usize>) {
         let mut new: BTreeMap<(bool, u32), &[u8]> = BTreeMap::new();
         let mut data = self.image.data.len();

@@ -16,17 +16,18 @@ use pheap_testkit::rng::{Rng, mix};
 /// How thoroughly to explore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// What they are called: those of this name, or more than others.
+    /// Name of the limits on the command line.
     pub name: &'static str,
     /// Subsets at each point of a program.
     pub breadth: Breadth,
     /// Subsets at each point of a recovery.
     pub nested: Breadth,
-    /// After one in so many recoveries, transactions run on the heap and the power fails again.
+    /// Transactions run on one in this many recovered heaps, and the power fails again. The other heaps are
+    /// only collected.
     pub after_every: u64,
-    /// One in so many recoveries is explored as well, with what is run after it.
+    /// One in this many recoveries is explored as well, with the operations that run after it.
     pub deep_every: u64,
-    /// Makes the random subsets others.
+    /// Seed of the random subsets.
     pub seed: u64,
 }
 
@@ -42,7 +43,7 @@ impl Limits {
         Limits { name, breadth: of(breadth), nested: of(nested), after_every, deep_every: 64, seed }
     }
 
-    /// For a first look, and for many programs.
+    /// For many programs.
     pub fn quick(seed: u64) -> Limits {
         Limits::new("quick", [3, 2, 6], [1, 0, 1], 2, seed)
     }
@@ -57,10 +58,10 @@ impl Limits {
         Limits::new("thorough", [14, 32, 128], [4, 4, 6], 2, seed)
     }
 
-    /// Those with this name.
+    /// Returns the limits with this name.
     ///
     /// # Errors
-    /// A message, if there are none.
+    /// A message, if no limits have this name.
     pub fn named(name: &str, seed: u64) -> Result<Limits, String> {
         let all = [Limits::quick(seed), Limits::wide(seed), Limits::thorough(seed)];
         let found = all.into_iter().find(|limits| limits.name == name);
@@ -68,15 +69,15 @@ impl Limits {
     }
 }
 
-/// A program that a crash can break.
+/// A program that fails.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The program.
     pub program: Program,
     pub(crate) limits: Limits,
-    /// The crash, and perhaps one during the recovery from it. None if the program fails without any.
+    /// The crash, and perhaps one during the recovery from it. Empty if the program fails without a crash.
     pub crashes: Vec<Crash>,
-    /// What is wrong.
+    /// The error, for people.
     pub message: String,
 }
 
@@ -92,20 +93,20 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What is known of an image.
+/// Result of an image that was examined.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// [`State::digest`] of what recovery makes of it.
+    /// [`State::digest`] of the state that recovery found in the image.
     state: u64,
     /// Whether its recovery was explored.
     deep: bool,
 }
 
-/// Why an image is wrong.
+/// Error of an image.
 #[derive(Debug)]
 struct Wrong {
     message: String,
-    /// The crashes that lead to it, the last one first.
+    /// The crashes that lead to the image, the last one first.
     crashes: Vec<Crash>,
 }
 
@@ -115,7 +116,7 @@ impl From<String> for Wrong {
     }
 }
 
-/// The states that may be found, and their digests.
+/// The states that recovery may find, and their digests.
 struct Allowed<'t> {
     states: &'t [State],
     digests: Vec<u64>,
@@ -127,31 +128,33 @@ impl Allowed<'_> {
     }
 }
 
-/// Explores programs, and remembers what it has seen.
+/// Explores programs, and remembers the images that it has examined.
 #[derive(Debug)]
 pub struct Explorer {
     limits: Limits,
     ready: Ready,
     known: HashMap<u64, Known>,
-    /// The [`State::digest`] of what recoveries have come to, by [`Run::digest`]: it was examined.
+    /// [`State::digest`] of the state that a recovery found, by [`Run::digest`] of the recovered heap. Such a
+    /// heap was examined.
     examined: HashMap<u64, u64>,
-    /// So many images are made of the point that is explored that only some of them are examined.
+    /// The current point has so many images that the explorer examines only some of them.
     crowded: bool,
     totals: Totals,
 }
 
-/// All subsets of so many changes and more are a crowd.
+/// At a point with at least this many pending changes, all subsets are a crowd.
 const CROWD: usize = 9;
 
-/// How many images and recoveries an explorer remembers at most, at the beginning of a program. Programs that come one after another have most in
-/// common.
+/// Images and recoveries that an explorer remembers at most when a program begins. Consecutive programs have
+/// most of their images in common.
 const MEMORY: usize = 1 << 22;
 
 impl Explorer {
-    /// A new explorer. Seeded bugs are to be switched on afterwards: the heap that programs start with should be a good one.
+    /// Makes a new explorer. Switch seeded bugs on afterwards, so that they do not damage the heaps that
+    /// programs start with.
     ///
     /// # Errors
-    /// If not even an empty heap can be made.
+    /// If an empty heap cannot be made.
     pub fn new(limits: Limits) -> Result<Explorer, String> {
         Ok(Explorer::with(limits, ready()?))
     }
@@ -161,33 +164,33 @@ impl Explorer {
         Explorer { limits, ready, known, examined, crowded: false, totals: Totals::default() }
     }
 
-    /// An explorer that knows nothing, with the same heaps to start with.
+    /// Returns an explorer that remembers no images and has the same heaps to start with.
     pub fn anew(&self, limits: Limits) -> Explorer {
         Explorer::with(limits, self.ready.clone())
     }
 
-    /// Explores with other limits from now on.
+    /// Sets the limits of the following programs.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// What was done so far.
+    /// Returns the totals so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Runs a program without any crash.
+    /// Runs a program without a crash.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first error of the program.
     pub fn run(&self, program: &Program) -> Result<Trace, String> {
         run(program, &self.ready)
     }
 
-    /// The program with each call of its disk that may fail.
+    /// Returns a copy of the program for each call of its disk that may fail. In each copy one call fails.
     ///
     /// # Errors
-    /// What is wrong with it when none fails.
+    /// The error of the program if it fails without a failing call.
     pub fn failing(&self, program: &Program) -> Result<Vec<Program>, String> {
         let calls = calls(program, &self.ready)?;
         let with = |failing| Program { failing: Some(failing), ..program.clone() };
@@ -195,7 +198,8 @@ impl Explorer {
         Ok(all.into_iter().map(with).collect())
     }
 
-    /// Explores a program: all of it, or its last operation only, if the program without that has been explored.
+    /// Explores a program. `last_only` limits this to its last operation, for programs whose other operations
+    /// are explored elsewhere.
     ///
     /// # Errors
     /// The first failure.
@@ -220,8 +224,8 @@ impl Explorer {
         })
     }
 
-    /// Explores the points of a trace from operation `from` on.
-    /// `first`: states that may be found as well, until the first opening is acknowledged.
+    /// Explores the points of a trace from operation `from` on. Until the first opening is acknowledged, the
+    /// states in `first` are allowed as well.
     fn trace(
         &mut self,
         trace: &Trace,
@@ -273,8 +277,9 @@ impl Explorer {
         Ok(())
     }
 
-    /// Crashes at a point, recovers, and compares. `killed`: what is chosen is not durable, but can be read, and if the power fails before that is
-    /// made durable, one of these states may be found.
+    /// Crashes at a point, recovers, and compares. If `killed` is given, the process is killed: the chosen
+    /// changes can be read and are not durable. If the power then fails before they are durable, recovery may
+    /// find one of the states in `killed`.
     fn crash(
         &mut self,
         image: &Snapshot,
@@ -310,8 +315,9 @@ impl Explorer {
         ControlFlow::Break((wrong, chosen.to_vec(), killed.is_some()))
     }
 
-    /// Opens an image, and returns the [digest](State::digest) of what it holds, which is checked unless another image came to the same. Then it is
-    /// [examined](Self::examine): always, or one in eight of a crowd, and of the second crashes. `deep`: crashes on the way, too; see [`trace`](Self::trace) for `first`.
+    /// Opens an image, and returns the [digest](State::digest) of its state. A recovered heap is checked and
+    /// [examined](Self::examine) unless an equal one was; of a crowd, and of crashes during recovery, one in
+    /// eight is examined. `deep` also crashes the recovery; [`trace`](Self::trace) explains `first`.
     fn recover(
         &mut self,
         mut image: Content,
@@ -358,7 +364,7 @@ impl Explorer {
         Ok(digest)
     }
 
-    /// Opens what a recovery has left once more, and goes on with it.
+    /// Opens a recovered heap once more after another crash, and uses it.
     fn examine(&mut self, left: Content, state: State, bits: Bits, level: Level) -> Result<(), Wrong> {
         let setting = bits.setting(matches!(left, Content::Disk(..)));
         let mut run = Run::open(Opening::silent(setting), left, Some(state), level.generation())
@@ -375,7 +381,8 @@ impl Explorer {
         Ok(())
     }
 
-    /// Runs a few transactions on a heap that was recovered, crashes again, and looks at what is left. `all`: and collects, and runs a few more.
+    /// Runs a few transactions on a recovered heap, crashes again, and compares. `all` adds a collection and
+    /// more transactions.
     fn go_on(&mut self, mut run: Run, bits: Bits, all: bool) -> Result<Trace, Wrong> {
         let ends = use_it(&mut run, bits, all).map_err(after)?;
         let trace = run.finish()?;
@@ -389,13 +396,14 @@ impl Explorer {
     }
 }
 
-/// Uses a heap that was recovered. Returns what it should hold then, at one or two moments, and what is durable of it.
+/// Uses a recovered heap. Returns its expected state and its durable content at one or two moments.
 fn use_it(run: &mut Run, bits: Bits, all: bool) -> Result<Vec<(State, Content)>, String> {
-    // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
+    // The next operation depends on logs and pages in good order: a short transaction, sometimes also
+    // allocations or a long transaction.
     let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
         .get((bits.0 >> 1 & 15) as usize)
         .copied();
-    // Sometimes at once, when nothing but recovery has been made durable.
+    // In half of the cases this operation comes first, when only recovery has made anything durable.
     let (first, more) = if bits.all(50..51) { (more, None) } else { (None, more) };
     first.map_or(Ok(()), |first| run.one_if_there(first, Which::A))?;
     run.one_if_there(One::Set, Which::A)?;
@@ -403,7 +411,7 @@ fn use_it(run: &mut Run, bits: Bits, all: bool) -> Result<Vec<(State, Content)>,
     more.map_or(Ok(()), |more| run.one_if_there(more, Which::A))?;
     run.use_collections((bits.0 >> 46) as usize)?;
     if run.exists(Which::A) && !run.exists(Which::B) {
-        // Its creation or removal was cut short, so there may be pages that have just been cleared.
+        // The creation or removal of the root was interrupted, so some pages may just have been cleared.
         run.one(One::Push, Which::A)?;
         run.op(Op::Change(Change::Create))?;
     }
@@ -414,7 +422,7 @@ fn use_it(run: &mut Run, bits: Bits, all: bool) -> Result<Vec<(State, Content)>,
     if all || bits.all(36..37) {
         run.check()?;
         run.collect_all()?;
-        // What was garbage is used again.
+        // Uses the freed memory again.
         run.one_if_there(One::Stuff, Which::A)?;
         run.one_if_there(One::Replace, Which::A)?;
         if run.is_on_disk() {
@@ -430,17 +438,17 @@ fn after(error: String) -> String {
     format!("after a recovery, {error}")
 }
 
-/// Chances by the bits of a hash, so that what is done with an image does not depend on what came before.
+/// Decisions by the bits of an image's hash, so that they do not depend on the images before it.
 #[derive(Debug, Clone, Copy)]
 struct Bits(u64);
 
 impl Bits {
-    /// Whether these are all set.
+    /// Returns whether all of these bits are set.
     fn all(self, mut bits: Range<u32>) -> bool {
         bits.all(|n| self.0 >> n & 1 == 1)
     }
 
-    /// How a heap is opened.
+    /// Returns how the heap of this image is opened.
     fn setting(self, wal: bool) -> Setting {
         Setting {
             pin: self.all(0..1),
@@ -454,7 +462,7 @@ impl Bits {
     }
 }
 
-/// What a trace is of.
+/// Kind of run that a trace comes from.
 #[derive(Debug, Clone, Copy)]
 enum Level {
     Program,
@@ -462,7 +470,7 @@ enum Level {
 }
 
 impl Level {
-    /// Of what runs on recovered heaps write; see [`Run::open`].
+    /// Returns the generation of the values that runs on recovered heaps write; see [`Run::open`].
     fn generation(self) -> u64 {
         match self {
             Level::Program => 2,

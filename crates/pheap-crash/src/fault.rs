@@ -1,22 +1,23 @@
-//! Calls of a program's disk that fail, and their text: `fail-log-sync-3`, `fail-data-extend-0-full`, `fail-log-sync-0-evict`.
+//! Calls of a program's disk that fail, and their text: `fail-log-sync-3`, `fail-data-extend-0-full`,
+//! `fail-log-sync-0-evict`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use pheap::sim::disk::{Call, Fault, Which};
 
-/// One call that fails, or all of its kind from then on, if it is to make a file longer.
+/// One call that fails. If it is an extension, all later ones fail as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failing {
-    /// On this file.
+    /// The file of the call.
     pub which: Which,
-    /// Such a call.
+    /// Kind of the call.
     pub call: Call,
-    /// After so many that do not fail.
+    /// Number of calls of this kind and file before it that succeed.
     pub after: usize,
-    /// Because the disk is full. Else because it is broken.
+    /// Whether the error is `ENOSPC` (a full disk) or `EIO` (a broken one).
     pub full: bool,
-    /// The page cache forgets what could not be made durable, before the heap is opened again.
+    /// Whether the page cache forgets the data of the failed sync before the heap is opened again.
     pub evict: bool,
 }
 
@@ -32,7 +33,7 @@ const CALLS: [(Call, &str); 7] = [
 
 const FILES: [(Which, &str); 2] = [(Which::Data, "data"), (Which::Log, "log")];
 
-/// Each kind of call, on each file.
+/// Returns each kind of call on each file.
 pub(crate) fn kinds() -> impl Iterator<Item = (Which, Call)> {
     FILES.iter().flat_map(|(which, _)| CALLS.iter().map(|(call, _)| (*which, *call)))
 }
@@ -73,7 +74,8 @@ impl FromStr for Failing {
 }
 
 impl Failing {
-    /// What makes the call fail on a disk, when so many of its kind were made on others.
+    /// Returns the fault for a disk, if earlier disks of the run had `before` calls of this kind. `None` if
+    /// the failure was on one of them.
     pub fn on_disk(self, before: usize) -> Option<Fault> {
         let times = if self.call == Call::Extend { usize::MAX } else { 1 };
         let error = if self.full { ENOSPC } else { EIO };
@@ -81,7 +83,7 @@ impl Failing {
         Some(Fault { which: self.which, call: self.call, after, times, error })
     }
 
-    /// All that can fail if so many calls of each kind are made.
+    /// Returns all failures that are possible if a run makes `calls` calls of each kind.
     pub fn all(calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
         let mut all = Vec::new();
         for (which, call) in kinds() {

@@ -1,4 +1,4 @@
-//! What a crash leaves behind: the content of the medium, and a hash of it that follows each change.
+//! The image that a crash leaves in memory, with a hash that each change updates.
 
 use pheap::sim::Point;
 
@@ -11,24 +11,26 @@ pub struct Image {
     hash: u64,
 }
 
-/// What a word adds to the hash. Nothing if it is zero, so that a longer image of zeros hashes alike.
+/// Returns the contribution of a word to the hash: zero for a zero word, so trailing zeros do not change the
+/// hash.
 fn share(word: u32, value: u64) -> u64 {
     if value == 0 { 0 } else { mix(mix(u64::from(word) + 1) ^ value) }
 }
 
 impl Image {
-    /// The medium that holds these words.
+    /// Makes the medium that holds these words.
     pub fn new(words: Vec<u64>) -> Image {
         let hash = (0..).zip(&words).fold(0, |hash, (word, &value)| hash ^ share(word, value));
         Image { words, hash }
     }
 
-    /// The words.
+    /// Returns the words.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Goes on to a point: what became durable before it, and the length of the medium there.
+    /// Advances to a point: applies the words that became durable before it, and sets the length of the
+    /// medium.
     pub fn advance(&mut self, point: &Point) {
         if self.words.len() < point.words {
             self.words.resize(point.words, 0);
@@ -41,7 +43,7 @@ impl Image {
         self.words.truncate(point.words);
     }
 
-    /// The words of `pending` that are `chosen`, and the hash of the image that they would make.
+    /// Returns the words of `pending` that are `chosen`, and the hash of the image that they would make.
     pub fn choose(&self, pending: &[(u32, u64)], chosen: &[bool]) -> (Vec<(u32, u64)>, u64) {
         let mut changes: Vec<(u32, u64)> = Vec::new();
         for (&(word, value), _) in pending.iter().zip(chosen).filter(|(_, chosen)| **chosen) {
@@ -57,7 +59,7 @@ impl Image {
         (changes, mix(hash ^ self.words.len() as u64))
     }
 
-    /// The words after these changes.
+    /// Returns the words after these changes.
     pub fn with(&self, changes: &[(u32, u64)]) -> Vec<u64> {
         let mut words = self.words.clone();
         for &(word, value) in changes {

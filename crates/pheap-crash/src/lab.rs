@@ -1,4 +1,4 @@
-//! Goes through the schedule, and prints what happens.
+//! Explores the programs of the schedule, and prints the progress.
 
 use std::io;
 use std::path::Path;
@@ -9,18 +9,18 @@ use pheap_crash::shrink::shrink;
 use pheap_crash::{Explorer, Limits, Program};
 use pheap_testkit::Rng;
 
-/// How long a shorter program is sought after a failure.
+/// Time for which a shorter program is looked for after a failure.
 const SHRINK: Duration = Duration::from_secs(20);
 
-/// After so many failures, that is enough.
+/// The run stops after this many failures.
 const FAILURES: u64 = 5;
 
 /// When to stop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Until {
-    /// From the beginning, after so many images.
+    /// Begins with the first program, and stops after this many images.
     Images(u64),
-    /// From where the last run stopped, after so long.
+    /// Begins where the last run stopped, and stops after this time.
     Time(Duration),
 }
 
@@ -36,7 +36,7 @@ impl Lab {
         Lab { explorer, started: Instant::now(), seed }
     }
 
-    /// What was done, as a line of JSON.
+    /// Returns the totals as a line of JSON.
     pub(crate) fn json(&self) -> String {
         self.explorer.totals().json(self.started.elapsed())
     }
@@ -45,7 +45,7 @@ impl Lab {
         self.explorer.totals().failures > 0
     }
 
-    /// Explores all of a program.
+    /// Explores all points of a program.
     pub(crate) fn explore(&mut self, program: &Program) {
         self.explore_one(program, false);
         println!("{}", self.explorer.totals());
@@ -63,7 +63,7 @@ impl Lab {
         }
     }
 
-    /// Explores a program of a stage, and some of its calls that can fail.
+    /// Explores a program of a stage, then with some of its calls failing.
     fn explore_with_faults(&mut self, program: &Program, stage: &Stage) {
         let limits = (stage.limits)(self.seed);
         self.explorer.set_limits(limits);
@@ -80,7 +80,7 @@ impl Lab {
         if most == 0 {
             return;
         }
-        // A program that fails without any has been reported.
+        // If the program fails without a failing call, the failure was already reported.
         let mut failing = self.explorer.failing(program).unwrap_or_default();
         while failing.len() > most {
             failing.swap_remove(rng.below(failing.len()));
@@ -89,10 +89,10 @@ impl Lab {
         failing.iter().for_each(|program| self.explore_one(program, false));
     }
 
-    /// Explores the programs of the schedule. How far that has come is in a file.
+    /// Explores the programs of the schedule, and writes the place that it has reached to the file `path`.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn run(&mut self, until: Until, path: &Path) -> io::Result<()> {
         let (fingerprint, mut place) = (fingerprint(self.seed), Place::default());
         if let Until::Time(_) = until {
@@ -125,7 +125,8 @@ impl Lab {
         place.write(path, fingerprint)
     }
 
-    /// Explores programs of a stage from a place on. Returns how many it has, if there is an end, and the place after the last one that was explored.
+    /// Explores programs of a stage from a place on. Returns the number of its programs, `None` if they are
+    /// endless, and the place after the last explored program.
     fn stage(&mut self, stage: &Stage, mut place: Place, until: Until) -> (Option<usize>, Place) {
         let programs = stage.programs(self.seed);
         let len = (stage.kind != Kind::Random).then_some(programs.len());

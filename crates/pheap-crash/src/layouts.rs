@@ -1,117 +1,121 @@
-//! The layouts that a root can have, and the ways between them.
+//! The layouts of a root, and the migrations between them.
 //!
-//! What a root holds does not depend on its layout, so the [model](crate::model) knows nothing of it. A root is made as a [`Record`], and becomes a
-//! [`Store`] when it needs [collections](crate::shelf). Both have another layout, which a [migration](change) gives them; that sets a field as well,
-//! so that one can tell whether it has happened. Whatever needs the first layout [goes back](crate::objects::handle) to it.
+//! The content of a root does not depend on its layout, so the [model](crate::model) does not know layouts. A
+//! root is created as a [`Record`], and becomes a [`Store`] when it needs [collections](crate::shelf). A
+//! [migration](change) gives either of them its other layout. It also sets a field, which shows whether the
+//! migration has happened. An operation that needs the first layout [migrates the root
+//! back](crate::objects::handle).
 
 use pheap::{Commit, Error, Heap, P, Persist, Root, Txn, View, field};
 
 use crate::model::RootState;
 use crate::shelf::Shelf;
 
-/// The object that a root is. Larger than 256 bytes, so that `#[txn]` logs fields, and in several cache lines.
+/// The object of a root without collections. It has more than 256 bytes, so `#[txn]` logs its fields, and it
+/// has several cache lines.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Record<'r> {
     /// See [`RootState`], also for the other fields.
     pub x: u64,
-    /// The bytes of one word.
+    /// Bytes that share one word.
     pub bytes: [u8; 8],
-    /// Moves the rest to other cache lines.
+    /// Moves the following fields to other cache lines.
     pub gap: [u64; 30],
-    /// A number.
+    /// A number in another cache line than `x`.
     pub y: u64,
-    /// Never `None`; an `Option`, because zeros must be a valid value for a test of what crashes leave.
+    /// Never `None`. It is an `Option` because zeros must be a valid value: a crash may leave zeros.
     pub slice: Option<P<'r, [u64]>>,
-    /// Many numbers.
+    /// A large object; `None` if there is none.
     pub big: Option<P<'r, [u64]>>,
-    /// The first node.
+    /// First node of the list.
     pub list: Option<P<'r, Node<'r>>>,
 }
 
-/// A node of a list. So large that a span has four: slots that become free are soon used again.
+/// A node of a list. It is so large that a span has four slots, so free slots are soon used again.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Node<'r> {
-    /// Its value.
+    /// Value of the node.
     pub value: u64,
-    /// The value again, inverted: a torn node does not pass for a whole one.
+    /// The inverted value: it tells a torn node from a whole one.
     pub check: u64,
     /// The next node.
     pub next: Option<P<'r, Node<'r>>>,
-    /// Zeros, which are cheap.
+    /// Zeros: words that do not change add no images.
     pub gap: [u64; 121],
-    /// The value once more.
+    /// The value again, at the end of the node.
     pub tail: u64,
 }
 
 impl<'r> Node<'r> {
-    /// A node before another one.
+    /// Makes a node before `next`.
     pub fn new(value: u64, next: Option<P<'r, Node<'r>>>) -> Node<'r> {
         Node { value, check: !value, next, gap: [0; 121], tail: value }
     }
 }
 
-/// What a root with collections is.
+/// The object of a root with collections.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Store<'r> {
-    /// What each root has.
+    /// The fields that each root has.
     pub record: Record<'r>,
     /// The collections.
     pub shelf: Shelf<'r>,
 }
 
-/// What a [`Record`] is, in another order, and in one cache line: the two migrations are not alike.
+/// The other layout of a [`Record`]: other order of fields, one cache line. So the migrations in the two
+/// directions differ.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Other<'r> {
     /// See [`RootState`], also for the other fields.
     pub list: Option<P<'r, Node<'r>>>,
-    /// The bytes of one word.
+    /// Bytes that share one word.
     pub bytes: [u8; 8],
-    /// Many numbers.
+    /// A large object; `None` if there is none.
     pub big: Option<P<'r, [u64]>>,
     /// A number.
     pub y: u64,
-    /// Another one.
+    /// Another number.
     pub x: u64,
     /// Never `None`; see [`Record::slice`].
     pub slice: Option<P<'r, [u64]>>,
 }
 
-/// What a [`Store`] is, in another order.
+/// The other layout of a [`Store`].
 #[derive(Persist)]
 #[repr(C)]
 pub struct OtherStore<'r> {
     /// The collections.
     pub shelf: Shelf<'r>,
-    /// What each root has.
+    /// The fields that each root has.
     pub other: Other<'r>,
 }
 
-/// A root, whichever layout it has.
+/// Handle of a root in any layout.
 #[derive(Debug, Clone)]
 pub enum Found {
-    /// The one that it is made with, or that with collections.
+    /// A [`Record`] or a [`Store`].
     First(Handle),
-    /// The other one of that which it is made with.
+    /// The other layout of a [`Record`].
     Other(Root<Other<'static>>),
-    /// The other one of that with collections.
+    /// The other layout of a [`Store`].
     OtherStore(Root<OtherStore<'static>>),
 }
 
-/// A root in its first layout, with or without collections.
+/// Handle of a root in its first layout.
 #[derive(Debug, Clone)]
 pub enum Handle {
-    /// Without.
+    /// Without collections.
     Record(Root<Record<'static>>),
-    /// With.
+    /// With collections.
     Store(Root<Store<'static>>),
 }
 
 impl Handle {
-    /// Runs a transaction on what each root has.
+    /// Runs a transaction on the fields that each root has.
     ///
     /// # Errors
     /// As for [`Root::txn`].
@@ -125,7 +129,8 @@ impl Handle {
         }
     }
 
-    /// The same, and then a read, neither of which waits: what tells when they are durable.
+    /// Runs a deferred transaction, then a deferred read. Returns their commits, which tell when they are
+    /// durable.
     ///
     /// # Errors
     /// As for [`Root::txn_deferred`].
@@ -145,12 +150,13 @@ impl Handle {
 }
 
 impl Found {
-    /// The root with this name.
+    /// Returns the root with this name.
     ///
     /// # Errors
     /// As for [`Heap::existing_root`].
     pub fn of(heap: &Heap, name: &str) -> pheap::Result<Found> {
-        // To ask for the wrong type takes long: types are compared.
+        // Looks at the type's name first: opening a root with the wrong type is slow, because it compares
+        // types.
         let ty = heap.roots().into_iter().find(|root| root.name == name).map(|root| root.type_name);
         match ty.as_deref() {
             Some("Other") => heap.existing_root(name).map(Found::Other),
@@ -160,7 +166,7 @@ impl Found {
         }
     }
 
-    /// Reads in it.
+    /// Reads the root.
     ///
     /// # Errors
     /// As for [`Root::read`].
@@ -173,20 +179,20 @@ impl Found {
         }
     }
 
-    /// Whether it has collections.
+    /// Returns whether the root has collections.
     pub fn has_shelf(&self) -> bool {
         matches!(self, Found::First(Handle::Store(_)) | Found::OtherStore(_))
     }
 }
 
 impl<'r> Record<'r> {
-    /// From the other layout; with another number, or the one that it had.
+    /// Converts the other layout. `x` replaces the number if it is given.
     fn from_other(other: &Other<'r>, x: Option<u64>) -> Record<'r> {
         let Other { list, bytes, big, y, x: old, slice } = *other;
         Record { x: x.unwrap_or(old), bytes, gap: [0; 30], y, slice, big, list }
     }
 
-    /// The same.
+    /// Copies the record.
     fn again(&self) -> Record<'r> {
         Record { ..*self }
     }
@@ -199,7 +205,7 @@ impl<'r> Other<'r> {
     }
 }
 
-/// Gives a root its first layout, if it has the other one.
+/// Migrates a root to its first layout if it has the other one. Returns whether it had.
 ///
 /// # Errors
 /// As for [`Heap::migrate`].
@@ -218,7 +224,7 @@ fn to_first(heap: &Heap, name: &str, x: Option<u64>) -> pheap::Result<bool> {
     Ok(done || move_shelf()?)
 }
 
-/// Gives a root the layout that it does not have, and sets a field.
+/// Migrates a root to its other layout, and sets a field.
 ///
 /// # Errors
 /// As for [`Heap::migrate`].
@@ -237,7 +243,7 @@ pub fn change(heap: &Heap, name: &str, model: &mut RootState, value: u64) -> phe
     if done || move_shelf()? { Ok(()) } else { Err(Error::abort("the root has none of its layouts")) }
 }
 
-/// Gives a root in its first layout collections, if it has none.
+/// Migrates a [`Record`] to a [`Store`] with empty collections. Returns whether the root was a [`Record`].
 ///
 /// # Errors
 /// As for [`Heap::migrate`].

@@ -1,32 +1,33 @@
-//! Explores what a power failure can do to a heap.
+//! Explores the images that a crash can leave of a heap.
 //!
-//! A [`Program`] is a few operations over two roots. It runs on the simulated medium of `pheap`, which notes a point at each
-//! fence and at each acknowledgement: what is durable there, and which words may have reached the medium beyond that. For each point the
-//! explorer makes images with subsets of these words, opens them, and compares what recovery makes of them with a model: it
-//! must be the state before or after the operation that was running, whole. Then it runs transactions on the recovered heap,
-//! crashes again, and compares again; and it does the same to some of these recoveries, for a crash during recovery is a crash like
-//! any other.
+//! A [`Program`] is a few operations over two or three roots. It runs on the simulated medium of `pheap`. The
+//! medium notes a point at each fence and at each acknowledgement: the durable content, and the changed words
+//! that may have reached the medium. For each point the explorer makes images with subsets of these words,
+//! opens them, and compares the recovered state with a model: it must be the whole state before or after the
+//! operation that was running. Then the explorer runs transactions on the recovered heap, crashes again, and
+//! compares again. It also crashes some of the recoveries.
 //!
-//! Programs on a disk, with a write-ahead log, are explored in the same way: points are syncs and acknowledgements there, and any subset of
-//! sectors may have reached the disk. What a killed process leaves is another matter: what it has written can be read, and is not durable.
+//! Programs on a disk have a write-ahead log and are explored in the same way. There, points are syncs and
+//! acknowledgements, and any subset of sectors may have reached the disk. A killed process is different: its
+//! writes can be read, and are not durable.
 //!
 //! | file | |
 //! |---|---|
 //! | [`program`] | operations, programs and their text |
-//! | [`program::alphabet`] | which programs there are |
-//! | [`model`] | what a heap should hold |
-//! | [`layouts`], [`shelf`], [`ops`] | the persistent types; what operations do |
-//! | [`objects`] | how roots are found, and read |
+//! | [`program::alphabet`] | the programs of the schedule |
+//! | [`model`] | the expected content of a heap |
+//! | [`layouts`], [`shelf`], [`ops`] | the persistent types; the effects of operations |
+//! | [`objects`] | finding and reading roots |
 //! | [`medium`], [`fault`] | simulated memory and disks, and calls that fail |
-//! | [`tuning`] | numbers for short programs |
+//! | [`tuning`] | tuning numbers for short programs |
 //! | [`run`] | running a program on a simulated medium |
-//! | [`image`], [`disk_image`], [`subset`] | what a crash leaves behind |
-//! | [`explore`] | crashing everywhere |
-//! | [`steered`] | crashing where an input says |
-//! | [`schedule`] | which programs are explored in which order, and how far that has come |
-//! | [`shrink`] | the shortest program that fails |
-//! | [`report`] | figures and crashes |
-//! | [`seeded`] | bugs that the explorer must find |
+//! | [`image`], [`disk_image`], [`subset`] | the images that a crash leaves |
+//! | [`explore`] | crashes at every point |
+//! | [`steered`] | crashes that an input chooses |
+//! | [`schedule`] | the order of programs, and the progress in it |
+//! | [`shrink`] | shrinking a failing program |
+//! | [`report`] | totals and crashes |
+//! | [`seeded`] | seeded bugs that the explorer must find |
 //! | [`contention`] | threads that meet at every lock |
 //! | [`threads`] | two threads, in all orders, and crashes at each step |
 //! | [`mutate`] | the mutation score: each flush, fence, log entry … left out, one at a time |

@@ -1,4 +1,5 @@
-//! Explores crash images and prints what it finds. The last line is JSON; the exit status is 1 if anything failed.
+//! Explores crash images and prints the failures. The last line of the output is JSON. The exit status is 1
+//! after a failure.
 
 mod lab;
 
@@ -13,9 +14,11 @@ use pheap_crash::seeded::{self, Seeded};
 use pheap_crash::threads;
 use pheap_crash::{Explorer, Limits, Program};
 
-/// Crashes heaps at every fence, sync and acknowledgement, between them, and inside recovery, and checks what is left.
+/// Crashes heaps at every fence, sync and acknowledgement, between them, and inside recovery, and checks what
+/// is left.
 ///
-/// Explores short programs with every image that there is, then longer ones with fewer, always in the same order.
+/// Explores short programs with every image that there is, then longer ones with fewer, always in the same
+/// order.
 #[derive(Parser, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Args {
@@ -46,18 +49,19 @@ struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Leaves out each flush, fence, log entry, checksum test and lock, one place in the source at a time, and reports what notices.
+    /// Leaves out each flush, fence, log entry, checksum test and lock, one place in the source at a time,
+    /// and reports what notices.
     Mutate(mutate::Args),
     /// Runs two threads in all orders up to a bound, and crashes them at each step.
     Threads(threads::Args),
 }
 
-/// How far a run has come.
+/// File that records where the last run stopped.
 const PROGRESS: &str = "target/pheap-crash.progress";
-/// Images of a quick run.
+/// Number of images of a quick run.
 const QUICK: u64 = 1_000_000;
 
-/// An image takes hundreds of small allocations.
+/// Examining an image makes hundreds of small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! What heaps are on: simulated memory, or a simulated disk.
+//! The media that heaps are on: simulated memory, or a simulated disk.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::image::Image;
 use crate::subset::{Breadth, Visit, subsets};
 use pheap_testkit::Rng;
 
-/// What a medium holds when a heap is opened on it.
+/// Content of a medium when a heap is opened on it.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// Memory, in words: what is durable, and what a process that was killed has stored besides.
+    /// Memory: the durable words, and the words that a killed process has stored since.
     Memory(Vec<u64>, Vec<(u32, u64)>),
-    /// A disk: what is durable, and what a process that was killed has written besides.
+    /// A disk: the durable files, and the changes that a killed process has written since.
     Disk(DiskImage, Vec<DiskChange>),
 }
 
@@ -31,10 +31,10 @@ fn bytes(words: &[u64]) -> Vec<u8> {
 }
 
 impl Content {
-    /// The words of a memory that can be read.
+    /// Returns the readable words of a memory.
     ///
     /// # Panics
-    /// If it is a disk.
+    /// If the content is a disk.
     pub fn words(self) -> Vec<u64> {
         match self {
             Content::Memory(mut words, pending) => {
@@ -45,7 +45,7 @@ impl Content {
         }
     }
 
-    /// The files of a disk that has all this, durably. Of a heap in memory, there is no log.
+    /// Returns the files of a disk on which all of the content is durable. A heap in memory has no log.
     pub fn image(self) -> DiskImage {
         match self {
             Content::Memory(..) => DiskImage { data: bytes(&self.words()), log: None },
@@ -56,7 +56,7 @@ impl Content {
         }
     }
 
-    /// A disk with a heap that was in memory, durably, and no log.
+    /// Converts a heap in memory to a disk on which it is durable, without a log. Returns a disk unchanged.
     pub fn on_disk(self) -> Content {
         match self {
             Content::Memory(..) => Content::Disk(self.image(), Vec::new()),
@@ -64,13 +64,14 @@ impl Content {
         }
     }
 
-    /// A memory with this content.
+    /// Makes a memory with these bytes.
     pub fn of_bytes(bytes: &[u8]) -> Content {
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         Content::Memory(bytes.chunks_exact(8).map(word).collect(), Vec::new())
     }
 
-    /// A disk with a heap that was mapped from it and changed from `self` to `now` by a process that was killed: nothing of that is durable.
+    /// Returns a disk whose file a process had mapped. The process changed the heap from `self` to `now` and
+    /// was killed, so the changes are not durable.
     pub fn mapped(self, now: &[u64]) -> Content {
         let Content::Disk(mut image, _) = self.on_disk() else { unreachable!("it is one now") };
         let now = bytes(now);
@@ -79,10 +80,10 @@ impl Content {
         Content::Disk(image, new)
     }
 
-    /// The heap of an orderly closed disk, in memory. `removed`: its log should be gone.
+    /// Converts the disk of an orderly closed heap to memory.
     ///
     /// # Errors
-    /// If it was not.
+    /// If the disk has changes that are not durable, or if `removed` is set and there is a log.
     pub fn in_memory(self, removed: bool) -> Result<Content, String> {
         let Content::Disk(DiskImage { data: durable, .. }, _) = &self else { return Ok(self) };
         let durable = durable.clone();
@@ -94,17 +95,17 @@ impl Content {
     }
 }
 
-/// A medium with a heap.
+/// A simulated medium.
 #[derive(Debug, Clone)]
 pub enum Medium {
-    /// Memory that keeps its content.
+    /// Persistent memory.
     Memory(Arc<Sim>),
     /// A disk.
     Disk(Arc<SimDisk>),
 }
 
 impl Medium {
-    /// A medium with this content.
+    /// Makes a medium with this content.
     pub fn new(content: Content) -> Medium {
         match content {
             Content::Memory(words, pending) => Medium::Memory(Arc::new(Sim::with_pending(words, &pending))),
@@ -116,10 +117,10 @@ impl Medium {
         }
     }
 
-    /// Opens the heap.
+    /// Opens the heap of the medium.
     ///
     /// # Errors
-    /// As for all heaps.
+    /// As for [`Options::open`].
     pub fn open(&self, options: &Options) -> pheap::Result<Heap> {
         match self {
             Medium::Memory(sim) => options.simulate(sim),
@@ -127,7 +128,7 @@ impl Medium {
         }
     }
 
-    /// The same, with the error as a text that says what has failed.
+    /// Opens the heap, and returns an error as a text.
     pub(crate) fn opened(&self, options: &Options) -> Result<Heap, String> {
         self.open(options).map_err(|error| format!("opening fails: {error}"))
     }
@@ -140,7 +141,7 @@ impl Medium {
         }
     }
 
-    /// The points so far.
+    /// Takes the points noted so far.
     pub fn take_points(&self) -> Vec<Moment> {
         match self {
             Medium::Memory(sim) => sim.take_points().into_iter().map(Moment::Memory).collect(),
@@ -148,7 +149,7 @@ impl Medium {
         }
     }
 
-    /// What it holds if the power fails now and nothing more reaches it.
+    /// Returns the content if the power fails now and no pending change reaches the medium.
     pub fn durable(&self) -> Content {
         match self {
             Medium::Memory(sim) => Content::Memory(sim.durable(), Vec::new()),
@@ -156,7 +157,7 @@ impl Medium {
         }
     }
 
-    /// A number that tells apart what it holds, and what may reach it.
+    /// Returns a number that identifies the durable content and the pending changes.
     pub fn digest(&self) -> u64 {
         match self {
             Medium::Memory(sim) => sim.digest(),
@@ -164,7 +165,7 @@ impl Medium {
         }
     }
 
-    /// What it holds after an orderly end of the process.
+    /// Returns the content after an orderly end of the process.
     pub fn end(&self) -> Content {
         match self {
             Medium::Memory(sim) => Content::Memory(sim.durable(), Vec::new()),
@@ -172,7 +173,7 @@ impl Medium {
         }
     }
 
-    /// Notes no points.
+    /// Stops noting points.
     pub fn be_silent(&self) {
         match self {
             Medium::Memory(sim) => sim.be_silent(),
@@ -180,14 +181,14 @@ impl Medium {
         }
     }
 
-    /// Looks for stores to the open heap that were not announced.
+    /// Looks for stores to the open heap that were not announced to the simulator.
     pub fn look(&self) {
         if let Medium::Memory(sim) = self {
             sim.look();
         }
     }
 
-    /// Words that were changed outside of all that was logged or fresh.
+    /// Describes the words that were changed although they were neither logged nor fresh.
     pub fn violations(&self) -> Vec<String> {
         match self {
             Medium::Memory(sim) => sim.violations(),
@@ -195,7 +196,7 @@ impl Medium {
         }
     }
 
-    /// The disk.
+    /// Returns the disk, if the medium is one.
     pub fn disk(&self) -> Option<&SimDisk> {
         match self {
             Medium::Memory(_) => None,
@@ -203,7 +204,7 @@ impl Medium {
         }
     }
 
-    /// Makes calls fail, and writes short, on a disk.
+    /// Makes a call of the disk fail, and makes its writes short. Has no effect on memory.
     pub fn spoil(&self, fault: Option<Fault>, short: bool) {
         let Some(disk) = self.disk() else { return };
         if let Some(fault) = fault {
@@ -214,28 +215,28 @@ impl Medium {
         }
     }
 
-    /// How often this was called.
+    /// Returns the number of calls of this kind on this file.
     pub fn calls(&self, which: Which, call: Call) -> usize {
         self.disk().map_or(0, |disk| disk.calls(which, call))
     }
 
-    /// How many calls have failed.
+    /// Returns the number of calls that have failed.
     pub fn failed(&self) -> usize {
         self.disk().map_or(0, SimDisk::failed)
     }
 }
 
-/// A point of either medium.
+/// A point of either kind of medium.
 #[derive(Debug, Clone)]
 pub enum Moment {
-    /// Of a memory.
+    /// A point of a memory.
     Memory(Point),
-    /// Of a disk.
+    /// A point of a disk.
     Disk(DiskPoint),
 }
 
 impl Moment {
-    /// How many operations had been acknowledged, and how many of these must survive a power failure.
+    /// Returns the number of acknowledged operations, and how many of these must survive a power failure.
     pub fn acknowledged(&self) -> (usize, usize) {
         match self {
             Moment::Memory(point) => (point.acknowledged, point.acknowledged),
@@ -243,7 +244,7 @@ impl Moment {
         }
     }
 
-    /// Which event this is.
+    /// Returns the name of the event.
     pub fn at(&self) -> &'static str {
         match self {
             Moment::Memory(point) => point.at,
@@ -251,7 +252,7 @@ impl Moment {
         }
     }
 
-    /// How many changes are pending.
+    /// Returns the number of pending changes.
     pub fn pending(&self) -> usize {
         match self {
             Moment::Memory(point) => point.pending.len(),
@@ -259,7 +260,7 @@ impl Moment {
         }
     }
 
-    /// A pending change, for people.
+    /// Describes a pending change for people.
     pub fn name(&self, i: usize) -> String {
         match self {
             Moment::Memory(point) => {
@@ -274,7 +275,7 @@ impl Moment {
         }
     }
 
-    /// What the power can fail with: subsets of what is pending.
+    /// Visits the subsets of the pending changes that a power failure can leave.
     pub fn subsets<B>(
         &self,
         breadth: Breadth,
@@ -287,7 +288,7 @@ impl Moment {
         }
     }
 
-    /// The point, but for processes that are killed there.
+    /// Returns the point without the images that a killed process leaves there.
     pub fn without_kills(mut self) -> Moment {
         match &mut self {
             Moment::Memory(point) => point.before = u32::MAX,
@@ -296,7 +297,8 @@ impl Moment {
         self
     }
 
-    /// When each of the pending changes was written, and the moments after the last point at which a process can be killed: none, perhaps.
+    /// Returns the moment at which each pending change was written, and the moments since the last point at
+    /// which a process can be killed. There may be none of these.
     fn moments(&self) -> (Vec<u32>, Vec<u32>) {
         let (order, from, to): (Vec<u32>, u32, u32) = match self {
             Moment::Memory(point) => {
@@ -315,8 +317,8 @@ impl Moment {
         (order, moments)
     }
 
-    /// What processes that are killed after the last point leave, at most `few` and two more: the first so many of what is pending, in the order in which
-    /// it was written. The last one is all.
+    /// Returns the sets of pending changes that processes leave that are killed since the last point, at most
+    /// `few` and two more. Each is a prefix in the order of the writes. The last one has all changes.
     pub fn kills(&self, few: usize, rng: &mut Rng) -> Vec<Vec<bool>> {
         let (order, mut moments) = self.moments();
         while moments.len() > few + 2 {
@@ -325,7 +327,7 @@ impl Moment {
         moments.iter().map(|last| order.iter().map(|moment| moment <= last).collect()).collect()
     }
 
-    /// What one of them leaves. `None` if there are no such processes.
+    /// Returns one of these sets by number. `None` if there are none.
     pub fn kill(&self, choice: usize) -> Option<Vec<bool>> {
         let (order, moments) = self.moments();
         let last = moments[choice.checked_rem(moments.len())?];
@@ -333,26 +335,26 @@ impl Moment {
     }
 }
 
-/// The content of a medium, which goes from point to point.
+/// Content of a medium that advances from point to point.
 #[derive(Debug, Clone)]
 pub enum Snapshot {
-    /// Of a memory.
+    /// Content of a memory.
     Memory(Image),
-    /// Of a disk.
+    /// Content of a disk.
     Disk(Files),
 }
 
 impl Snapshot {
-    /// The medium at the beginning.
+    /// Makes a snapshot of the durable content.
     pub fn new(content: Content) -> Snapshot {
         match content {
-            // What is pending in the beginning is pending at the first point.
+            // Changes that are pending at the beginning are also pending at the first point.
             Content::Memory(words, _) => Snapshot::Memory(Image::new(words)),
             Content::Disk(image, _) => Snapshot::Disk(Files::new(image)),
         }
     }
 
-    /// Goes on to a point.
+    /// Advances to a point.
     pub fn advance(&mut self, moment: &Moment) {
         match (self, moment) {
             (Snapshot::Memory(image), Moment::Memory(point)) => image.advance(point),
@@ -361,7 +363,8 @@ impl Snapshot {
         }
     }
 
-    /// The hash of what the medium holds if this is chosen of that which is pending. `killed`: it is not durable.
+    /// Returns the hash of the medium if the `chosen` pending changes are left. `killed` means that they can
+    /// be read and are not durable.
     pub fn hash(&self, moment: &Moment, chosen: &[bool], killed: bool) -> u64 {
         let hash = match (self, moment) {
             (Snapshot::Memory(image), Moment::Memory(point)) => image.choose(&point.pending, chosen).1,
@@ -371,7 +374,7 @@ impl Snapshot {
         if killed { hash ^ 1 << 63 } else { hash }
     }
 
-    /// What is left then.
+    /// Returns the content of the medium then.
     pub fn left(&self, moment: &Moment, chosen: &[bool], killed: bool) -> Content {
         match (self, moment) {
             (Snapshot::Memory(image), Moment::Memory(point)) => {

@@ -1,53 +1,54 @@
-//! The oracle: what a heap holds, as plain values.
+//! The oracle: the content of a heap as plain values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Elements of the slice of a root.
+/// Number of elements of the slice of a root.
 pub const SLICE: usize = 34;
 
-/// What a root holds.
+/// Content of a root.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct RootState {
     /// A number in the first cache line of the root object.
     pub x: u64,
-    /// A number in another one.
+    /// A number in another cache line of the root object.
     pub y: u64,
-    /// The bytes of one word.
+    /// Bytes that share one word.
     pub bytes: [u8; 8],
-    /// [`SLICE`] numbers in an object of their own.
+    /// [`SLICE`] numbers in a separate object.
     pub slice: Vec<u64>,
     /// Many numbers, in an object too large for the short path.
     pub big: Option<Vec<u64>>,
     /// The values of a linked list.
     pub list: Vec<u64>,
-    /// What a hash map holds.
+    /// Entries of the hash map.
     pub map: BTreeMap<u64, u64>,
-    /// What an ordered map holds.
+    /// Entries of the ordered map.
     pub tree: BTreeMap<String, u64>,
-    /// What a map with versions holds.
+    /// Entries of the map with versions.
     pub versions: BTreeMap<String, u64>,
-    /// The values of the objects that a vector leads to.
+    /// Values of the objects that the vector points to.
     pub vec: Vec<u64>,
-    /// A string.
+    /// The string.
     pub text: String,
 }
 
 impl RootState {
-    /// A root as it is created.
+    /// Returns the content of a new root.
     pub fn new(value: u64) -> RootState {
         RootState { x: value, slice: (0..SLICE as u64).map(|i| value + i).collect(), ..RootState::default() }
     }
 
-    /// How many objects that is, with those that a held pointer leads to: nodes with these values. No two nodes have the same one.
-    /// What belongs to collections does not count: how they lie in the heap is their own business.
+    /// Returns the number of objects of the root and of a held list, whose nodes have the values `held`. Each
+    /// value belongs to one node. Objects of collections do not count: their number depends on the layout of
+    /// the collection.
     pub fn objects(&self, held: &[u64]) -> u64 {
         let nodes: BTreeSet<&u64> = self.list.iter().chain(held).collect();
         2 + u64::from(self.big.is_some()) + (nodes.len() + self.vec.len()) as u64
     }
 
-    /// All that it holds, by names.
+    /// Returns each value with its name.
     fn parts(&self) -> BTreeMap<String, String> {
         let RootState { x, y, bytes, slice, big, list, map, tree, versions, vec, text } = self;
         let mut parts = BTreeMap::new();
@@ -65,7 +66,7 @@ impl RootState {
     }
 }
 
-/// What a heap holds.
+/// Content of a heap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct State {
     /// Its roots, by name.
@@ -73,14 +74,14 @@ pub struct State {
 }
 
 impl State {
-    /// A number that tells states apart.
+    /// Returns a number that identifies the state.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// How `found` differs from this state: of each root, the first few things.
+    /// Describes how `found` differs from this state. Lists the first few differences of each root.
     pub fn difference(&self, found: &State) -> String {
         let mut text = String::new();
         let names: BTreeSet<&String> = self.roots.keys().chain(found.roots.keys()).collect();

@@ -1,8 +1,11 @@
-//! Enums whose variants have names, by which programs are written.
+//! Enums whose variants have names, which the text of programs uses.
 
-/// Declares an enum of named variants; `or Inner` adds a variant for each of another one.
+/// Declares an enum of named variants. `or Inner` adds a variant for each variant of `Inner`.
 macro_rules! named {
-    ($(#[$meta:meta])* pub enum $Enum:ident { $($(#[$doc:meta])* $Variant:ident = $name:literal,)* } $(or $(#[$inner_doc:meta])* $Inner:ident)?) => {
+    (
+        $(#[$meta:meta])* pub enum $Enum:ident { $($(#[$doc:meta])* $Variant:ident = $name:literal,)* }
+        $(or $(#[$inner_doc:meta])* $Inner:ident)?
+    ) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $Enum {
@@ -11,10 +14,10 @@ macro_rules! named {
         }
 
         impl $Enum {
-            /// All that have a name here.
+            /// All variants that have a name here.
             pub const ALL: &[$Enum] = &[$($Enum::$Variant),*];
 
-            /// Its name.
+            /// Returns the name.
             pub fn name(self) -> &'static str {
                 match self {
                     $($Enum::$Variant => $name,)*
@@ -22,7 +25,7 @@ macro_rules! named {
                 }
             }
 
-            /// The one with this name.
+            /// Returns the variant with this name.
             pub fn named(name: &str) -> Option<$Enum> {
                 let found = $Enum::ALL.iter().copied().find(|one| one.name() == name);
                 $(let found = found.or_else(|| $Inner::named(name).map($Enum::$Inner));)?

@@ -1,4 +1,4 @@
-//! How the roots of a heap are found, and read.
+//! Finding and reading the roots of a heap.
 
 use crate::report::Said;
 use std::collections::HashMap;
@@ -9,23 +9,24 @@ use crate::layouts::{self, Found, Handle, Node, Other, Record, Store};
 use crate::model::{RootState, State};
 use crate::shelf::{Item, Shelf};
 
-/// Roots by name.
+/// Handles of roots by name.
 pub type Handles = HashMap<String, Found>;
 
-/// Nodes that a list can have at most; a longer one is a circle.
+/// Longest list. A longer one is a cycle.
 const MAX_NODES: usize = 1000;
 
-/// The number behind `mark` in what something says of itself: the one place where that tells an address.
+/// Returns the hexadecimal number behind `mark` in the `Debug` text of `what`. Only this text has the address
+/// of a pointer and of a heap.
 fn said(what: &impl std::fmt::Debug, mark: &str) -> u64 {
     let text = format!("{what:?}");
     let hex = text.rsplit(mark).next().and_then(|rest| rest.split(|c: char| !c.is_ascii_hexdigit()).next());
     hex.and_then(|hex| u64::from_str_radix(hex, 16).ok()).expect("an address")
 }
 
-/// The pointers of a root: its slice, the large object, and the list.
+/// The pointers of a root: its slice, its large object, and its list.
 type Pointers<'r> = (Option<P<'r, [u64]>>, Option<P<'r, [u64]>>, Option<P<'r, Node<'r>>>);
 
-/// Addresses of the heap, and of the objects in it that were seen.
+/// Address range of the heap, and the ranges of the objects read so far.
 #[derive(Debug)]
 struct Places {
     heap: std::ops::Range<u64>,
@@ -33,7 +34,7 @@ struct Places {
 }
 
 impl Places {
-    /// Checks that an object can be at `p`, so that it can be looked at.
+    /// Checks that `p` lies in the heap and is aligned, so that it can be read. Notes the object.
     fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
         let start = said(&p, "(0x");
         if !start.is_multiple_of(8) || start < self.heap.start || bytes > self.heap.end.saturating_sub(start)
@@ -70,8 +71,9 @@ impl Places {
         self.shelf(name, view, field!(p.shelf), state)
     }
 
-    /// Adds what is on a shelf to what is in its root. The heap must have been [checked](Heap::check): what lies in collections cannot be
-    /// looked at before it is followed.
+    /// Adds the content of the collections to the state of their root. The heap must have been
+    /// [checked](Heap::check) before: pointers within collections cannot be checked before their code follows
+    /// them.
     fn shelf<'r>(
         &mut self,
         name: &str,
@@ -126,7 +128,7 @@ impl Places {
         Ok(state)
     }
 
-    /// Adds what is behind a root to what is in it.
+    /// Adds the content of the objects that a root points to.
     fn root<'r>(
         &mut self,
         name: &str,
@@ -161,7 +163,7 @@ impl Places {
         Ok(list)
     }
 
-    /// Checks that no two objects share memory.
+    /// Checks that no two objects overlap.
     fn check_apart(mut self) -> Result<(), String> {
         self.seen.sort_unstable();
         match self.seen.windows(2).find(|pair| pair[0].1 > pair[1].0) {
@@ -171,12 +173,13 @@ impl Places {
     }
 }
 
-/// Where the heap is mapped.
+/// Returns the address that the heap is mapped at.
 pub fn base(heap: &Heap) -> u64 {
     said(heap, "mapped_at: 0x")
 }
 
-/// The root with this name. Finding one takes long, for its type is compared, so handles are kept.
+/// Returns the root with this name. Keeps its handle, because finding a root compares its type, which is
+/// slow.
 pub fn found(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Found> {
     if let Some(found) = handles.get(name) {
         return Ok(found.clone());
@@ -186,7 +189,7 @@ pub fn found(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Fo
     Ok(found)
 }
 
-/// The same, for those who need it in its first layout: it gets that.
+/// Returns the root in its first layout. Migrates it first if it has the other one.
 pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Handle> {
     if let Found::First(handle) = found(heap, handles, name)? {
         return Ok(handle);
@@ -199,7 +202,7 @@ pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<H
     }
 }
 
-/// The same, for those who need its collections: it gets some.
+/// Returns the root with collections. Migrates it first if it has none.
 pub fn store(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Root<Store<'static>>> {
     if let Handle::Store(root) = handle(heap, handles, name)? {
         return Ok(root);
@@ -219,7 +222,7 @@ impl Places {
     }
 }
 
-/// Reads the list that begins at `first`. Each pointer is checked before it is followed.
+/// Reads the list that begins at `first`. Checks each pointer before following it.
 pub fn list<'r>(heap: &Heap, view: &View<'r>, first: P<'r, Node<'r>>) -> Result<Vec<u64>, String> {
     let mut places = Places::of(heap);
     let list = places.list("what is held", view, Some(first))?;
@@ -227,24 +230,25 @@ pub fn list<'r>(heap: &Heap, view: &View<'r>, first: P<'r, Node<'r>>) -> Result<
     Ok(list)
 }
 
-/// What was found in a heap.
+/// Content of a heap that was read.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// What the roots hold.
+    /// Content of the roots.
     pub state: State,
-    /// What a check of the heap has said, if there was one.
+    /// Report of the check of the heap, if there was one.
     pub report: Option<Report>,
 }
 
 impl Seen {
-    /// Objects that belong to collections.
+    /// Returns the number of objects that belong to collections.
     pub fn owned(&self) -> u64 {
         self.report.as_ref().map_or(0, owned)
     }
 }
 
-/// Reads all of a heap. Each pointer is checked before it is followed, for a wrong protocol may leave any. Those within collections can only be
-/// followed by their own code, so a heap with collections is checked as a whole before.
+/// Reads the whole heap. Checks each pointer before following it, because a wrong protocol may leave any
+/// value. Pointers within collections are followed by the code of the collections, so a heap with collections
+/// is checked as a whole first.
 pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
     let mut places = Places::of(heap);
     let mut seen = Seen::default();
@@ -273,15 +277,15 @@ pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
     Ok(seen)
 }
 
-/// What the roots of a heap hold, read with as much care.
+/// Reads the content of the roots with the same checks.
 pub fn observe(heap: &Heap, handles: &mut Handles) -> Result<State, String> {
     see(heap, handles).map(|seen| seen.state)
 }
 
-/// Types of the objects that do not belong to collections.
+/// Types of objects that do not belong to collections.
 const TYPES: [&str; 7] = ["Record", "Other", "Store", "OtherStore", "Node", "Item", "[u64]"];
 
-/// How many of the objects of a heap belong to collections.
+/// Returns the number of objects that belong to collections.
 pub fn owned(report: &Report) -> u64 {
     let owned = report.usage.iter().filter(|usage| !TYPES.contains(&usage.type_name.as_str()));
     owned.map(|usage| usage.objects).sum()

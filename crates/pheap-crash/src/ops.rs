@@ -1,4 +1,4 @@
-//! What the operations do to a root, and to the model of it.
+//! The effects of operations on a root and on its model.
 
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
@@ -12,24 +12,24 @@ use crate::layouts::{Handle, Node, Record};
 use crate::model::{RootState, SLICE};
 use crate::program::{Both, One};
 
-/// Elements of the object that is too large for a redo record.
+/// Elements of an object that is too large for a redo record.
 const BIG: usize = 150;
-/// Elements of the object that needs an arena of its own: more than fit one piece of an undo entry.
+/// Elements of an object that needs its own arena. It has more than one piece of an undo entry.
 const GROW: usize = 4608;
-/// Elements of the object that fills logs.
+/// Elements of the object of [`One::Fill`].
 const FILL: usize = 512;
 
-/// Nodes that are allocated at once: more than a span has.
+/// Number of nodes allocated at once: more than a span has.
 const STUFF: u64 = 5;
-/// Elements of an object of which a span has [`WASTE`].
+/// Elements of an object. A span has [`WASTE`] such objects.
 const WASTED: usize = 127;
 const WASTE: usize = 4;
-/// Elements of an object for which no heap of the lab has room.
+/// Elements of an object that is too large for every heap of the lab.
 const TOO_MUCH: usize = 4 << 20;
-/// Stores of [`One::Weary`]: as many as make a transaction over four objects leave its write set in a simulation, and some more.
+/// Number of stores of [`One::Weary`]: enough that a transaction over four objects stops using its write set.
 const WEARY: u64 = 100;
 
-/// A root for a new heap, or instead of one that was removed.
+/// Creates a root, in a new heap or in place of one that was removed.
 pub fn create(heap: &pheap::Heap, name: &str, value: u64) -> pheap::Result<Handle> {
     let model = RootState::new(value);
     let root = heap.root_or(name, |tx| {
@@ -75,7 +75,8 @@ fn pop<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<P<'r, Node<'
     Ok(first)
 }
 
-/// Fresh objects that are too many for a record, in a short transaction: it reads the root before it writes to it, but not again.
+/// Allocates more fresh objects than fit a record, in a short transaction. It reads the root before it writes
+/// to it, and not again.
 #[txn]
 fn stuff<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let mut list = tx[p].list;
@@ -86,7 +87,8 @@ fn stuff<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Resul
     Ok(())
 }
 
-/// Moves a pointer to where a marker has been perhaps, and overwrites it where it was.
+/// Unlinks the first node, which a marker may already have visited, and overwrites its pointer to the rest of
+/// the list.
 #[txn]
 fn cut<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
     let first = pop(tx, p)?;
@@ -96,12 +98,13 @@ fn cut<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
 
 fn pop_free<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
     let first = pop(tx, p)?;
-    // SAFETY: a node is in one list only, and nobody has a pointer to this one.
+    // SAFETY: a node is in one list only, and this one was just unlinked. If it is held, the transaction or
+    // nested part is rolled back, and frees nothing.
     unsafe { tx.__free_at_commit(first) };
     Ok(())
 }
 
-/// Unlinks a node, and links it again when there was no room for something else.
+/// Unlinks a node, allocates the large object, and links the node again.
 #[txn]
 fn carry<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64], value: u64) -> pheap::Result<()> {
     let first = pop(tx, p)?;
@@ -111,7 +114,7 @@ fn carry<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64], value: u6
     Ok(())
 }
 
-/// Replaces the slice by another one. Returns the old one.
+/// Replaces the slice. Returns the old one.
 #[txn]
 fn replace<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> pheap::Result<P<'r, [u64]>> {
     let old = slice(tx, p);
@@ -120,23 +123,25 @@ fn replace<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> phea
     Ok(old)
 }
 
-/// Changes something, then all kinds of things in nested parts, which fail; and something in one that does not, and behind it.
+/// Makes changes, then various changes in nested parts that fail, then a change in a nested part that
+/// succeeds, and one after it.
 fn nest<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64, long: bool) -> pheap::Result<()> {
     push(tx, p, value)?;
-    // Twice: where that is written is known by then, and the nested part is to ask all the same.
+    // Twice: the transaction then knows where the copy of the field is. The nested part must look it up
+    // again.
     tx[p].x = 0;
     tx[p].x = value;
-    // Also twice: the second one knows nothing of what the first one knew.
+    // Twice: the second part must not use the cached copies of the first.
     for _ in 0..2 {
         nest_failing(tx, p, long)?;
     }
     tx.nested(p, |tx, p| Ok(tx[p].y = value + 1))?;
-    // Where nothing was written yet.
+    // To an element that was not written before.
     let slice = slice(tx, p);
     Ok(tx[slice.at(20)] = value)
 }
 
-/// A nested part of all kinds of things, with parts of its own.
+/// Runs a nested part with various changes and inner nested parts. The part fails.
 fn nest_failing<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, long: bool) -> pheap::Result<()> {
     aborted(tx.nested(p, |tx, p| {
         let failed = tx.nested(p, |tx, p| {
@@ -145,9 +150,9 @@ fn nest_failing<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, long: bool) -> pheap
             Err(as_it_should())
         });
         aborted(failed)?;
-        // Where that is written was known to the part that is gone.
+        // The failed inner part knew the copy of this field.
         set(tx, p, 3)?;
-        // A node of the transaction's own.
+        // A node that this transaction allocated.
         cut(tx, p)?;
         if tx[p].list.is_some() {
             pop_free(tx, p)?;
@@ -160,7 +165,7 @@ fn nest_failing<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, long: bool) -> pheap
         write_bytes(tx, p, [9; 8])?;
         let old = replace(tx, p, &elements(0))?;
         many(tx, p, 7)?;
-        // SAFETY: only its root had a pointer to it.
+        // SAFETY: the root held the only pointer to the old slice, and now points to the new one.
         unsafe { tx.__free_at_commit(old) };
         Err(as_it_should())
     }))
@@ -170,7 +175,7 @@ fn elements(value: u64) -> Vec<u64> {
     (0..SLICE as u64).map(|i| value + i).collect()
 }
 
-/// Unlinks the first node. The pointer to it is all that there is.
+/// Unlinks the first node and holds it. The held pointer is then the only pointer to it.
 pub fn hold(root: &Handle, model: &mut RootState) -> pheap::Result<Held<Node<'static>>> {
     model.list.remove(0);
     root.txn(|tx, p| {
@@ -179,7 +184,7 @@ pub fn hold(root: &Handle, model: &mut RootState) -> pheap::Result<Held<Node<'st
     })
 }
 
-/// Puts a node before the one that is held, instead of the list that was there.
+/// Replaces the list by a new node followed by the held node.
 pub fn relink(
     root: &Handle,
     model: &mut RootState,
@@ -204,14 +209,14 @@ fn many<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result
 
 fn overlap<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
-    // Two ranges, neither of which is within the other: the transaction becomes long.
+    // Two overlapping ranges, neither within the other, make the transaction long.
     tx.slice_mut(slice, 1..3)[0] = value;
     let _ = tx.slice_mut(slice, 2..4);
     let sum = tx[slice].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
     Ok(tx[slice.at(20)] = sum)
 }
 
-/// Reads what was written in part: one copy replaces the others.
+/// Writes an element, then reads the whole slice. One copy replaces the smaller ones.
 fn widen<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
     tx[slice.at(1)] = value;
@@ -219,14 +224,15 @@ fn widen<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Resul
     Ok(tx[slice.at(20)] = sum)
 }
 
-/// Looks so often at its copies of four elements that it leaves them, in the middle.
+/// Uses its copies of four elements so often that the transaction gives them up on the way.
 fn weary<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
     (0..WEARY).for_each(|i| tx[slice.at(i as usize % 4)] = value + i);
     Ok(())
 }
 
-/// A large object, most of it zero: what is zero on the medium already cannot be torn, and costs the explorer time.
+/// Allocates a large object, mostly zeros. Words that are already zero on the medium make no further images,
+/// which saves time.
 #[txn]
 fn large<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> pheap::Result<()> {
     let big = tx.alloc_slice_copy(elements)?;
@@ -234,13 +240,13 @@ fn large<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> pheap:
     Ok(())
 }
 
-/// Objects of a class of their own that nobody links.
+/// Allocates objects of a separate size class, and links none of them.
 fn waste<'r>(tx: &Txn<'r>, value: u64) -> pheap::Result<()> {
     let elements = sparse(WASTED, 32, value);
     (0..WASTE).try_for_each(|_| tx.alloc_slice_copy(&elements).map(drop))
 }
 
-/// Asks for more than there is: a collection that is running ends here.
+/// Asks for more memory than there is. This completes a running collection.
 fn too_much(tx: &Txn<'_>) -> pheap::Result<()> {
     match tx.alloc_slice(TOO_MUCH, |_| 0u64) {
         Err(Error::ReservationFull { .. } | Error::OutOfSpace { .. }) => Ok(()),
@@ -249,7 +255,7 @@ fn too_much(tx: &Txn<'_>) -> pheap::Result<()> {
     }
 }
 
-/// Only this transaction knows the list when the collection ends.
+/// Completes a collection while only this transaction has a pointer to the list.
 fn without<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let list = tx[p].list;
     tx[p].list = None;
@@ -259,17 +265,17 @@ fn without<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Res
     Ok(tx[p].list = Some(node))
 }
 
-/// `len` numbers, of which every `step`th is not zero.
+/// Returns `len` numbers, of which only every `step`th is not zero.
 fn sparse(len: usize, step: usize, value: u64) -> Vec<u64> {
     (0..len).map(|i| if i % step == step - 1 { value + i as u64 } else { 0 }).collect()
 }
 
-/// What [`One::Set`] does to the model.
+/// Applies [`One::Set`] to the model.
 pub fn set_model(model: &mut RootState, value: u64) {
     model.x = value;
 }
 
-/// Sets a field without waiting for that, and reads without waiting for what is read; then waits for both.
+/// Sets a field in a deferred transaction, reads it in a deferred read, then waits for both.
 pub fn defer(root: &Handle, model: &mut RootState, value: u64) -> pheap::Result<()> {
     set_model(model, value);
     let [changed, seen] = root.defer(|tx, p| set(tx, p, value))?;
@@ -278,9 +284,9 @@ pub fn defer(root: &Handle, model: &mut RootState, value: u64) -> pheap::Result<
     changed.wait()
 }
 
-/// Runs a transaction over one root, or each of several.
+/// Runs a transaction over one root, or a step of an operation that has several.
 pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap::Result<()> {
-    // If it is not known whether the transaction took place, the model says what is there if it did.
+    // The model has the state after the transaction, also if its outcome is unknown.
     match what {
         One::Set | One::Burst => {
             set_model(model, value);
@@ -335,7 +341,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             root.txn(|tx, p| {
                 let old = replace(tx, p, &model.slice)?;
                 if what == One::ReplaceFree {
-                    // SAFETY: only its root had a pointer to it.
+                    // SAFETY: the root held the only pointer to the old slice, and now points to the new one.
                     unsafe { tx.__free_at_commit(old) };
                 }
                 Ok(())
@@ -347,7 +353,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
                 let old = tx[p].big.expect("programs are sensible");
                 tx[p].big = None;
                 if what == One::FreeBig {
-                    // SAFETY: only its root had a pointer to it.
+                    // SAFETY: the root held the only pointer to the object, and no longer does.
                     unsafe { tx.__free_at_commit(old) };
                 }
                 Ok(())
@@ -393,7 +399,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
                 if is_first {
                     return large(tx, p, &elements);
                 }
-                // As much as a write set takes.
+                // As much as a write set can hold.
                 let big = tx[p].big.expect("the step before has made it");
                 for at in (0..FILL).step_by(FILL / 4) {
                     tx.slice_mut(big, at..at + FILL / 4).fill(value);
@@ -405,7 +411,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             pop_free(tx, p)?;
             push(tx, p, value)?;
             let old = replace(tx, p, &elements(value))?;
-            // SAFETY: only its root had a pointer to it.
+            // SAFETY: the root held the only pointer to the old slice, and now points to the new one.
             unsafe { tx.__free_at_commit(old) };
             Err(as_it_should())
         })),
@@ -481,7 +487,7 @@ fn change_both<'r, 's>(
         Both::Replace => {
             replace(ta, a, &elements(value))?;
             let old = replace(tb, b, &elements(value + 1))?;
-            // SAFETY: only its root had a pointer to it.
+            // SAFETY: the root held the only pointer to the old slice, and now points to the new one.
             unsafe { tb.__free_at_commit(old) };
         }
         Both::Abort => {
@@ -499,7 +505,7 @@ fn change_both<'r, 's>(
 pub fn three(roots: [&Handle; 3], models: [&mut RootState; 3], what: Both, value: u64) -> pheap::Result<()> {
     let first = usize::from(what == Both::Last);
     (value..).zip(models).skip(first).for_each(|(value, model)| set_model(model, value));
-    // The third one never needs another layout.
+    // The third root is always a record.
     let Handle::Record(c) = roots[2] else { return Err(Error::abort("the third root has collections")) };
     match (roots[0], roots[1]) {
         (Handle::Record(a), Handle::Record(b)) => pheap::txn((a, b, c), |((ta, a), (tb, b), (tc, c))| {
@@ -581,7 +587,7 @@ fn aborted(result: pheap::Result<()>) -> pheap::Result<()> {
     }
 }
 
-/// What a transaction panics with that is to do so.
+/// The payload of an expected panic.
 struct Expected;
 
 fn panicked(transaction: impl FnOnce() -> pheap::Result<()>) -> pheap::Result<()> {

@@ -1,6 +1,6 @@
-//! Programs: a few operations on a heap with two roots, and their text.
+//! Programs: a few operations on a heap with two or three roots, and their text.
 //!
-//! The text of a program is what one types to replay it: `pin: push a; both; kill; set b`, or, with a call of the disk that fails,
+//! A program is replayed by its text: `pin: push a; both; kill; set b`. With a failing call of the disk it is
 //! `wal fail-log-sync-2: push a; set b`.
 
 pub mod alphabet;
@@ -47,68 +47,71 @@ named! {
         Pop = "pop",
         /// Sets all elements of the slice, one by one: more objects than the write set takes.
         Many = "many",
-        /// Writes two ranges, neither of which is within the other: the transaction spills.
+        /// Writes two overlapping ranges, neither within the other: the transaction spills.
         Overlap = "overlap",
         /// Writes an element, and reads the slice.
         Widen = "widen",
-        /// Writes elements again and again, until the transaction goes on without copies.
+        /// Writes elements until the transaction gives up its copies.
         Weary = "weary",
         /// Allocates an object that is too large for a redo record.
         Big = "big",
         /// Allocates an object that needs a new arena.
         Grow = "grow",
-        /// Writes all over the large object: more than the write set takes, and perhaps more than the log holds.
+        /// Writes to places all over the large object: more than the write set takes, and perhaps more than
+        /// the log holds.
         Wide = "wide",
         /// Unlinks a node and frees it at commit.
         PopFree = "pop-free",
         /// Unlinks a node, and overwrites its pointer to the next one.
         Cut = "cut",
-        /// Unlinks a node, but holds a pointer to it, which is read after each operation from then on.
+        /// Unlinks a node and holds a pointer to it, which the run reads after each operation from then on.
         Hold = "hold",
-        /// Lets go of the held pointer.
+        /// Releases the held pointer.
         LetGo = "let-go",
-        /// Links the node that is held: the list is that and one more.
+        /// Links the held node behind a new one, in place of the list.
         Relink = "relink",
         /// Allocates some nodes at once.
         Stuff = "stuff",
         /// Unlinks a node, allocates an object that needs a new arena, and links the node again.
         Carry = "carry",
-        /// Allocates another slice instead of the one there is.
+        /// Replaces the slice by a new one.
         Replace = "replace",
-        /// And frees the old one at commit.
+        /// Replaces the slice, and frees the old one at commit.
         ReplaceFree = "replace-free",
         /// Unlinks the large object.
         Unlink = "unlink-big",
-        /// And frees it at commit.
+        /// Unlinks the large object, and frees it at commit.
         FreeBig = "free-big",
-        /// Pushes and pops, so often that a collection comes to an end.
+        /// Pushes and pops until a collection ends.
         Churn = "churn",
-        /// Fails after what it has freed and allocated.
+        /// Frees and allocates, then fails.
         AbortFree = "abort-free",
         /// Allocates objects that are never linked: as many as a span has.
         Waste = "waste",
-        /// Allocates, and fails when it has asked for more than there is, so that a collection that was running has ended.
+        /// Allocates, asks for more memory than there is, and fails. The request completes a running
+        /// collection.
         TooMuch = "too-much",
-        /// Takes the list off, asks for more than there is, does without, and links the list again, behind a new node.
+        /// Unlinks the list, asks for more memory than there is, goes on without it, and links the list again
+        /// behind a new node.
         Without = "without",
-        /// And sets all elements of the slice before.
+        /// Sets all elements of the slice, then does the same.
         WithoutLong = "without-long",
-        /// Changes something, and more in nested parts: one of them fails.
+        /// Makes changes, and more in nested parts, of which one fails.
         Nest = "nest",
-        /// The same, and the part that fails outgrows the copies.
+        /// The same, with a long transaction in the failing part.
         NestLong = "nest-long",
-        /// Fails after short writes.
+        /// Makes short writes, then fails.
         Abort = "abort",
-        /// Fails after long ones.
+        /// Makes long writes, then fails.
         AbortLong = "abort-long",
-        /// Panics after long writes and allocations.
+        /// Makes long writes and allocations, then panics.
         Panic = "panic",
         /// Seventy short transactions: the log needs a second segment.
         Burst = "burst",
         /// Wide short transactions, until the log is full and emptied.
         Fill = "fill",
     } or
-    /// Something about its collections.
+    /// An operation on the collections of the root.
     Shelved
 }
 
@@ -121,25 +124,26 @@ named! {
         Many = "both-many",
         /// Allocates a node in each, and links it.
         Push = "both-push",
-        /// Allocates an object in the first that is too large for a redo record, and only reads the second.
+        /// Allocates an object in the first root that is too large for a redo record, and only reads the
+        /// second.
         Big = "both-big",
         /// Allocates a node in each, asks both for more than there is, and links the nodes.
         Without = "both-without",
         /// Replaces both slices.
         Replace = "both-replace",
-        /// Fails after writes to both.
+        /// Writes to both roots, then fails.
         Abort = "both-abort",
         /// Inserts keys into both hash maps.
         Map = "both-map",
-        /// Sets a field of each, and of a third root, which is made if there is none.
+        /// Sets a field of each, and of a third root, which it creates if necessary.
         Three = "three",
-        /// Reads the first, sets a field of the second and of the third.
+        /// Reads the first root, and sets a field of the second and of the third.
         Last = "last",
     }
 }
 
 named! {
-    /// Something that is not a transaction over existing roots.
+    /// An operation that is not a transaction over existing roots.
     pub enum Change {
         /// Creates the first root.
         CreateA = "create a",
@@ -147,47 +151,49 @@ named! {
         Create = "create b",
         /// Removes the second root.
         Remove = "remove b",
-        /// Gives the second root another name, or its old one.
+        /// Renames the second root, or gives it its old name again.
         Rename = "rename b",
         /// Closes the heap and opens it again.
         Close = "close",
-        /// The process is killed: all stores are there when the heap is opened again.
+        /// Kills the process: all stores are there when the heap is opened again.
         Kill = "kill",
-        /// The power fails: only what is durable is there when the heap is opened again.
+        /// Cuts the power: only durable content is there when the heap is opened again.
         Power = "power",
-        /// The power fails: a random part of what is not durable is there when the heap is opened again.
+        /// Cuts the power: a random part of the pending changes is there when the heap is opened again.
         Torn = "torn",
-        /// The process is killed, and the heap is opened at another address.
+        /// Kills the process, and opens the heap at another address.
         Relocate = "relocate",
         /// Closes the heap and opens it at another address.
         Move = "move",
-        /// Gives the first root another layout, or its first one, and sets a field.
+        /// Migrates the first root to its other layout, and sets a field.
         Migrate = "migrate a",
         /// Collects all roots.
         Collect = "collect",
-        /// Waits until it is known what is live.
+        /// Waits until the live objects are known.
         Ready = "ready",
-        /// Sets a field of the first root without waiting for that, reads it likewise, and waits then.
+        /// Sets a field of the first root in a deferred transaction, reads it in a deferred read, then waits
+        /// for both.
         Defer = "defer a",
-        /// Makes what was committed durable, if it is not.
+        /// Syncs the heap.
         Sync = "sync",
-        /// Brings the log of a disk to the heap's file.
+        /// Makes a checkpoint.
         Checkpoint = "checkpoint",
-        /// Does so, and in the middle of that, sets a field of the first root.
+        /// Makes a checkpoint, and sets a field of the first root in the middle of it.
         SetAmid = "set-amid-checkpoint",
-        /// From memory to a disk, as a file that a killed process has mapped; or from a disk to memory, after an orderly end.
+        /// Moves the heap from memory to a disk, as a file that a killed process had mapped; or from a disk
+        /// to memory, after an orderly end.
         Convert = "convert",
     }
 }
 
-/// An operation. All of them happen as a whole, or not at all.
+/// An operation. Each takes effect as a whole, or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A transaction over one root.
     One(One, Which),
     /// A transaction over both roots.
     Both(Both),
-    /// Something else.
+    /// An operation of another kind.
     Change(Change),
 }
 
@@ -215,23 +221,24 @@ impl FromStr for Op {
     }
 }
 
-/// What a program starts with, and how its heap is opened.
+/// The initial heap of a program, and the way in which it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Setting {
-    /// Starts with an empty medium, so that the heap is created, instead of a heap with two roots.
+    /// The medium is empty at first, and the program creates the heap. Otherwise there is a heap with two
+    /// roots.
     pub empty: bool,
-    /// All transactions take the long path.
+    /// All transactions use undo logging.
     pub pin: bool,
-    /// The heap can grow once only.
+    /// The heap can grow only once.
     pub full: bool,
-    /// The second root was created first. It matters to transactions over both: one log takes their undo entries.
+    /// The second root was created first. Then its log takes the undo entries of transactions over both.
     pub swapped: bool,
-    /// Starts with a heap that is [used](Setting::is_used). Collections begin as soon as anything was allocated, and go on by the smallest
-    /// of steps, one after each transaction.
+    /// The heap is [used](Setting::is_used). A collection begins after any allocation, and takes the smallest
+    /// possible step after each transaction.
     pub eager: bool,
-    /// Starts with a used heap that was not closed: a collection is running that finds out what is live.
+    /// The heap is used and was not closed. A collection runs that finds the live objects.
     pub crashed: bool,
-    /// Is opened at another address than before.
+    /// The heap is opened at another address than before.
     pub moved: bool,
     /// The heap is on a disk, with a write-ahead log.
     pub wal: bool,
@@ -239,22 +246,22 @@ pub struct Setting {
     pub lazy: bool,
     /// The log is short, and there is little memory for changed pages.
     pub small: bool,
-    /// The disk writes less at once than it is asked to.
+    /// The disk writes fewer bytes at once than requested.
     pub short: bool,
 }
 
 impl Setting {
-    /// Whether programs start with roots that have [lists](USED) and large objects, and some garbage.
+    /// Returns whether the heap has roots with [lists](USED), large objects and garbage.
     pub fn is_used(self) -> bool {
         self.eager || self.crashed
     }
 
-    /// Whether the heap is nearly full, and a collection running most of the time.
+    /// Returns whether the heap is nearly full and a collection runs most of the time.
     pub fn is_short_of_room(self) -> bool {
         self.full && self.is_used()
     }
 
-    /// What both settings say. `None` if that makes no sense: what is empty is not used.
+    /// Combines two settings. Returns `None` for a heap that would be empty and used.
     pub fn and(mut self, mut other: Setting) -> Option<Setting> {
         for ((_, one), (_, other)) in self.flags().into_iter().zip(other.flags()) {
             *one |= *other;
@@ -263,11 +270,11 @@ impl Setting {
     }
 }
 
-/// How long the lists of a used heap are.
+/// Lengths of the lists of a used heap.
 pub const USED: [usize; 2] = [3, 2];
 
 impl Setting {
-    /// The settings with one flag less.
+    /// Returns the settings that have one flag less.
     pub(crate) fn simpler(self) -> Vec<Setting> {
         let mut all = Vec::new();
         for i in 0..self.clone().flags().len() {
@@ -299,22 +306,22 @@ impl Setting {
     }
 }
 
-/// Some operations, one after the other.
+/// A sequence of operations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Program {
-    /// What it starts with.
+    /// The initial heap.
     pub setting: Setting,
-    /// A call of its disk that fails.
+    /// The call of the disk that fails, if one does.
     pub failing: Option<Failing>,
     /// The operations.
     pub ops: Vec<Op>,
 }
 
 impl Program {
-    /// All that can fail in it, if it makes so many calls of each kind.
+    /// Returns the failures that are possible if the program makes `calls` calls of each kind.
     pub fn failures(&self, calls: impl Fn(File, Call) -> usize) -> Vec<Failing> {
         let mut all = Failing::all(calls);
-        // What comes from memory is lost if it cannot be made durable.
+        // A heap that comes from memory is lost if the page cache forgets it before it is durable.
         let converts = self.ops.contains(&Op::Change(Change::Convert));
         all.retain(|failing| !(converts && failing.evict));
         all

@@ -1,13 +1,13 @@
-//! What the explorer says.
+//! Texts of the explorer: totals, crashes and failures.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::medium::Moment;
 
-/// Errors as texts.
+/// Converts errors to texts.
 pub(crate) trait Said<T> {
-    /// The error as what it says.
+    /// Converts the error to its text.
     fn said(self) -> Result<T, String>;
 }
 
@@ -17,33 +17,33 @@ impl<T, E: fmt::Display> Said<T> for Result<T, E> {
     }
 }
 
-/// What was done.
+/// Counters of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Programs that were run.
+    /// Programs explored.
     pub programs: u64,
-    /// Points at which the power failed.
+    /// Points explored.
     pub points: u64,
     /// Images that were opened.
     pub images: u64,
-    /// Of these, images on whose recovery more was run, for no other image had come to the same.
+    /// Images opened whose recovered heap equalled no earlier one, and was used.
     pub examined: u64,
-    /// Of these, images whose recovery was explored in turn.
+    /// Images opened whose recovery was explored in turn.
     pub deep: u64,
-    /// Images that had been seen before, and were not opened.
+    /// Images that equalled earlier ones, and were not opened.
     pub duplicates: u64,
-    /// Of the programs, those on a disk with a write-ahead log; and of these, those with a call that fails.
+    /// Programs on a disk with a write-ahead log.
     pub wal_programs: u64,
-    /// See [`wal_programs`](Totals::wal_programs).
+    /// Programs with a call that fails.
     pub faults: u64,
-    /// Of the images, those that were opened with a write-ahead log.
+    /// Images opened with a write-ahead log.
     pub wal_images: u64,
     /// Programs that failed.
     pub failures: u64,
 }
 
 impl Totals {
-    /// One line of JSON.
+    /// Formats the totals as one line of JSON.
     pub fn json(&self, time: Duration) -> String {
         let Totals { programs, points, images, failures, .. } = self;
         let seconds = time.as_secs_f64();
@@ -66,16 +66,16 @@ impl fmt::Display for Totals {
     }
 }
 
-/// A crash: where, and what was left.
+/// A crash: its place, and the changes that it left.
 #[derive(Debug, Clone)]
 pub struct Crash {
     phase: usize,
     point: usize,
     at: &'static str,
     acknowledged: usize,
-    /// What may have reached the medium, and whether it did.
+    /// The pending changes, and whether the crash left them.
     pending: Vec<(String, bool)>,
-    /// The process was killed: what it has written is there, up to some call.
+    /// Whether the process was killed. Its writes up to some call are there.
     killed: bool,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Crash {
         if pending.is_empty() {
             return Ok(());
         }
-        // The shorter list.
+        // List the shorter of the two.
         let which = reached * 2 <= pending.len();
         write!(f, "\n    {}:", if which { "these" } else { "all but these" })?;
         for (name, _) in pending.iter().filter(|piece| piece.1 == which).take(24) {
@@ -114,7 +114,7 @@ impl fmt::Display for Crash {
     }
 }
 
-/// Says what led to a failure, and what that is.
+/// Writes the crashes that led to a failure, and its message.
 pub(crate) fn write_crashes(f: &mut fmt::Formatter<'_>, crashes: &[Crash], message: &str) -> fmt::Result {
     for (i, crash) in crashes.iter().enumerate() {
         writeln!(f, "  {}{crash}", if i == 0 { "" } else { "and in the run after that, " })?;

@@ -1,4 +1,4 @@
-//! Running a program on a simulated medium, and what is noted meanwhile.
+//! Runs a program on a simulated medium, and records its points and states.
 
 mod catch;
 mod fail;
@@ -24,65 +24,68 @@ pub use catch::{catching, no_panic};
 pub use fail::Calls;
 pub use start::{Ready, calls, ready, run};
 
-/// Where the heaps of this thread are mapped: the first one, unless they move.
+/// Returns the addresses at which this thread maps heaps. Heaps are at the first one unless they move.
 pub(crate) fn bases() -> [u64; 3] {
     [0, 1, 2].map(|number| pheap::sim::base() - (number << 40))
 }
 
-/// Bytes of an arena: what two roots need, and a page.
+/// Bytes of an arena: the pages that two roots need, and one more.
 const ARENA: u64 = 64 << 10;
-/// How long a log may become, in bytes, and how long a short one.
+/// Limit of the log in bytes, by default and with [`Setting::small`].
 const LOG: (u64, u64) = (1 << 20, 64 << 10);
-/// The third root.
+/// Name of the third root.
 const THIRD: &str = "c";
-/// Steps of the operations that repeat themselves, and how many of the last ones are explored.
+/// Steps of the operations that repeat themselves, and the number of last steps that are explored.
 const BURST: (usize, usize) = (66, 5);
 const FILL: (usize, usize) = (22, 4);
 const CHURN: (usize, usize) = (20, 12);
 const MAP_CHURN: (usize, usize) = (12, 2);
 
-/// What happened between two openings of a heap.
+/// The part of a run between two openings of its heap.
 #[derive(Debug, Clone)]
 pub struct Phase {
-    /// The medium at its beginning.
+    /// Content of the medium at its beginning.
     pub start: Content,
-    /// Where the power may fail, with the number of the operation that was running: 0 for the first opening, 1 for the first
-    /// operation. `None` where operations repeat what other points show as well.
+    /// The points, each with the number of the operation that was running: 0 for the first opening, 1 for the
+    /// first operation. `None` for points of repeated steps, which other points cover.
     pub points: Vec<(Moment, Option<usize>)>,
 }
 
-/// All that happened in a run.
+/// Record of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
-    /// Opening to opening.
+    /// The phases, from opening to opening.
     pub phases: Vec<Phase>,
-    /// The states after so many steps were acknowledged.
+    /// The state after each step: element `n` is the state after `n` acknowledged steps.
     pub states: Vec<State>,
 }
 
 impl Trace {
-    /// The states that may be found when the power has failed at this point.
+    /// Returns the states that recovery may find after a power failure at this point.
     pub fn allowed(&self, point: &Moment) -> &[State] {
         self.states(point.acknowledged().1, point)
     }
 
-    /// The states that may be found when the process was killed there: when all that is pending was written, or before the last of that, but after
-    /// the point before, at which so many steps had been acknowledged.
+    /// Returns the states that recovery may find if the process was killed at this point. `all`: all pending
+    /// changes were written. Otherwise the process was killed earlier, but after the previous point, when
+    /// `before` steps were acknowledged.
     pub fn allowed_when_killed(&self, point: &Moment, all: bool, before: usize) -> &[State] {
         self.states(if all { point.acknowledged().0 } else { before }, point)
     }
 
-    /// The states that may be found when the power fails after such a process, before the heap is opened again.
+    /// Returns the states that recovery may find if the process was killed and the power then failed before
+    /// the heap was opened again.
     pub fn allowed_after_kill(&self, point: &Moment, before: usize) -> &[State] {
         self.states(point.acknowledged().1.min(before), point)
     }
 
-    /// All points.
+    /// Returns all points.
     pub fn moments(self) -> Vec<Moment> {
         self.phases.into_iter().flat_map(|phase| phase.points).map(|(point, _)| point).collect()
     }
 
-    /// From the state after the `first` step on, to that after the step that was running at this point, if one was.
+    /// Returns the states from the one after step `first` to the one after the step that was running at this
+    /// point.
     fn states(&self, first: usize, point: &Moment) -> &[State] {
         let last = point.acknowledged().0 + usize::from(point.at() != ACKNOWLEDGEMENT);
         &self.states[first..=last.min(self.states.len() - 1)]
@@ -91,10 +94,10 @@ impl Trace {
 
 const ACKNOWLEDGEMENT: &str = "acknowledgement";
 
-/// How heaps are opened.
+/// Returns the options that heaps are opened with.
 pub(crate) fn options(setting: Setting, base: Option<u64>) -> Options {
     let mut options = Options::new().tuning(SMALL).arena_size(ARENA).reserve(16 << 20).pin_undo(setting.pin);
-    // One thread, so that runs can be repeated.
+    // One thread, so that a run can be repeated exactly.
     options = options.collect_threads(1);
     if setting.full {
         options = options.max_size(2 * ARENA);
@@ -118,48 +121,48 @@ fn first_of(violations: &[String]) -> Result<(), String> {
     }
 }
 
-/// A pointer that is held, and the values of the list that it leads to.
+/// A held pointer, and the values of the list that begins there.
 type Chain = (Held<Node<'static>>, Vec<u64>);
 
-/// A run that is going on.
+/// A run in progress.
 #[derive(Debug)]
 pub struct Run {
     how: Opening,
     setting: Setting,
-    /// The first value that it writes.
+    /// The smallest of the values that the run writes.
     values: u64,
     medium: Medium,
     heap: Option<Heap>,
-    /// Where the heap is opened, if not where it was before.
+    /// Address at which the heap is opened, if it moves.
     base: Option<u64>,
-    /// Handles of the roots that were used, by name.
+    /// Handles of the roots, by name.
     handles: Handles,
-    /// What is held of each root.
+    /// The held pointer of each root.
     held: [Option<Chain>; 2],
     state: State,
-    /// Objects that belong to collections.
+    /// Number of objects that belong to collections.
     owned: u64,
     trace: Trace,
-    /// Number of the operation that is running.
+    /// Number of the operation that is running; 0 for the opening.
     op: usize,
-    /// Points are not to be explored.
+    /// Whether the points of the current step are left out of the exploration.
     quiet: bool,
-    /// Not all that was acknowledged need be there, for it was not durable and the page cache is gone.
+    /// Whether acknowledged steps may be missing: they were not durable, and the page cache forgot them.
     lost: bool,
-    /// How many steps are acknowledged, and how many of these must survive a power failure.
+    /// Number of acknowledged steps, and how many of these must survive a power failure.
     acknowledged: (usize, usize),
-    /// What was called on media that are not in use any more, and how many of these calls have failed.
+    /// Number of calls on media that are no longer in use, and how many of these failed.
     calls: Calls,
     failed: usize,
 }
 
-/// How a heap is opened.
+/// The way in which a heap is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Opening {
     setting: Setting,
-    /// A call of the disk that fails.
+    /// The call of the disk that fails, if one does.
     failing: Option<Failing>,
-    /// No points are noted: of what happens then, nobody needs a [`Trace`].
+    /// Whether no points are noted, because no [`Trace`] is needed.
     silent: bool,
 }
 
@@ -170,23 +173,24 @@ impl From<Setting> for Opening {
 }
 
 impl Opening {
-    /// As a program says.
+    /// Returns the opening of a program.
     pub(crate) fn of(program: &Program) -> Opening {
         Opening { setting: program.setting, failing: program.failing, silent: false }
     }
 
-    /// Nobody looks at the points.
+    /// Returns an opening that notes no points.
     pub(crate) fn silent(setting: Setting) -> Opening {
         Opening { silent: true, ..setting.into() }
     }
 }
 
-/// Finds a root, in a layout that is needed.
+/// Finds a root, and gives it the layout that the operation needs.
 type Find<H> = fn(&Heap, &mut Handles, &str) -> pheap::Result<H>;
 
 impl Run {
-    /// A run on a medium with this content, which holds `state`; `None` if that is to be read from it. What the run writes are
-    /// values of its `generation`: no other run writes the same, for a write that changes nothing is none.
+    /// Starts a run on a medium with this content. The heap must hold `state`; if that is `None`, the state
+    /// is read from the heap. The run writes values of its `generation`. No other run writes the same values,
+    /// so each write changes its word.
     pub fn open(
         how: impl Into<Opening>,
         content: Content,
@@ -198,7 +202,8 @@ impl Run {
         Ok(run)
     }
 
-    /// The first part of [`open`](Run::open): what recovery makes of a medium can be [told](Run::digest), and has not been looked at.
+    /// The first part of [`open`](Run::open): opens the heap without reading it. Its [digest](Run::digest) is
+    /// available then.
     pub fn begin(how: impl Into<Opening>, content: Content, generation: u64) -> Result<Run, String> {
         let how: Opening = how.into();
         let mut run = Run {
@@ -225,7 +230,8 @@ impl Run {
         Ok(run)
     }
 
-    /// The second part: looks at what the heap holds, which should be `state`, if that is known.
+    /// The second part of [`open`](Run::open): reads the heap, and compares it with `state` if that is given.
+    /// Returns the report of the check, if there was one.
     pub fn settle(&mut self, state: Option<State>) -> Result<Option<Report>, String> {
         let Seen { state: found, report } = self.observe_opened()?;
         if let Some(state) = state {
@@ -240,7 +246,8 @@ impl Run {
         Ok(report)
     }
 
-    /// A number that tells apart what recoveries have made of their media: what these hold, and what the heap knows of it.
+    /// Returns a number that identifies the recovered heap: the content of the medium, and the heap's
+    /// statistics and address.
     pub fn digest(&self) -> u64 {
         let known = self.heap.as_ref().map(|heap| {
             let stats = heap.stats();
@@ -251,7 +258,7 @@ impl Run {
         hasher.finish()
     }
 
-    /// Lets the process die.
+    /// Abandons the heap as a process that dies does.
     pub fn abandon(mut self) -> Result<(), String> {
         self.medium.look();
         if let Some(heap) = self.let_go() {
@@ -260,20 +267,20 @@ impl Run {
         first_of(&self.medium.violations())
     }
 
-    /// Takes the heap, of which nothing else is left here.
+    /// Drops the handles and held pointers, and takes the heap.
     fn let_go(&mut self) -> Option<Heap> {
         self.handles.clear();
         self.held = Default::default();
         self.heap.take()
     }
 
-    /// Lets the heap go.
+    /// Drops the heap.
     fn end(&mut self) -> Result<(), String> {
         let heap = self.let_go();
         no_panic(|| drop(heap))
     }
 
-    /// What happened so far.
+    /// Ends the run. Returns its record.
     pub fn finish(mut self) -> Result<Trace, String> {
         self.collect();
         self.medium.look();
@@ -283,28 +290,28 @@ impl Run {
         Ok(std::mem::take(&mut self.trace))
     }
 
-    /// The state as it should be.
+    /// Returns the expected state.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// How the heap was opened.
+    /// Returns the setting that the heap was opened with.
     pub fn setting(&self) -> Setting {
         self.setting
     }
 
-    /// Whether it has a write-ahead log.
+    /// Returns whether the heap is on a disk, with a write-ahead log.
     pub fn is_on_disk(&self) -> bool {
         self.medium.disk().is_some()
     }
 
-    /// Steps that were made.
+    /// Returns the number of steps made.
     fn steps(&self) -> usize {
         self.trace.states.len().saturating_sub(1)
     }
 
     fn collect(&mut self) {
-        // Up to the call that fails, it is like the program in which none does.
+        // Until the call fails, the run equals that of the program without a failing call.
         let quiet = self.quiet || (self.how.failing.is_some() && self.failures() == 0);
         let op = (!quiet).then_some(self.op);
         if let Some(phase) = self.trace.phases.last_mut() {
@@ -314,7 +321,7 @@ impl Run {
         }
     }
 
-    /// Notes that all steps are acknowledged. `safe`: also if the power fails.
+    /// Notes that all steps are acknowledged. `safe`: they also survive a power failure.
     fn tell(&mut self, safe: bool) {
         self.acknowledged.0 = self.steps();
         if safe {
@@ -324,13 +331,14 @@ impl Run {
         self.collect();
     }
 
-    /// Notes that a step is done, and checks what the heap holds. `safe`: it and all before survive a power failure. `failures`: so many calls had
-    /// failed before it.
+    /// Notes that a step is done, and compares the heap with the model. `safe`: this step and all before it
+    /// survive a power failure. `failures` is the number of calls that had failed before the step.
     fn acknowledge(&mut self, safe: bool, failures: usize) -> Result<(), String> {
         self.trace.states.push(self.state.clone());
         self.tell(safe);
         let found = match self.observe() {
-            // A read waits until what it may show is durable; and who rolls back is not told that something has failed.
+            // A read waits until the data that it returns is durable, so it can fail although the step did
+            // not: a rollback does not report a failed sync.
             Err(error) if self.failures() > failures => {
                 let unknown = Error::OutcomeUnknown { source: std::io::Error::other(error) };
                 return self.recover(unknown, self.state.clone());
@@ -341,12 +349,12 @@ impl Run {
         self.look()
     }
 
-    /// The medium as it is if the power fails now and nothing more reaches it.
+    /// Returns the content of the medium if the power fails now and no pending change reaches it.
     pub fn durable(&self) -> Content {
         self.medium.durable()
     }
 
-    /// Runs one transaction or change on the open heap.
+    /// Runs a transaction or a change on the open heap.
     fn step(
         &mut self,
         step: impl FnOnce(&Heap, &mut Handles, &mut State, u64) -> pheap::Result<()>,
@@ -359,7 +367,7 @@ impl Run {
         match catching(|| Ok(step(heap, handles, &mut state, value)))? {
             Ok(()) => self.state = state,
             Err(Error::OutOfSpace { .. }) if self.setting.full || self.is_failing() => {
-                // Nothing has changed.
+                // The transaction has changed nothing.
                 self.heal();
             }
             Err(error) if self.is_failing() => return self.recover(error, state),
@@ -368,7 +376,7 @@ impl Run {
         self.acknowledge(!self.setting.lazy, failures)
     }
 
-    /// Runs one on a root.
+    /// Runs a transaction or a change on a root.
     fn step_on<H>(
         &mut self,
         which: Which,
@@ -382,7 +390,7 @@ impl Run {
         })
     }
 
-    /// Runs one on both roots.
+    /// Runs a transaction on both roots.
     fn step_on_both<H>(
         &mut self,
         find: Find<H>,
@@ -396,13 +404,14 @@ impl Run {
         })
     }
 
-    /// Whether there is such a root.
+    /// Returns whether the root exists.
     pub fn exists(&self, which: Which) -> bool {
         self.state.roots.contains_key(&Run::name(&self.state, which))
     }
 
-    /// Whether an operation has something to work on. In a sensible program it has, unless the one that should have made it has
-    /// found no space, or its disk has failed, or the power has failed before it was made durable.
+    /// Returns whether the operation has something to work on. In a sensible program it does not if an
+    /// earlier operation found no space, the disk has failed, or the power failed before an earlier operation
+    /// was durable.
     pub(crate) fn applies(&self, op: Op) -> bool {
         let mut shape = Shape::default();
         for which in [Which::A, Which::B] {
@@ -418,7 +427,7 @@ impl Run {
         shape.after(op).is_some()
     }
 
-    /// The name of a root.
+    /// Returns the current name of a root.
     fn name(state: &State, which: Which) -> String {
         match which {
             Which::A => "a".to_owned(),
@@ -429,10 +438,10 @@ impl Run {
         }
     }
 
-    /// A transaction on one root.
+    /// Runs a transaction on one root.
     pub fn one(&mut self, what: One, which: Which) -> Result<(), String> {
         let what = match what {
-            // A pointer that is held leads to the node: it may not be freed, and its list should stay as it is.
+            // A held node may not be freed, and the list behind it must stay as it is.
             One::PopFree | One::Cut if self.first_is_held(which) => One::Pop,
             other => other,
         };
@@ -458,12 +467,12 @@ impl Run {
         result.and_then(|()| self.look_at_held())
     }
 
-    /// One on a root, if there is such a root.
+    /// Runs a transaction on one root if the root exists.
     pub fn one_if_there(&mut self, what: One, which: Which) -> Result<(), String> {
         if self.exists(which) { self.one(what, which) } else { Ok(()) }
     }
 
-    /// Whether the first node of the list is one of those that are held.
+    /// Returns whether the first node of the list is held, directly or behind a held node.
     fn first_is_held(&self, which: Which) -> bool {
         let first = self.state.roots.get(&Run::name(&self.state, which)).and_then(|root| root.list.first());
         let held = self.held[which as usize].as_ref();
@@ -499,12 +508,13 @@ impl Run {
                         One::Churn => One::PopFree,
                         other => other,
                     };
-                    // A push that has failed left nothing to pop.
+                    // A push that failed has left no node to pop.
                     if may_have_failed && !self.applies(Op::One(what, which)) {
                         return self.step(|_, _, _, _| Ok(()));
                     }
                     self.one(what, which)?;
-                    // Cycles end in here, and by the time the next one has ended nobody would know.
+                    // Checks each step, because a cycle may end in it. The next cycle would hide its
+                    // mistakes.
                     if matches!(op, Op::One(One::Churn, _)) { self.check() } else { Ok(()) }
                 })
             }
@@ -516,7 +526,7 @@ impl Run {
                     self.create(THIRD)?;
                 }
                 if !self.state.roots.contains_key(THIRD) || !self.applies(op) {
-                    return Ok(()); // there was no room for it, or something has failed
+                    return Ok(()); // no room for the third root, or a call has failed
                 }
                 self.step(|heap, handles, state, value| {
                     let b = Run::name(state, Which::B);
@@ -551,13 +561,13 @@ impl Run {
             Op::Change(change @ (Change::Sync | Change::Checkpoint)) => {
                 let is_sync = change == Change::Sync;
                 self.step(|heap, _, _, _| if is_sync { heap.sync() } else { heap.checkpoint() })?;
-                // What was before it survives a power failure.
+                // The steps before it survive a power failure.
                 self.tell(true);
                 Ok(())
             }
             Op::Change(Change::Defer) => {
                 self.step_on(Which::A, handle, ops::defer)?;
-                // Whatever the policy.
+                // The operation has waited, so this holds with every sync policy.
                 self.tell(true);
                 Ok(())
             }
@@ -576,7 +586,7 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// A heap with a bug may panic once more when it is closed.
+    /// Ignores a panic: a heap with a seeded bug may panic once more when it is closed.
     fn drop(&mut self) {
         let _ = self.end();
     }

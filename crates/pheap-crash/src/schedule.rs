@@ -1,4 +1,5 @@
-//! What is explored, in which order, and how long random programs are: the same on every machine, so that a run can go on where another one stopped.
+//! The schedule: the programs in the order in which they are explored, and the length of random programs. It
+//! is the same on every machine, so a run can continue where another one stopped.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,40 +11,40 @@ use crate::program::alphabet::{all, alphabet, core, core_programs, settings};
 use crate::program::{Program, Setting};
 use pheap_testkit::Rng;
 
-/// Programs of a kind.
+/// A set of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// All of so many operations, in all settings, each with its alphabet.
+    /// All programs with this number of operations, in all settings, each with its alphabet.
     All(usize),
-    /// All of so many operations of the [core alphabet](core()), in memory and on a disk.
+    /// All programs with this number of operations of the [core alphabet](core()), in memory and on a disk.
     Core(usize),
-    /// Random ones of three to eight operations, without end.
+    /// Random programs of three to eight operations, without end.
     Random,
 }
 
-/// How many of a program's calls that can fail do so, each in a program of its own.
+/// Number of a program's calls that fail, each in a separate program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Faults {
     /// All of them.
     All,
-    /// So many of them.
+    /// This number of them.
     Some(usize),
-    /// One of them, in one of so many programs.
+    /// One of them, in one of this number of programs.
     OneIn(usize),
 }
 
-/// Programs, and how thoroughly they are explored.
+/// A set of programs, and the limits of their exploration.
 #[derive(Debug, Clone, Copy)]
 pub struct Stage {
-    /// Which programs.
+    /// The set of programs.
     pub kind: Kind,
-    /// How thoroughly.
+    /// The limits, by seed.
     pub limits: fn(u64) -> Limits,
-    /// With which failing calls.
+    /// The failing calls of each program.
     pub faults: Faults,
 }
 
-/// Short programs with every image that there is, then longer ones with fewer.
+/// The stages: short programs with every image first, then longer ones with fewer.
 pub const STAGES: [Stage; 10] = [
     Stage { kind: Kind::All(0), limits: Limits::thorough, faults: Faults::All },
     Stage { kind: Kind::Core(1), limits: Limits::thorough, faults: Faults::All },
@@ -60,14 +61,14 @@ pub const STAGES: [Stage; 10] = [
 /// A place in the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
-    /// Which stage.
+    /// Number of the stage.
     pub stage: usize,
-    /// Which of its programs.
+    /// Number of the program in the stage.
     pub program: usize,
 }
 
 impl Place {
-    /// Reads what [`write`](Self::write) has written; `None` if there is no such file, or it is of another schedule.
+    /// Reads the place from a file. Returns `None` if the file does not exist or belongs to another schedule.
     pub fn read(path: &Path, fingerprint: u64) -> Option<Place> {
         let text = fs::read_to_string(path).ok()?;
         let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -75,10 +76,10 @@ impl Place {
         (of == fingerprint).then_some(Place { stage: stage as usize, program: program as usize })
     }
 
-    /// Writes it to a file, so that another run can go on there.
+    /// Writes the place to a file, so that another run can continue there.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// As for [`fs::write`].
     pub fn write(self, path: &Path, fingerprint: u64) -> io::Result<()> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         fs::write(path, format!("{fingerprint} {} {}\n", self.stage, self.program))
@@ -86,7 +87,8 @@ impl Place {
 }
 
 impl Stage {
-    /// Its programs, in an order that depends on the seed only, so that each kind of them has its turn early. Of those without end, none.
+    /// Returns the programs of the stage, shuffled by the seed, so that all kinds of programs come early.
+    /// Empty for an endless stage.
     pub fn programs(&self, seed: u64) -> Vec<Program> {
         let plain = Setting::default();
         let mut programs: Vec<Program> = match self.kind {
@@ -104,14 +106,15 @@ impl Stage {
         programs
     }
 
-    /// A program of a kind that has no end.
+    /// Returns a program of the endless stage.
     pub fn random(seed: u64, number: usize) -> Program {
         let mut rng = Rng::new(&[seed, 0x9a4d, number as u64]);
         let settings = settings();
         let plain_on_disk = settings.iter().position(|setting| setting.wal).unwrap_or(0);
         loop {
             let any = |rng: &mut Rng| settings[rng.below(settings.len())];
-            // Many without a setting, or with a log only; some with two at once, some nearly full.
+            // Half of the programs have no setting or only a log, one in eight has two settings, and one in
+            // eight is nearly full.
             let setting = match rng.below(8) {
                 0..2 => settings[0],
                 2..4 => settings[plain_on_disk],
@@ -133,7 +136,7 @@ impl Stage {
     }
 }
 
-/// A number that changes with the schedule: another one has other places.
+/// Returns a number that identifies the schedule. Places are only valid in the same schedule.
 pub fn fingerprint(seed: u64) -> u64 {
     let mut text = String::new();
     for setting in settings() {

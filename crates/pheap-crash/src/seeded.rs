@@ -1,8 +1,9 @@
-//! The bugs that can be switched on, to see that the explorer finds them.
+//! The seeded bugs of the lab.
 
 use pheap::sim::{Bug, set_bug};
 
-/// Calls a macro with all bugs, and what each of them is: the name of a test. From `TrustLogName` on, they are those that no program of one thread shows.
+/// Calls a macro with the names of tests and their bugs. From `TrustLogName` on, no program of one thread
+/// shows the bug.
 #[macro_export]
 macro_rules! each_bug {
     ($go:ident) => {
@@ -57,13 +58,13 @@ macro_rules! each_bug {
 
 macro_rules! all {
     ($($name:ident: $bug:ident,)*) => {
-        /// All of them.
+        /// All of these bugs.
         pub const BUGS: &[Bug] = &[$(Bug::$bug),*];
     };
 }
 each_bug!(all);
 
-/// The bug with this name.
+/// Returns the bug with this name.
 ///
 /// # Errors
 /// A message that lists the names, if there is no such bug.
@@ -75,7 +76,7 @@ pub fn parse(name: &str) -> Result<Bug, String> {
         .ok_or_else(|| format!("there is no bug {name:?}, only {}", names()))
 }
 
-/// Switches a bug on for this thread, until it is dropped.
+/// Keeps a bug switched on for this thread until it is dropped.
 #[derive(Debug)]
 pub struct Seeded(());
 

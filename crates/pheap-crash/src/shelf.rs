@@ -1,17 +1,20 @@
 //! The collections of a root.
 //!
-//! A root has them from the first operation on that needs them: it is given a [layout](crate::layouts::Store) with them then. So programs that do without have heaps
-//! that know nothing of them; their types are many, and each opening reads all types.
+//! A root gets collections from the first operation that needs them, which migrates it to a
+//! [layout](crate::layouts::Store) with collections. Other programs have heaps without the many types of
+//! collections, which each opening would read.
 
 use pheap::{P, PBTreeMap, PHashMap, PSnapMap, PString, PVec, Persist};
 
-/// One collection of each kind. In the vector, and in what the ordered map has for keys, there are pointers, which move between buffers.
+/// One collection of each kind. The vector and the keys of the ordered maps contain pointers, which move
+/// between buffers.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Shelf<'r> {
-    /// A hash map. Of each number, also the inverse: a bucket with those is too large for a redo record.
+    /// A hash map. Its values have the number and the inverse, so that a bucket is too large for a redo
+    /// record.
     pub map: PHashMap<'r, u64, [u64; 2]>,
-    /// An ordered map, the keys of which it owns.
+    /// An ordered map that owns its keys.
     pub tree: PBTreeMap<'r, P<'r, str>, u64>,
     /// An ordered map with versions.
     pub versions: PSnapMap<'r, P<'r, str>, u64>,
@@ -21,17 +24,17 @@ pub struct Shelf<'r> {
     pub text: PString<'r>,
 }
 
-/// What the vector leads to.
+/// An object that the vector points to.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Item {
     pub(crate) value: u64,
-    /// The value again, inverted.
+    /// The inverted value.
     pub(crate) check: u64,
 }
 
 impl Item {
-    /// An item with this value.
+    /// Makes an item with this value.
     pub fn new(value: u64) -> Item {
         Item { value, check: !value }
     }

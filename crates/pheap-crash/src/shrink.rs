@@ -1,15 +1,15 @@
-//! Looking for the shortest program that fails: without operations, settings and failing calls that do not matter.
+//! Shrinks failing programs: removes operations, settings and failing calls that do not matter.
 
 use std::time::{Duration, Instant};
 
 use crate::explore::{Explorer, Failure};
 use crate::program::Program;
 
-/// Programs that are a little shorter.
+/// Returns the programs that are a little shorter.
 fn shorter(program: &Program) -> Vec<Program> {
     let mut all = Vec::new();
     let len = program.ops.len();
-    // The later half first: what fails is often the last operation, or a crash in it.
+    // Removes the first half first: the failure is often in the last operation, or a crash in it.
     for (from, to) in [(0, len / 2), (len / 2, len)].into_iter().filter(|_| len > 3) {
         let mut ops = program.ops.clone();
         ops.drain(from..to);
@@ -29,7 +29,8 @@ fn shorter(program: &Program) -> Vec<Program> {
     all
 }
 
-/// The failure of the shortest program that is found to fail as well, perhaps in another way. Seeks for `most` at most.
+/// Returns the failure of the shortest program found that also fails, perhaps in another way. Searches for
+/// `most` at most.
 pub fn shrink(explorer: &Explorer, failure: Box<Failure>, most: Duration) -> Box<Failure> {
     let started = Instant::now();
     let mut best = failure;
@@ -38,7 +39,7 @@ pub fn shrink(explorer: &Explorer, failure: Box<Failure>, most: Duration) -> Box
             if started.elapsed() > most {
                 return best;
             }
-            // One that knows nothing yet, for what it is shown must be repeatable.
+            // Uses a new explorer, so that the failure can be replayed.
             if let Err(failure) = explorer.anew(best.limits).explore(&program, false) {
                 best = failure;
                 continue 'again;

@@ -1,8 +1,8 @@
-//! Crashes that an input chooses, for fuzzing: the [`Script`] says which program runs, where the power fails or the process is killed, what
-//! is left, what happens then, and where that is cut short in turn.
+//! Crashes that an input chooses, for fuzzing. The [`Script`] chooses the program, the point at which the
+//! power fails or the process is killed, the image, the operations after it, and the crashes in these.
 //!
-//! The explorer tries a little of everything at each point. Here it is the other way round: one thing at each of a few points, which a
-//! fuzzer has chosen by what it led to before.
+//! The explorer tries a few crashes at each point. Here a fuzzer chooses a few crashes by the coverage of
+//! earlier ones.
 
 mod keep;
 mod mutate;
@@ -27,31 +27,31 @@ pub struct Steered {
     ready: Ready,
 }
 
-/// A crash that a heap has survived. For fuzzers: what is new of this is worth another look.
+/// A crash that a heap has survived. Fuzzers keep inputs that lead to new values of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Survived {
-    /// How many crashes were before it.
+    /// Number of crashes before it.
     pub depth: usize,
-    /// The operation that was running; `None` if it was the opening.
+    /// The operation that was running; `None` for the opening.
     pub op: Option<Op>,
-    /// At which event.
+    /// Name of the event of the point.
     pub at: &'static str,
-    /// The process was killed.
+    /// Whether the process was killed.
     pub killed: bool,
-    /// Which of the states that were possible was found.
+    /// Index of the recovered state among the allowed ones, at most 3.
     pub found: usize,
-    /// Something that was pending was left, and something was not.
+    /// Whether the image has some of the pending changes and not all.
     pub torn: bool,
 }
 
 /// A script that has found a bug.
 #[derive(Debug)]
 pub struct Broken {
-    /// The script, with what is left out of it left out.
+    /// The script, without the operations and failing calls that were left out.
     pub script: Script,
-    /// The crashes, the first one first. None if the program fails without any.
+    /// The crashes, the first one first. Empty if the program fails without a crash.
     pub crashes: Vec<report::Crash>,
-    /// What is wrong.
+    /// The error, for people.
     pub message: String,
 }
 
@@ -63,27 +63,27 @@ impl fmt::Display for Broken {
     }
 }
 
-/// A run that may be cut short, and how it came to it.
+/// A run that may be crashed, and the crashes that led to it.
 struct Level {
     trace: Trace,
-    /// The operations of the run: the first is number 1.
+    /// The operations of the run. The first one has number 1.
     ops: Vec<Op>,
-    /// States that may be found as well, until the opening is acknowledged.
+    /// States that are also allowed until the opening is acknowledged.
     first: Vec<State>,
     /// The crashes that led here.
     crashes: Vec<report::Crash>,
 }
 
 impl Steered {
-    /// Makes the heaps that programs start with.
+    /// Makes the initial heaps of programs.
     ///
     /// # Errors
-    /// If there can be none.
+    /// If an empty heap cannot be made.
     pub fn new() -> Result<Steered, String> {
         Ok(Steered { ready: ready()? })
     }
 
-    /// Runs a script, and says what it has met.
+    /// Runs a script. Returns the crashes that the heap has survived.
     ///
     /// # Errors
     /// The first failure.
@@ -105,7 +105,8 @@ impl Steered {
     ) -> Result<(), String> {
         let mut trace = run(&script.program, &self.ready)?;
         if script.program.failing.is_some() && points(&trace).is_empty() {
-            // The call that fails was never made, and until it fails the points of a program are not of interest.
+            // No call failed, and the points before a failing call are not explored. Run the program without
+            // it.
             trace = run(&Program { failing: None, ..script.program.clone() }, &self.ready)?;
         }
         let ops = script.program.ops.clone();
@@ -122,7 +123,7 @@ impl Steered {
     }
 }
 
-/// The points of a trace at which it may be cut short: in which phase, which one.
+/// Returns the points that are explored: number of the phase, and number of the point in it.
 fn points(trace: &Trace) -> Vec<(usize, usize)> {
     let of = |(number, phase): (usize, &crate::run::Phase)| {
         let explored = phase.points.iter().enumerate().filter(|(_, (_, op))| op.is_some());
@@ -131,7 +132,7 @@ fn points(trace: &Trace) -> Vec<(usize, usize)> {
     trace.phases.iter().enumerate().flat_map(of).collect()
 }
 
-/// Cuts a run short, and goes on. `None` if there is nothing to cut.
+/// Crashes a run, recovers, and runs the following operations. Returns `None` if the run has no points.
 fn recover(
     level: &Level,
     depth: usize,
@@ -160,7 +161,7 @@ fn recover(
     };
     let opening = point.acknowledged().0 == 0;
     let allowed: Vec<&State> = allowed.iter().chain(if opening { &level.first[..] } else { &[] }).collect();
-    // What a killed process had not made durable of what it found is still not durable.
+    // Content that a killed process had read and not made durable is still not durable.
     let first = match kept.killed {
         true if opening => [trace.allowed_after_kill(point, since), &level.first].concat(),
         true => trace.allowed_after_kill(point, since).to_vec(),
@@ -193,7 +194,7 @@ fn recover(
             catching(|| run.op(op)).map_err(after)?;
         }
     }
-    // A check writes what is to be looked at, which may be the call that fails.
+    // A check writes the heap's pending changes first, and the failing call could be one of these writes.
     if then.failing.is_none() {
         run.check().map_err(after)?;
     }
@@ -201,7 +202,8 @@ fn recover(
     Ok(Some(Level { trace, ops, first, crashes: crashes.clone() }))
 }
 
-/// The program without operations that have nothing to work on, and with a failing call only if a disk can fail so.
+/// Returns the program without operations that have nothing to work on, and without a failing call that its
+/// disk does not have.
 fn sensible(program: Program) -> Program {
     let mut sensible = Program { ops: Vec::new(), ..program };
     for op in program.ops {
@@ -214,8 +216,9 @@ fn sensible(program: Program) -> Program {
     sensible
 }
 
-/// What is done after a crash, likewise. A heap that is there may have to be made ready for its log. `killed`: what such a process has written
-/// would be lost if the page cache could forget it.
+/// Returns the operations after a crash with a failing call only if the disk has it. Opening the heap may
+/// create its log. After `killed`, the page cache must not forget, because the writes of the killed process
+/// would be lost.
 fn settled(then: Program, killed: bool) -> Program {
     let mut like = then.clone();
     like.setting.moved = true;
@@ -226,7 +229,7 @@ fn settled(then: Program, killed: bool) -> Program {
     Program { failing, ..then }
 }
 
-/// The failure, or one that is like it and can be.
+/// Returns the failure, or a similar one that is possible.
 fn possible(failing: Failing, program: &Program) -> Option<Failing> {
     let all =
         program.failures(

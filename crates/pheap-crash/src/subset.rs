@@ -1,4 +1,4 @@
-//! Which of the words and sectors that may have reached the medium did.
+//! Subsets of the words and sectors that may have reached the medium.
 
 use std::ops::ControlFlow;
 
@@ -6,34 +6,36 @@ use pheap::sim::disk::{DiskChange, Which};
 
 use pheap_testkit::Rng;
 
-/// How many subsets are tried at each point.
+/// Number of subsets that are tried at each point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breadth {
-    /// All of them, if there are at most two to the power of this.
+    /// All subsets, if there are at most two to the power of this number.
     pub exhaustive: usize,
-    /// Else none and all, and so many of each kind: one alone, all but one; what a killed process leaves: the first few in the order of the
-    /// program, and the others; all of a page, and of all other pages.
+    /// Otherwise none, all, and this number of each of these kinds: one change alone; all but one; the first
+    /// few in the order of the writes, as a killed process leaves them; all others; all of a page; all of the
+    /// other pages.
     pub corners: usize,
-    /// And so many random ones.
+    /// And this number of random subsets.
     pub random: usize,
 }
 
-/// What looks at subsets.
+/// A function that visits subsets, and may stop.
 pub trait Visit<B>: FnMut(&[bool]) -> ControlFlow<B> {}
 
 impl<B, F: FnMut(&[bool]) -> ControlFlow<B>> Visit<B> for F {}
 
-/// Something that may have reached the medium.
+/// A change that may have reached the medium.
 pub trait Piece {
-    /// A number that it shares with what often reaches the medium together with it.
+    /// Returns a number that pieces share which often reach the medium together.
     fn group(&self) -> u64;
 
-    /// A number that it shares with what is near: what was written for one purpose, mostly.
+    /// Returns a number that pieces share which lie near each other. They mostly belong to the same data
+    /// structure.
     fn area(&self) -> u64;
 }
 
 impl Piece for (u32, u64) {
-    /// The cache line: processors evict these.
+    /// The cache line: processors evict whole lines.
     fn group(&self) -> u64 {
         u64::from(self.0 / 8)
     }
@@ -45,7 +47,7 @@ impl Piece for (u32, u64) {
 }
 
 impl Piece for DiskChange {
-    /// The page: kernels write these.
+    /// The page: kernels write whole pages.
     fn group(&self) -> u64 {
         match self {
             DiskChange::Sector(Which::Data, number, _) => u64::from(number / 8),
@@ -59,8 +61,9 @@ impl Piece for DiskChange {
     }
 }
 
-/// Calls `visit` with subsets of `pending`, as a flag for each, until it breaks. `order` says when each of them was written; those of one moment in any
-/// order. None: in the order that they are in.
+/// Calls `visit` with subsets of `pending`, one flag for each change, until it breaks. `order` has the moment
+/// of each write; writes of the same moment have no order. `None`: the changes are in the order of the
+/// writes.
 pub fn subsets<B>(
     pending: &[impl Piece],
     order: Option<&[u32]>,
@@ -97,11 +100,11 @@ pub fn subsets<B>(
     for i in some_of(moments.len(), breadth.corners, rng) {
         (0..len).for_each(|j| chosen[j] = moment(j) < moments[i]);
         visit(&chosen)?;
-        // What a fence that is missing there would have kept from happening.
+        // The later writes without the earlier ones, as if a fence between them were missing.
         chosen.iter_mut().for_each(|c| *c = !*c);
         visit(&chosen)?;
     }
-    // One purpose without the others: of a record, its data and what empties the log, say.
+    // One page without the others: for example, the data of a record, or the word that empties the log.
     let mut areas: Vec<u64> = pending.iter().map(Piece::area).collect();
     areas.sort_unstable();
     areas.dedup();
@@ -129,7 +132,7 @@ pub fn subsets<B>(
     ControlFlow::Continue(())
 }
 
-/// All numbers below `len`, or `most` random ones of them.
+/// Returns all numbers below `len`, or `most` random ones of them.
 fn some_of(len: usize, most: usize, rng: &mut Rng) -> Vec<usize> {
     if len <= most { (0..len).collect() } else { (0..most).map(|_| rng.below(len)).collect() }
 }

@@ -1,8 +1,9 @@
-//! What heaps of the lab are tuned to. What ships is made for programs that do much; those of the lab are short, and are to come to both sides of each number.
+//! Tuning numbers for the heaps of the lab. The numbers of the crate are made for large programs. With these,
+//! short programs reach both sides of each number.
 
 use pheap::sim::Tuning;
 
-/// For heaps of the lab.
+/// Tuning of all heaps of the lab.
 pub const SMALL: Tuning = Tuning {
     copies: 32,
     unindexed: 4,

@@ -1,31 +1,32 @@
-//! What the heap holds. All of it follows from the number of the last transaction, so that half of one cannot hide.
+//! Content of the heap. All of it follows from the number of the last transaction, so a part of a transaction
+//! cannot go unnoticed.
 
 use pheap::{P, Persist, Result, Txn, View};
 use pheap_testkit::rng::mix;
 
 /// Places for items in a shard. Transaction `n` puts item `n` into place `n % ITEMS`.
 pub const ITEMS: u64 = 128;
-/// Words of a block of the large slice, and blocks in it.
+/// Words of a block of the large slice. The slice has [`BLOCKS`] blocks.
 const BLOCK: u64 = 512;
 const BLOCKS: u64 = 16;
-/// More than a short transaction may change.
+/// Cells of a shard: more than a short transaction may change.
 const CELLS: u64 = 1100;
-/// Roots that a shard can know of.
+/// Largest number of shards.
 pub const MOST_ROOTS: usize = 16;
-/// In each shard, at first.
+/// Money in each shard at first.
 pub const MONEY: u64 = 1_000_000;
 
-/// The root object of each root that is there for good.
+/// The root object of a permanent root.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Shard<'r> {
     pub root: u64,
-    /// The number of the last transaction.
+    /// Number of the last transaction.
     pub n: u64,
     check: u64,
-    /// Moves from shard to shard; the sum stays the same.
+    /// Money of the shard. Transfers move it between shards, and its sum stays the same.
     pub money: u64,
-    /// For each root the last of its transactions that a transaction here has known of.
+    /// For each root, its last transaction that a transaction of this shard has read or was part of.
     pub witness: [u64; MOST_ROOTS],
     items: P<'r, [Item<'r>]>,
     bulk: P<'r, [u64]>,
@@ -57,7 +58,7 @@ struct Cell<'r> {
     next: Option<P<'r, Cell<'r>>>,
 }
 
-/// What an item must be.
+/// The expected content of an item.
 enum Draft {
     Nothing,
     Record(Record),
@@ -66,12 +67,12 @@ enum Draft {
     Chain(Vec<u64>),
 }
 
-/// A word that transaction `n` of `root` writes.
+/// Returns a word that transaction `n` of `root` writes.
 pub fn word(root: u64, n: u64, i: u64) -> u64 {
     mix(mix(mix(root.wrapping_add(0x5eed)) ^ n).wrapping_add(i))
 }
 
-/// The last transaction up to `n` whose number leaves this rest; 0 if there was none.
+/// Returns the last transaction up to `n` whose number has this remainder; 0 if there was none.
 fn last(n: u64, rest: u64, modulus: u64) -> u64 {
     let back = (n + modulus - rest) % modulus;
     n.saturating_sub(back)
@@ -85,7 +86,7 @@ fn draft(root: u64, n: u64) -> Draft {
     let words = |len: u64| (0..len).map(|i| word(root, n, i)).collect();
     match kind % 8 {
         0..=3 => Draft::Record(Record { number: n, words: std::array::from_fn(|i| word(root, n, i as u64)) }),
-        // Some are larger than what shares a span with others.
+        // Some are too large to share a span with others.
         4 if size % 64 == 0 => Draft::Words(words(5000)),
         4 => Draft::Words(words(size % 120)),
         5 => {
@@ -95,7 +96,7 @@ fn draft(root: u64, n: u64) -> Draft {
     }
 }
 
-/// A new shard, in which nothing has happened yet.
+/// Creates a shard that has had no transaction.
 pub fn new_shard<'r>(tx: &mut Txn<'r>, root: u64) -> Result<Shard<'r>> {
     let mut cells = Vec::new();
     for _ in 0..CELLS {
@@ -113,7 +114,7 @@ pub fn new_shard<'r>(tx: &mut Txn<'r>, root: u64) -> Result<Shard<'r>> {
     })
 }
 
-/// The next transaction of a shard, or a part of one. Returns its number.
+/// Makes the changes of the next transaction of a shard. Returns the number of the transaction.
 pub fn step<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>) -> Result<u64> {
     let (root, n) = (tx[shard].root, tx[shard].n + 1);
     set_number(tx, shard, n, word(root, n, 1));
@@ -137,7 +138,7 @@ pub fn step<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>) -> Result<u64> {
     Ok(n)
 }
 
-/// With precise stores, unlike the others.
+/// Stores to single fields, because of `#[txn]`. The other changes use `IndexMut`.
 #[pheap::txn]
 fn set_number<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, n: u64, check: u64) {
     tx[shard].n = n;
@@ -155,7 +156,7 @@ fn put_item<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, root: u64, n: u64) ->
     let item = match draft(root, n) {
         Draft::Nothing => Item::Nothing,
         Draft::Record(record) => match tx[place] {
-            // Half of the records are changed where they are.
+            // Half of the records are changed in place.
             Item::Record(old) if record.words[0] % 2 == 0 => {
                 tx[old] = record;
                 return Ok(());
@@ -176,7 +177,7 @@ fn put_item<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, root: u64, n: u64) ->
     Ok(())
 }
 
-/// What is wrong with a shard, compared with what its number says.
+/// Compares a shard with the content that its number implies. Returns the first difference.
 pub fn verify_shard<'r>(view: &View<'r>, shard: P<'r, Shard<'r>>, root: u64) -> Result<(), String> {
     let &Shard { n, check, .. } = &view[shard];
     let wrong = |what: String| Err(format!("shard {root} at transaction {n}: {what}"));
@@ -228,7 +229,7 @@ fn is_item<'r>(view: &View<'r>, item: Item<'r>, draft: &Draft) -> bool {
     }
 }
 
-/// The root object of a root that comes and goes.
+/// The root object of a temporary root.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Temp<'r> {
@@ -237,7 +238,7 @@ pub struct Temp<'r> {
     words: P<'r, [u64]>,
 }
 
-/// A new one. Some are so large that the file grows.
+/// Creates a temporary root. Some are so large that the file grows.
 pub fn new_temp<'r>(tx: &mut Txn<'r>, key: u64) -> Result<Temp<'r>> {
     let size = mix(key);
     let len = if size.is_multiple_of(8) { 20_000 + size % 60_000 } else { size % 2000 };
@@ -245,7 +246,7 @@ pub fn new_temp<'r>(tx: &mut Txn<'r>, key: u64) -> Result<Temp<'r>> {
     Ok(Temp { key, n: 0, words })
 }
 
-/// Changes all of it.
+/// Changes all of a temporary root.
 pub fn step_temp<'r>(tx: &mut Txn<'r>, temp: P<'r, Temp<'r>>) -> Result<()> {
     let (key, n, words) = (tx[temp].key, tx[temp].n + 1, tx[temp].words);
     tx[temp].n = n;
@@ -258,7 +259,7 @@ pub fn step_temp<'r>(tx: &mut Txn<'r>, temp: P<'r, Temp<'r>>) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with it.
+/// Compares a temporary root with the content that its number implies. Returns an error if they differ.
 pub fn verify_temp<'r>(view: &View<'r>, temp: P<'r, Temp<'r>>, key: u64) -> Result<(), String> {
     let &Temp { key: found, n, words } = &view[temp];
     let good = |(i, &value): (usize, &u64)| value == word(key, n, i as u64);

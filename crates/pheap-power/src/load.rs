@@ -1,4 +1,4 @@
-//! What is done to the heap, by several threads, until it is closed or the machine dies.
+//! The load: several threads change the heap until it is closed or the machine loses power.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::worker::Worker;
 use crate::{Args, Mistake, Result, say, text};
 use pheap_testkit::Rng;
 
-/// What all threads share.
+/// Data that all threads share.
 pub struct Load<'a> {
     pub args: &'a Args,
     pub heap: &'a Heap,
@@ -20,7 +20,7 @@ pub struct Load<'a> {
     stop: AtomicBool,
 }
 
-/// Changes the heap for so long.
+/// Changes the heap for this time.
 pub fn run(
     args: &Args,
     heap: &Heap,
@@ -48,12 +48,12 @@ pub fn run(
 }
 
 impl Load<'_> {
-    /// Stops the others if `f` fails.
+    /// Runs `f`. If it fails, reports the error and stops the other threads.
     fn guarded(&self, f: impl FnOnce() -> Result) -> Result {
         let _stop = StopOnPanic(&self.stop);
         let result = f();
         if let Err(what) = &result {
-            // At once: the others may be waiting for ever.
+            // Reports it at once, because the other threads may wait for ever.
             say(format_args!("wrong: {what}"));
             self.stop.store(true, Ordering::Relaxed);
         }
@@ -64,7 +64,7 @@ impl Load<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The thread that reads, until `end`. What it has seen must never be lost, either.
+    /// Reads shards until `end`. The transactions that it has seen must never be lost.
     fn read(&self, mut rng: Rng, end: Instant) -> Result {
         for round in 0.. {
             let root = &self.shards[rng.scaled(self.shards.len() as u64) as usize];
@@ -92,7 +92,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// All shards at one moment.
+    /// Checks all shards in one transaction.
     fn audit(&self) -> Result {
         let found = pheap::txn(self.shards, |mut shards| {
             Ok((0..shards.len())

@@ -1,21 +1,23 @@
-//! The load of the power-cut tests: runs inside of a machine that will die, and says on stdout what it has been promised.
+//! The load of the power-cut tests. It runs inside a virtual machine whose power will be cut, and reports on
+//! stdout what must survive.
 //!
-//! It opens the heap, looks at all of it, and then changes it until the machine is switched off. A line on stdout leaves the machine at
-//! once, so whoever keeps the lines (`ci/power_cut.py`) knows what must be found by the next run:
+//! The program opens the heap, checks all of it, and then changes it until the machine is switched off. A
+//! line on stdout leaves the machine at once. `ci/power_cut.py` keeps the lines, so it knows what the next
+//! run must find:
 //!
 //! | line | |
 //! |---|---|
 //! | `found ROOT N` | after opening: the last transaction of a root |
-//! | `alive THREAD N` | after opening: the root that comes and goes of a thread is as its step N has left it |
-//! | `opened DURABILITY map_sync=BOOL …` | after opening: all of it was looked at, and is as it should be |
+//! | `alive THREAD N` | after opening: the temporary root of a thread has the content of its step N |
+//! | `opened DURABILITY map_sync=BOOL …` | after opening: all of the heap was checked, and is correct |
 //! | `ack ROOT N` | transaction N was committed, hence all before it |
-//! | `seen ROOT N` | a reader has seen it |
-//! | `life THREAD N` | step N was made: the thread's own root was created, renamed, removed |
-//! | `stats NAME=NUMBER …` | since the heap was opened |
+//! | `seen ROOT N` | a reader has seen transaction N |
+//! | `life THREAD N` | step N was made: the thread's temporary root was created, renamed or removed |
+//! | `stats NAME=NUMBER …` | counters since the heap was opened |
 //! | `cut the power` | with `--cut-after` |
-//! | `wrong: …` | what is not as it should be; the exit status is 1 |
+//! | `wrong: …` | an error; the exit status is 1 |
 
-#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+#![allow(unreachable_pub)] // this is a program, so no other crate can reach its items
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,7 +75,7 @@ enum Mode {
     Process,
 }
 
-/// What is done wrong, to see whether the test sees it.
+/// A mistake that the test must notice.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Mistake {
     None,
@@ -85,10 +87,10 @@ enum Mistake {
     Split,
 }
 
-/// What ends the program.
+/// An error that ends the program, as a text.
 type Result<T = ()> = std::result::Result<T, String>;
 
-/// Prints a line, in one piece.
+/// Prints a line in one piece.
 fn say(line: std::fmt::Arguments<'_>) {
     println!("{line}");
 }
@@ -108,7 +110,7 @@ fn run(args: &Args) -> Result {
     let mut cut_after = args.cut_after.map(Duration::from_millis);
     say(format_args!("started"));
     loop {
-        // A heap that was closed is opened in another way, and sometimes at another place.
+        // A heap that was closed is opened with other options, and sometimes at another address.
         let heap = args.open(&mut rng)?;
         let roots = verify::verify(&heap, args.roots, args.threads)?;
         let info = heap.info();
@@ -147,7 +149,7 @@ fn text(error: pheap::Error) -> String {
 impl Args {
     fn open(&self, rng: &mut Rng) -> Result<Heap> {
         const RESERVED: u64 = 1 << 30;
-        // Beyond the addresses that heaps are given by themselves.
+        // Above the addresses that heaps choose themselves.
         const PLACES: u64 = 0x6000_0000_0000;
         let durability = match self.durability {
             Mode::Auto => Durability::Auto,

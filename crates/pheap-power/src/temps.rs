@@ -1,4 +1,4 @@
-//! Roots that come and go: created, renamed, removed. Each thread has one at most.
+//! Temporary roots: a thread creates, renames and removes one, again and again.
 
 use pheap::{Heap, Persist, Root};
 
@@ -7,39 +7,41 @@ use pheap_testkit::rng::mix;
 use crate::content::{Temp, new_temp, step_temp, verify_temp};
 use crate::{Result, say, text};
 
-/// The root of a thread, if there is one.
+/// The temporary root of a thread, if it has one.
 pub struct Life {
     thread: u64,
-    /// Things that have happened: after `3 k` there is no root, then the `k`-th was created, then it was renamed.
+    /// Number of steps so far. After `3 k` steps there is no root. The next step creates root `k`, and the
+    /// one after that renames it.
     steps: u64,
     root: Option<Root<Temp<'static>>>,
 }
 
-/// Counts a step durably before it is made, so that steps whose lines were lost in the machine are known of.
+/// Counts a step durably before it is made. After a power cut, the count includes steps whose lines were lost
+/// in the machine.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Steps {
     begun: u64,
 }
 
-/// The name of the root after so many steps, if there is one.
+/// Returns the name of the root after this number of steps, if there is one.
 fn name(thread: u64, steps: u64) -> Option<String> {
     let kind = [None, Some("temp"), Some("kept")][(steps % 3) as usize]?;
     Some(format!("{kind} {thread} {}", steps / 3))
 }
 
-/// What its content is made from.
+/// Returns the number that the content of the root is computed from.
 fn key(thread: u64, steps: u64) -> u64 {
     mix(mix(thread) ^ (steps / 3))
 }
 
-/// The name of the root that counts.
+/// Returns the name of the root that counts the steps.
 fn steps_name(thread: u64) -> String {
     format!("steps {thread}")
 }
 
 impl Life {
-    /// Finds and verifies the root of a thread. Returns the names of all its roots, too.
+    /// Finds and verifies the temporary root of a thread. Also returns the names of all roots of the thread.
     pub fn find(heap: &Heap, thread: u64) -> Result<(Life, Vec<String>)> {
         let count = heap.existing_root::<Steps>(&steps_name(thread));
         let begun = match count {
@@ -52,7 +54,8 @@ impl Life {
         let there =
             |steps| name(thread, steps).filter(|name| heap.roots().iter().any(|root| root.name == *name));
         let mut names = vec![steps_name(thread)];
-        // The last step that was begun has been made, or has not. Where one of the two leaves no root, the other does.
+        // The last step that was begun was made, or was not. If there is no root after one of the two, there
+        // is one after the other.
         let before = begun.saturating_sub(1);
         let (steps, root) = match (there(begun), there(before)) {
             (Some(name), _) => (begun, Some(name)),
@@ -73,12 +76,12 @@ impl Life {
         Ok((Life { thread, steps, root }, names))
     }
 
-    /// Says what there is.
+    /// Prints the number of steps.
     pub fn say(&self, word: &str) {
         say(format_args!("{word} {} {}", self.thread, self.steps));
     }
 
-    /// The next thing in its life.
+    /// Makes the next step.
     pub fn go_on(&mut self, heap: &Heap) -> pheap::Result<()> {
         let (thread, steps) = (self.thread, self.steps + 1);
         let count: Root<Steps> = heap.root(&steps_name(thread))?;
@@ -102,7 +105,7 @@ impl Life {
         Ok(())
     }
 
-    /// A transaction on it, if it is there.
+    /// Runs a transaction on the root, if there is one.
     pub fn change(&self) -> pheap::Result<()> {
         self.root.as_ref().map_or(Ok(()), |root| root.txn(step_temp))
     }

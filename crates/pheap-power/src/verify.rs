@@ -1,4 +1,4 @@
-//! What is found when the heap is opened.
+//! Checks the heap after it was opened.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::content::{MONEY, MOST_ROOTS, Shard, verify_shard};
 use crate::temps::Life;
 use crate::{Result, say, shard_name, text};
 
-/// Looks at all that is in the heap, and says what there is. Returns the roots of the threads that come and go.
+/// Checks all of the heap, and prints its transactions. Returns the temporary roots of the threads.
 pub fn verify(heap: &Heap, roots: u64, threads: u64) -> Result<Vec<Life>> {
     let report = heap.check().map_err(text)?;
     if !report.is_clean() {
@@ -46,7 +46,7 @@ pub fn verify(heap: &Heap, roots: u64, threads: u64) -> Result<Vec<Life>> {
     Ok(lives)
 }
 
-/// What is to be compared between shards.
+/// The fields that are compared between shards.
 pub struct Found {
     pub root: u64,
     pub n: u64,
@@ -73,7 +73,8 @@ fn look(root: &Root<Shard<'static>>) -> Result<Found> {
     .map_err(text)?
 }
 
-/// Verifies what transactions over several roots leave, and transactions that have read what others wrote.
+/// Verifies that transfers left the sum of the money, and that each shard has the transactions that other
+/// shards know of.
 pub fn balance(found: &[Found]) -> Result {
     let (money, expected) = (found.iter().map(|f| f.money).sum::<u64>(), found.len() as u64 * MONEY);
     if money != expected {
@@ -93,7 +94,7 @@ pub fn balance(found: &[Found]) -> Result {
     Ok(())
 }
 
-/// Whether the kernel maps a file with `MAP_SYNC`.
+/// Returns whether the kernel maps a file with `MAP_SYNC`.
 pub fn is_mapped_with_sync(path: &Path) -> bool {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let Some(path) = path.to_str() else { return false };

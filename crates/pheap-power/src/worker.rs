@@ -1,4 +1,4 @@
-//! A thread that writes.
+//! A thread that writes to the heap.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::temps::Life;
 use crate::{Mistake, Result, say, text};
 use pheap_testkit::Rng;
 
-/// How long a mistake stays open, so that the power fails in it soon.
+/// Time for which a mistake stays visible, so that a power cut hits it soon.
 const WIDE: Duration = Duration::from_millis(10);
 
 pub struct Worker<'a> {
@@ -19,7 +19,7 @@ pub struct Worker<'a> {
     thread: u64,
     life: Life,
     rng: Rng,
-    /// The last transaction on each root that is committed and not acknowledged, or 0.
+    /// For each root, the last transaction that is committed and not acknowledged; 0 if there is none.
     pending: Vec<u64>,
     commits: u64,
     ack_every: u64,
@@ -79,7 +79,7 @@ impl<'a> Worker<'a> {
         self.commits += 1;
     }
 
-    /// One of the roots, mostly the one that is this thread's more than others'.
+    /// Returns one of the roots, mostly the one that belongs to this thread.
     fn pick(&mut self) -> usize {
         let roots = self.load.shards.len() as u64;
         (if self.rng.scaled(3) > 0 { self.thread % roots } else { self.rng.scaled(roots) }) as usize
@@ -92,7 +92,7 @@ impl<'a> Worker<'a> {
 
     fn step(&mut self) -> pheap::Result<()> {
         let (i, other) = self.pick_two();
-        // What has been read of another root must not be lost if this is kept.
+        // If this transaction survives, the transaction that it has read must survive as well.
         let witness = match self.rng.scaled(4) {
             0 => self.load.shards[other].read(|view, shard| view[shard].n)?,
             _ => 0,
@@ -139,7 +139,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The mistake.
+    /// Makes a transfer in two transactions: the mistake [`Mistake::Split`].
     fn split_transfer(&mut self, i: usize, j: usize, amount: u64) -> pheap::Result<()> {
         let (from, to) = (&self.load.shards[i], &self.load.shards[j]);
         match from.txn(|tx, shard| withdraw(tx, shard, amount)) {
@@ -155,7 +155,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// One transaction over all roots.
+    /// Runs one transaction over all roots.
     fn everywhere(&mut self) -> pheap::Result<()> {
         let numbers = pheap::txn(self.load.shards, |mut shards| {
             let numbers =
@@ -171,7 +171,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Up to two transactions' worth of changes, and none of them.
+    /// Runs a transaction that makes the changes of one or two transactions, and fails.
     fn give_up(&mut self) -> pheap::Result<()> {
         let (root, twice) = (&self.load.shards[self.pick()], self.rng.scaled(2) == 0);
         match root.txn(|tx, shard| spoil(tx, shard, twice)) {
@@ -202,7 +202,7 @@ fn withdraw<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, amount: u64) -> pheap
     Ok(())
 }
 
-/// Changes that must not stay.
+/// Makes changes, and fails.
 fn spoil<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, twice: bool) -> pheap::Result<()> {
     step(tx, shard)?;
     if twice {

@@ -1,27 +1,29 @@
-//! What there is to know about each micro-benchmark in order to compare its rows: a table.
+//! A table of the micro-benchmarks, with the facts that are needed to compare their rows.
 
 /// A benchmark of `cargo bench --bench paper`.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) name: &'static str,
-    /// What there are `n` of; none where the time of everything is what counts.
+    /// The operation of which a run has `n`. `None` if the time of the whole run is compared.
     pub(crate) operation: Option<&'static str>,
-    /// How a variant of pheap is called, after the durability, that is straightforward code: the first one that exists.
+    /// Names of the pheap variant with straightforward code, after the durability. The first one that exists
+    /// counts.
     pub(crate) written: &'static [&'static str],
-    /// Variants of pheap that compute the same as the others, but start from something else, or are for insight.
+    /// Variants of pheap that begin with other data, or only serve as an explanation, so they are not
+    /// compared.
     pub(crate) not_comparable: &'static [&'static str],
-    /// What volatile Rust is compared with, where that means something.
+    /// The variant of volatile Rust that pheap is compared with. `None` if there is none.
     pub(crate) volatile: Option<&'static str>,
     pub(crate) floor: Floor,
 }
 
-/// What the hardware takes for the same.
+/// The time that the hardware needs for the same work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Floor {
     None,
-    /// Each operation takes what this row of the floor says.
+    /// Each operation takes the time of this row of the floor.
     Row(&'static str),
-    /// The same, and what volatile Rust takes.
+    /// The time of volatile Rust, and this row of the floor for each operation.
     VolatileAndRow(&'static str),
 }
 
@@ -34,7 +36,7 @@ const PLAIN: Bench = Bench {
     floor: Floor::None,
 };
 
-/// In the order of the tables.
+/// The benchmarks, in the order of the tables.
 pub(crate) const BENCHES: [Bench; 11] = [
     Bench { name: "txn_empty", operation: Some("transaction"), floor: Floor::Row("nt_line"), ..PLAIN },
     Bench {
@@ -80,15 +82,15 @@ pub(crate) const BENCHES: [Bench; 11] = [
     Bench { name: "fill_heap_open", not_comparable: &["mapped"], ..PLAIN },
 ];
 
-/// The benchmark of this name.
+/// Returns the benchmark with this name.
 pub(crate) fn bench(name: &str) -> Option<&'static Bench> {
     BENCHES.iter().find(|bench| bench.name == name)
 }
 
-/// Whether this is what PMDK's row of that variant is compared by: a variant without a transaction is not.
+/// Returns whether a variant of PMDK is compared. A variant without a transaction is not.
 pub(crate) fn pmdk_is_comparable(variant: &str) -> bool {
     !variant.contains("persist")
 }
 
-/// How straightforward programs are called on the side of PMDK: the first one that exists.
+/// Names of straightforward variants of PMDK. The first one that exists counts.
 pub(crate) const PMDK_WRITTEN: [&str; 4] = ["field", "field8", "tx_oid", "tx"];

@@ -1,12 +1,12 @@
-//! Which rows stand for a system: its best variant, and the one that straightforward code is.
+//! Chooses the rows that stand for a system: its best variant, and the one with straightforward code.
 
 use crate::benches::{Bench, Floor, PMDK_WRITTEN, pmdk_is_comparable};
 use crate::row::{Row, Size};
 
-/// A system, in a certain form.
+/// A system, with the variant to choose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Choice {
-    /// With this durability.
+    /// Pheap with this durability.
     Pheap(&'static str, Code),
     Pmdk(Code),
     Volatile,
@@ -15,16 +15,17 @@ pub(crate) enum Choice {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Code {
-    /// The fastest variant that there is at this size.
+    /// The fastest variant at this size.
     Best,
-    /// Straightforward code, which logs what it changes where it changes it.
+    /// Straightforward code, which changes fields in place and logs each change.
     Written,
 }
 
-/// Straightforward code within this factor of the fastest counts as the best, on the side of pheap.
+/// Straightforward code of pheap counts as the best variant if it takes at most this factor of the fastest
+/// time.
 const AS_FAST: f64 = 1.05;
 
-/// What a row, or a sum of rows, has to say.
+/// The times of a row, or of a sum of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) variant: String,
@@ -38,12 +39,12 @@ impl Figure {
         Figure { variant: row.variant.clone(), seconds: row.seconds, min: row.min(), max: row.max() }
     }
 
-    /// So many times what a row of the floor says.
+    /// Returns `factor` times a row of the floor.
     fn times(factor: f64, name: &str, row: &Figure) -> Figure {
         Figure { variant: name.to_owned(), seconds: 0.0, min: 0.0, max: 0.0 }.plus(factor, row)
     }
 
-    /// Adds `factor` times another one.
+    /// Adds `factor` times another figure.
     fn plus(mut self, factor: f64, other: &Figure) -> Figure {
         self.seconds += factor * other.seconds;
         self.min += factor * other.min;
@@ -52,7 +53,7 @@ impl Figure {
     }
 }
 
-/// All rows, to choose from.
+/// The rows to choose from.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a>(pub(crate) &'a [&'a Row]);
 
@@ -61,7 +62,7 @@ impl<'a> Rows<'a> {
         self.0.iter().copied().filter(move |row| row.bench == name)
     }
 
-    /// The sizes at which this benchmark was run, in order.
+    /// Returns the sizes at which this benchmark was run, in order.
     pub(crate) fn sizes(self, name: &str) -> Vec<Size> {
         let mut sizes: Vec<Size> = self.of_bench(name).map(Row::size).collect();
         sizes.sort_unstable();
@@ -77,7 +78,7 @@ impl<'a> Rows<'a> {
             Choice::Pheap(durability, Code::Best) => {
                 let best = fastest(of("pheap").filter(|row| is_comparable(bench, row, durability)))?;
                 let written = self.find(bench, size, Choice::Pheap(durability, Code::Written));
-                // What is as fast but for the mood of the machine is not another way to write it.
+                // Within the variation of the machine, straightforward code is as fast.
                 Some(written.filter(|written| written.seconds <= AS_FAST * best.seconds).unwrap_or(best))
             }
             Choice::Pheap(durability, Code::Written) => {
@@ -99,7 +100,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A row of the floor: what one operation takes.
+    /// Returns the time of one operation of a row of the floor.
     pub(crate) fn floor_row(self, name: &str) -> Option<Figure> {
         let row = self.of_bench(name).find(|row| row.system == "floor" && row.n > 0)?;
         Some(Figure::times(1.0 / row.n as f64, name, &Figure::of(row)))
@@ -119,7 +120,7 @@ impl<'a> Rows<'a> {
 }
 
 fn is_comparable(bench: &Bench, row: &Row, durability: &str) -> bool {
-    // The one is there to see what undo logging costs, and what the other commits is not durable yet.
+    // `undo` only shows the cost of undo logging. `on_demand` commits transactions that are not durable yet.
     let known = |part: &str| !["undo", "on_demand"].contains(&part) && !bench.not_comparable.contains(&part);
     let mut parts = row.variant.split(':');
     parts.next() == Some(durability) && parts.all(known)

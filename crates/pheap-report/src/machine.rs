@@ -1,4 +1,4 @@
-//! Where this program runs, and on what version of the sources.
+//! Describes the machine, and the version of the sources.
 
 use crate::Result;
 use crate::results::Meta;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What results are labelled with. `media` are directories that files lie in, by what lies there.
+/// Returns the description of the results. `media` has directories, each with the kind of files that it has.
 pub(crate) fn describe(repository: &Path, quick: bool, media: &[(&str, &Path)]) -> Result<Meta> {
     let git = |args: &[&str]| said(Command::new("git").arg("-C").arg(repository).args(args));
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -31,19 +31,19 @@ pub(crate) fn describe(repository: &Path, quick: bool, media: &[(&str, &Path)]) 
     })
 }
 
-/// The output of a command, if it succeeds.
+/// Returns the output of a command, if it succeeds.
 fn said(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What follows the colon, in the first line that begins so.
+/// Returns the text behind the colon in the first line that begins with `name`.
 fn field(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// `16384 kB`, in bytes.
+/// Converts text such as `16384 kB` to bytes.
 fn kibibytes(text: &str) -> Option<u64> {
     Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }

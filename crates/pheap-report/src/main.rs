@@ -1,4 +1,4 @@
-//! Runs the benchmarks, or reads what they have printed, and makes charts and tables of it: `docs/benchmarks`.
+//! Runs the benchmarks, or reads their results, and makes charts and tables of them: `docs/benchmarks`.
 
 mod benches;
 mod charts;
@@ -26,8 +26,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Runs pheap's benchmarks and makes charts and tables of them.
 ///
-/// Runs `cargo bench --bench paper`, `cargo bench --bench stores` and measures what `#[txn]` adds to a build. Nothing else should run on the
-/// machine meanwhile. With `--from`, nothing is run unless `--only` asks for it; what is run replaces rows of the same benchmarks.
+/// Runs `cargo bench --bench paper`, `cargo bench --bench stores` and measures what `#[txn]` adds to a build.
+/// Nothing else should run on the machine meanwhile. With `--from`, nothing is run unless `--only` asks for
+/// it; what is run replaces rows of the same benchmarks.
 #[derive(Parser, Debug)]
 #[command(bin_name = "cargo run --release -p pheap-report --")]
 struct Args {
@@ -102,7 +103,7 @@ fn report(args: &Args) -> Result<()> {
 
 const RESULTS: &str = "results.jsonl";
 
-/// Writes results, charts and the page.
+/// Writes the results, the charts and the page.
 fn write(results: &Results, out: &Path) -> Result<()> {
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     fs::write(out.join(RESULTS), results.text())?;
@@ -115,7 +116,7 @@ fn write(results: &Results, out: &Path) -> Result<()> {
                 fs::write(file, svg)?;
                 drawn.push(chart);
             }
-            // One of other results would be taken for one of these.
+            // Remove an old chart: it would seem to belong to these results.
             None => match fs::remove_file(file) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
                 _ => {}

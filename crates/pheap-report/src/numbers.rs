@@ -1,27 +1,27 @@
-//! Numbers as people read them: three significant digits, and the unit that suits them.
+//! Formats numbers for people: three significant digits, and a suitable unit.
 
-/// Three significant digits, without an exponent: `0.104`, `1.35`, `12.3`, `6490`.
+/// Formats a number with three significant digits and without an exponent: `0.104`, `1.35`, `12.3`, `6490`.
 pub(crate) fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
-    // Rounded before the digits are counted: 9.996 is 10.0.
+    // Round before the digits are counted: 9.996 is 10.0.
     let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
     let magnitude = rounded.abs().log10().floor() as i32;
     let decimals = (2 - magnitude).max(0) as usize;
     format!("{rounded:.decimals$}")
 }
 
-/// Seconds, in the largest unit of which there is at least one.
+/// Formats seconds in the largest unit in which the value is at least one.
 pub(crate) fn time(seconds: f64) -> String {
     let (scale, unit) = unit_of(seconds);
     format!("{} {unit}", three_digits(seconds * scale))
 }
 
-/// What to multiply seconds by, and the name of the result.
+/// Returns the factor from seconds to the unit, and the name of the unit.
 fn unit_of(seconds: f64) -> (f64, &'static str) {
     match seconds.abs() {
-        // A little less than one, or 999.9 ns would be 1000 ns.
+        // A little less than one: otherwise 999.9 ns would be 1000 ns.
         s if s >= 0.9995 => (1.0, "s"),
         s if s >= 0.9995e-3 => (1e3, "ms"),
         s if s >= 0.9995e-6 => (1e6, "µs"),
@@ -29,14 +29,14 @@ fn unit_of(seconds: f64) -> (f64, &'static str) {
     }
 }
 
-/// A round number of seconds, as on an axis: `10 µs`.
+/// Formats a round number of seconds, as on an axis: `10 µs`.
 pub(crate) fn round_time(seconds: f64) -> String {
     let (scale, unit) = unit_of(seconds);
     let value: f64 = format!("{:.2e}", seconds * scale).parse().unwrap_or(seconds * scale);
     if seconds == 0.0 { "0".into() } else { format!("{value} {unit}") }
 }
 
-/// Three significant digits, with commas between thousands: `40,400`.
+/// Formats a number with three significant digits, and commas between thousands: `40,400`.
 pub(crate) fn with_commas(value: f64) -> String {
     let digits = three_digits(value);
     let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
@@ -54,7 +54,7 @@ pub(crate) fn with_commas(value: f64) -> String {
     out
 }
 
-/// A round number, as on an axis: `1000`, `10k`, `1M`.
+/// Formats a round number, as on an axis: `1000`, `10k`, `1M`.
 pub(crate) fn round_count(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{}M", v / 1e6),

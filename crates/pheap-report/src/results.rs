@@ -1,25 +1,26 @@
-//! The file of results: lines of benchmarks, and before each part of them a line that says where and when they were measured.
+//! The file of results. It has the lines of the benchmarks. A line before each part describes the machine and
+//! the time of the run.
 
 use crate::Result;
 use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Where, when and what.
+/// Description of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct Meta {
-    /// In UTC.
+    /// Date and time in UTC.
     pub(crate) date: String,
     pub(crate) commit: String,
-    /// Whether files differed from those of the commit.
+    /// Whether files differed from the commit.
     pub(crate) dirty: bool,
     pub(crate) quick: bool,
     pub(crate) cpu: String,
     pub(crate) cores: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) kernel: String,
-    /// The file systems of the heaps, and of the stores.
+    /// File systems of the heaps and of the stores.
     pub(crate) medium: String,
     pub(crate) rustc: String,
 }
@@ -29,10 +30,10 @@ struct MetaLine {
     meta: Meta,
 }
 
-/// Lines that were measured together.
+/// Lines of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Section {
-    /// None for lines of unknown origin.
+    /// Description of the run. `None` if it is unknown.
     pub(crate) meta: Option<Meta>,
     lines: Vec<String>,
     pub(crate) rows: Vec<Row>,
@@ -50,7 +51,7 @@ impl Section {
         Ok(())
     }
 
-    /// As it is in the file.
+    /// Returns the lines of the section as in the file.
     pub(crate) fn text(&self) -> String {
         let meta = self.meta.as_ref().map(|meta| {
             serde_json::to_string(&MetaLine { meta: meta.clone() })
@@ -60,7 +61,7 @@ impl Section {
     }
 }
 
-/// All that is known.
+/// All sections of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Results {
     pub(crate) sections: Vec<Section>,
@@ -97,7 +98,7 @@ impl Results {
         self.sections.iter().flat_map(|section| &section.rows)
     }
 
-    /// Adds what was measured now, instead of older rows of the same benchmarks.
+    /// Adds new rows, and removes older rows of the same benchmarks.
     pub(crate) fn replace_by(&mut self, new: Section) {
         let measured_now = |row: &Row| new.rows.iter().any(|other| other.bench == row.bench);
         for section in &mut self.sections {

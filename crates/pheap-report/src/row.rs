@@ -1,9 +1,9 @@
-//! What the benchmarks print: a JSON object a line, as `benches/README.md` describes it.
+//! Output of the benchmarks: one JSON object on each line. `benches/README.md` describes it.
 
 use crate::run::Part;
 use serde::Deserialize;
 
-/// One line. Fields that this program has no use for are ignored, so that benchmarks may add some.
+/// One line. Unknown fields are ignored, so benchmarks may add some.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub(crate) struct Row {
     pub(crate) system: String,
@@ -17,12 +17,12 @@ pub(crate) struct Row {
     pub(crate) seconds: f64,
     min: Option<f64>,
     max: Option<f64>,
-    /// Runs, of which `seconds` is the median.
+    /// Number of runs. `seconds` is their median.
     #[serde(default = "one")]
     pub(crate) reps: u64,
-    /// Objects that a transaction changes.
+    /// Number of objects that a transaction changes.
     pub(crate) k: Option<f64>,
-    /// Operations a second, of stores.
+    /// Operations per second of a store.
     pub(crate) per_second: Option<f64>,
     /// Whether a store waits for the disk at each commit.
     pub(crate) syncs_each_commit: Option<bool>,
@@ -33,7 +33,7 @@ fn one() -> u64 {
     1
 }
 
-/// What rows have to have in common to be compared.
+/// The sizes that rows must have in common to be compared.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Size {
     pub(crate) n: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Size {
 }
 
 impl Row {
-    /// The row of a line.
+    /// Parses a line.
     pub(crate) fn parse(line: &str) -> Result<Row, serde_json::Error> {
         let mut row: Row = serde_json::from_str(line)?;
         // `pmem:k8` is `pmem` with eight objects.
@@ -54,7 +54,7 @@ impl Row {
         Ok(row)
     }
 
-    /// The program that prints such rows.
+    /// Returns the part of the report whose program prints such rows.
     pub(crate) fn part(&self) -> Part {
         match self.bench.as_str() {
             "update8_sync" | "update8_nosync" | "insert_sync" | "insert_nosync" | "get" | "open_get"
@@ -68,22 +68,22 @@ impl Row {
         Size { n: self.n, threads: self.threads, k: self.k.map(|k| k.round() as u64) }
     }
 
-    /// The fastest run.
+    /// Returns the time of the fastest run, in seconds.
     pub(crate) fn min(&self) -> f64 {
         self.min.unwrap_or(self.seconds)
     }
 
-    /// The slowest run.
+    /// Returns the time of the slowest run, in seconds.
     pub(crate) fn max(&self) -> f64 {
         self.max.unwrap_or(self.seconds)
     }
 
-    /// Whether part of the variant, between colons, is this.
+    /// Returns whether `part` is a part of the variant, between colons.
     pub(crate) fn has(&self, part: &str) -> bool {
         self.variant.split(':').any(|other| other == part)
     }
 
-    /// Whether no disk has been waited for, though one should have been.
+    /// Returns whether the run did not wait for a disk, although it should have.
     pub(crate) fn disk_too_fast(&self) -> bool {
         self.disk.is_some()
     }

@@ -1,4 +1,4 @@
-//! Runs benchmarks, and shows how far they are.
+//! Runs benchmarks, and shows the progress.
 
 use crate::Result;
 use crate::compile;
@@ -26,7 +26,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// About how many rows come, if nothing is known from an earlier run.
+    /// Returns the approximate number of rows of the part, if no earlier run is known.
     fn rows(self) -> u64 {
         match self {
             Part::Paper => 180,
@@ -36,19 +36,19 @@ impl Part {
     }
 }
 
-/// How to run them.
+/// Settings of a run.
 pub(crate) struct Run<'a> {
     pub(crate) repository: &'a Path,
     pub(crate) quick: bool,
     pub(crate) dir: Option<&'a Path>,
     pub(crate) disk: Option<&'a Path>,
     pub(crate) save: Option<&'a Path>,
-    /// What was measured the last time.
+    /// Results of the previous run.
     pub(crate) before: &'a Results,
 }
 
 impl Run<'_> {
-    /// Measures these parts. What happens meanwhile is on standard error.
+    /// Measures these parts. Shows the progress on standard error.
     pub(crate) fn measure(&self, parts: &[Part]) -> Result<Section> {
         let heaps = self.dir.unwrap_or(Path::new("/dev/shm"));
         let disk = self.disk.unwrap_or(self.repository);
@@ -74,7 +74,7 @@ impl Run<'_> {
         Ok(sink.section)
     }
 
-    /// How many rows will come: as many as the last time, if that was the same kind of run.
+    /// Returns the number of expected rows: that of the previous run if it was of the same kind.
     fn expected(&self, part: Part) -> u64 {
         let sections = self.before.sections.iter();
         let same =
@@ -98,14 +98,14 @@ impl Run<'_> {
         sink.bar.set_message(format!("{name}: is built"));
         let bar = sink.bar.clone();
         let said = lines_of(command, |line| sink.line(line), move |line| bar.set_message(line.to_owned()))?;
-        // It leaves out what is not installed, and says so.
+        // The program leaves out systems that are not installed, and prints a line for each.
         let missing = said.iter().filter(|line| line.contains("install"));
         missing.for_each(|line| sink.bar.println(line));
         Ok(())
     }
 }
 
-/// Where rows go.
+/// Receives the rows.
 pub(crate) struct Sink {
     section: Section,
     save: Option<File>,
@@ -113,7 +113,7 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Takes a row.
+    /// Adds a row.
     pub(crate) fn line(&mut self, line: &str) -> Result<()> {
         self.section.push(line)?;
         if let Some(file) = &mut self.save {
@@ -126,18 +126,18 @@ impl Sink {
         Ok(())
     }
 
-    /// Shows what is being done.
+    /// Shows a message with the progress bar.
     pub(crate) fn say(&self, message: String) {
         self.bar.set_message(message);
     }
 }
 
-/// A program that did not do what it should.
+/// A program that failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
     command: String,
     status: ExitStatus,
-    /// The end of what it has said.
+    /// The last lines of standard error.
     said: Vec<String>,
 }
 
@@ -152,11 +152,11 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// So many lines of standard error are kept.
+/// Number of last lines of standard error that are kept.
 const KEPT: usize = 30;
 
-/// Runs a command, takes the lines of its standard output as they come, and shows those of its standard error to `seen`, the last of which are
-/// returned.
+/// Runs a command. Passes the lines of its standard output to `take`, and those of its standard error to
+/// `seen`. Returns the last lines of standard error.
 pub(crate) fn lines_of(
     mut command: Command,
     mut take: impl FnMut(&str) -> Result<()>,
@@ -206,7 +206,7 @@ pub(crate) fn lines_of(
     if status.success() { Ok(said) } else { Err(Failed { command: name, status, said }.into()) }
 }
 
-/// A command as one would type it.
+/// Formats a command as a user would type it.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());

@@ -1,4 +1,4 @@
-//! What pheap is to reach, relative to what was measured beside it.
+//! Targets of pheap, relative to other rows of the same run.
 
 use crate::benches::Bench;
 use crate::choose::{Choice, Code, Rows};
@@ -14,7 +14,7 @@ struct Target {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Bound {
-    /// What the hardware takes: see [`crate::benches::Floor`].
+    /// The time that the hardware needs: see [`crate::benches::Floor`].
     Floor,
     Volatile,
     Pmdk,
@@ -36,15 +36,16 @@ const TARGETS: [Target; 9] = [
     Target { bench: "fill_heap_open", sizes: any, bound: Bound::Pmdk, factor: 1.0 / 3.0 },
 ];
 
-/// How much longer opening the largest heap may take than opening the smallest, to count as independent of the size.
+/// Opening the largest heap may take this factor of the smallest heap's time, and still counts as independent
+/// of the size.
 pub(crate) const FLAT: f64 = 1.5;
 
-/// A bound, and what came out.
+/// A bound, and the result.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
-    /// The bound, in words.
+    /// The bound in words.
     pub(crate) bound: String,
-    /// The figure, divided by the bound.
+    /// The time of pheap, divided by the bound.
     pub(crate) ratio: f64,
 }
 
@@ -54,7 +55,8 @@ impl Verdict {
     }
 }
 
-/// What is asked for at this size: a target, or else to be faster than PMDK. None where nothing was measured to compare with.
+/// Compares pheap with its target at this size. Without a target, the bound is the time of PMDK. Returns
+/// `None` if the row to compare with is missing.
 pub(crate) fn verdict(rows: Rows<'_>, bench: &Bench, size: Size, code: Code) -> Option<Verdict> {
     let figure = rows.find(bench, size, Choice::Pheap("pmem", code))?.seconds;
     let target = TARGETS.iter().find(|target| target.bench == bench.name && (target.sizes)(size));

@@ -1,11 +1,11 @@
-//! Macros for the tests of pheap: what those of some other crate may do to a type.
+//! Macros for the tests of pheap. They change a type as another crate's macro could.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use proc_macro::{Group, TokenStream, TokenTree};
 
-/// `#[replace(word, other words)]` writes other words for each `word` in the item.
+/// Replaces each `word` of the item by other words: `#[replace(word, other words)]`.
 #[proc_macro_attribute]
 pub fn replace(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut args = args.into_iter();
@@ -14,8 +14,8 @@ pub fn replace(args: TokenStream, item: TokenStream) -> TokenStream {
     replaced(item, &word, &others)
 }
 
-/// `nth!(name n {these} {others})` is `these` at the n-th place where it is expanded, from 0, and `others` at
-/// each other one. Each name counts for itself.
+/// Expands to `these` at the n-th expansion with this name, and to `others` at each other one:
+/// `nth!(name n {these} {others})`. Expansions count from 0.
 #[proc_macro]
 pub fn nth(input: TokenStream) -> TokenStream {
     static EXPANDED: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);

@@ -1,4 +1,4 @@
-//! The bytes of a heap file, and what a kill at this moment would leave of a heap that is open here.
+//! The bytes of a heap file, and copies as a kill would leave them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// A word of a file.
+/// Returns a word of a file.
 ///
 /// # Panics
 /// If the file ends before it.
@@ -22,12 +22,12 @@ pub fn set_word(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Offset of the header slot with the higher sequence number.
+/// Returns the offset of the header slot with the higher sequence number.
 pub fn newest_slot(bytes: &[u8]) -> usize {
     if word(bytes, 16) > word(bytes, PAGE + 16) { 0 } else { PAGE }
 }
 
-/// Where the heap is to be mapped.
+/// Returns the address that the header asks the heap to be mapped at.
 pub fn base_of(bytes: &[u8]) -> u64 {
     word(bytes, newest_slot(bytes) + 80)
 }
@@ -47,15 +47,15 @@ fn seal(slot: &mut [u8]) {
     set_word(slot, 63 * 8, sum);
 }
 
-/// All places where `needle` is in `bytes`.
+/// Returns all offsets of `needle` in `bytes`.
 pub fn find(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
     bytes.windows(needle.len()).enumerate().filter(|(_, w)| *w == needle).map(|(i, _)| i).collect()
 }
 
-/// The Rust files below a folder, in order: their paths within it, and what they say.
+/// Returns the Rust files below a folder, in order: their paths within it, and their text.
 ///
 /// # Panics
-/// If there is no such folder.
+/// If the folder does not exist.
 pub fn sources(folder: impl AsRef<Path>) -> Vec<(String, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.as_ref().to_owned()]);
     while let Some(next) = folders.pop() {
@@ -69,19 +69,19 @@ pub fn sources(folder: impl AsRef<Path>) -> Vec<(String, String)> {
             }
         }
     }
-    // As paths: a folder comes before the file of the same name.
+    // Compared as paths: a folder comes before the file with the same name.
     found.sort_by(|(one, _), (other, _)| Path::new(one).cmp(Path::new(other)));
     found
 }
 
-/// A path with something behind its name.
+/// Returns the path with a suffix added to its name.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// Where the log of a heap is.
+/// Returns the path of the log of a heap.
 pub fn log_of(path: &Path) -> PathBuf {
     with_suffix(path, ".wal")
 }
@@ -94,21 +94,21 @@ pub fn copy_as_killed(from: &Path, to: &Path) {
     fs::write(to, as_killed(from)).expect("a copy");
 }
 
-/// What is in such a copy.
+/// Returns the content of such a copy.
 ///
 /// # Panics
-/// If there is no such file.
+/// If the file does not exist.
 pub fn as_killed(path: &Path) -> Vec<u8> {
     let mut bytes = fs::read(path).expect("a file");
     forget_file(&mut bytes);
     bytes
 }
 
-/// Lets the header say of no file that the heap was in use in it, as if the file system could not be trusted to know: so this is not taken for a copy, which could be
-/// torn.
+/// Removes the identity of the file from the header. An opening then does not take the file for a copy made
+/// during use, which could be torn.
 pub fn forget_file(bytes: &mut [u8]) {
     for slot in bytes.chunks_exact_mut(PAGE).take(2) {
-        // One that is damaged stays so.
+        // A damaged slot stays damaged.
         if slot.starts_with(b"\x89PHEAP\r\n") && word(slot, 63 * 8) == sum(slot) {
             slot[21 * 8..25 * 8].fill(0);
             seal(slot);

@@ -1,4 +1,4 @@
-//! Children of this process: what they find of its heaps.
+//! Children of this process, which inherit its heaps.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,28 +7,30 @@ use std::time::{Duration, Instant};
 
 use crate::threads::says_asleep;
 
-/// How long a child may take.
+/// Longest time for a child.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Longer than any thread of pheap waits without looking whether it must go on.
+/// Longer than a thread of pheap sleeps before it looks again whether it must go on.
 const ASLEEP: Duration = Duration::from_secs(7);
 
-/// The status of a child in which all was well: not that of a process that ends by itself.
+/// Exit status of a successful child. A process that ends by itself does not have it.
 const WELL: i32 = 42;
 
-/// Makes a child of this process, which has this thread only. Its number; 0 in the child, which must [`end`].
+/// Forks a child, which has only the calling thread. Returns its number; in the child it returns 0, and the
+/// child must [`end`].
 ///
 /// # Panics
-/// If there are too many processes.
+/// If the system permits no further process.
 pub fn split() -> libc::pid_t {
-    // SAFETY: the child waits for no lock that another thread may have held at this moment: it runs a few calls of pheap, of which that is what is to be
-    // found out, and then ends without running anything of its parent's.
+    // SAFETY: the child has only this thread, so it must not wait for a lock that another thread held at this
+    // moment. It makes a few calls of pheap, whose behaviour there is being tested, and then ends by `_exit`,
+    // without running other code of its parent.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no more processes");
     child
 }
 
-/// Starts a child that runs `f`; its number.
+/// Starts a child that runs `f`. Returns its number.
 pub fn fork(f: impl FnOnce() -> bool) -> libc::pid_t {
     let child = split();
     if child == 0 {
@@ -39,25 +41,28 @@ pub fn fork(f: impl FnOnce() -> bool) -> libc::pid_t {
 
 /// Ends a child.
 pub fn end(well: bool) -> ! {
-    // SAFETY: ends this process at once.
+    // SAFETY: `_exit` takes any status, and ends this process at once.
     unsafe { libc::_exit(if well { WELL } else { 1 }) }
 }
 
-/// Ends a child when it has dropped a value that it has a reference to: the last handle of something that is locked.
+/// Ends a child after dropping a value that it only has a reference to: the last handle of something that is
+/// locked.
 pub fn end_without<T>(value: &T, well: bool) -> ! {
-    // SAFETY: this process, which has one thread, ends here, so nobody uses or drops the value again.
+    // SAFETY: `value` is a valid reference. This process has one thread and ends here, so the value is
+    // neither used nor dropped again.
     let drops = || drop(unsafe { std::ptr::read(value) });
     end(well && catch_unwind(AssertUnwindSafe(drops)).is_ok())
 }
 
-/// Waits for a child, which is killed if it waits for ever.
+/// Waits for a child. Kills it if it waits for ever.
 ///
 /// # Errors
-/// If it does, or if it does not [`end`] well.
+/// If the child waits for ever, or does not [`end`] well.
 pub fn ended(child: libc::pid_t) -> Result<(), String> {
     let (mut status, start) = (0, Instant::now());
     let (mut looked, mut asleep, mut is_stuck) = (start, None, false);
-    // SAFETY: writes to a variable that lives; of a number that is no child's, it says so.
+    // SAFETY: `status` is a live variable that the call may write to. For a number that is no child it
+    // returns an error.
     while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
         if looked.elapsed() > ASLEEP {
             let before = std::mem::replace(&mut asleep, all_asleep(child));
@@ -66,7 +71,7 @@ pub fn ended(child: libc::pid_t) -> Result<(), String> {
         }
         if is_stuck || start.elapsed() > LONG {
             eprintln!("{}", kill_stuck(child));
-            // SAFETY: writes to a variable that lives.
+            // SAFETY: `status` is a live variable that the call may write to.
             unsafe { libc::waitpid(child, &raw mut status, 0) };
             return Err("a child waits for ever".to_owned());
         }
@@ -76,7 +81,7 @@ pub fn ended(child: libc::pid_t) -> Result<(), String> {
     if well { Ok(()) } else { Err(format!("a child has ended with {status:#x}")) }
 }
 
-/// If all threads of a process sleep: how long each of them has run so far.
+/// Returns the run times of all threads of a process if all of them sleep.
 fn all_asleep(process: libc::pid_t) -> Option<Vec<String>> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let asleep = threads.map(|thread| {
@@ -87,7 +92,8 @@ fn all_asleep(process: libc::pid_t) -> Option<Vec<String>> {
     asleep.collect()
 }
 
-/// Kills a process that waits for ever. What each of its threads is doing, in the words of the kernel and of a debugger, if there is one.
+/// Kills a process that waits for ever. Returns the state of each thread, as reported by the kernel, and by a
+/// debugger if there is one.
 pub fn kill_stuck(process: libc::pid_t) -> String {
     let mut doing = String::new();
     for thread in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
@@ -99,7 +105,8 @@ pub fn kill_stuck(process: libc::pid_t) -> String {
     if let Ok(said) = debugger.stdin(Stdio::null()).output() {
         doing += &String::from_utf8_lossy(&said.stdout);
     }
-    // SAFETY: a signal to a process that does not end by itself, so its number is nobody else's.
+    // SAFETY: `process` has not ended by itself and was not waited for, so its number belongs to no other
+    // process.
     unsafe { libc::kill(process, libc::SIGKILL) };
     doing
 }
@@ -107,7 +114,7 @@ pub fn kill_stuck(process: libc::pid_t) -> String {
 /// Runs `f` in a child.
 ///
 /// # Errors
-/// If it ends in another way than by `f`, or not at all, or if `f` says so.
+/// If the child does not end after `f`, or `f` returns false.
 pub fn in_child(f: impl FnOnce() -> bool) -> Result<(), String> {
     ended(fork(f))
 }

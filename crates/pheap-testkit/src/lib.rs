@@ -1,10 +1,10 @@
-//! What the tests, the crash lab, the benchmarks and the fuzz targets share.
+//! Helpers of the tests, the crash lab, the benchmarks and the fuzz targets.
 //!
 //! | file | |
 //! |---|---|
 //! | [`rng`] | random numbers from a seed |
-//! | [`files`] | the bytes of a heap file, and what a kill leaves of it |
-//! | [`sample`] | a small heap with something in it |
+//! | [`files`] | the bytes of a heap file, and copies as a kill leaves them |
+//! | [`sample`] | a small heap with content |
 //! | [`process`] | other processes: this test program again, in another role |
 //! | [`forks`] | children of this process |
 //! | [`threads`] | whether a thread waits |
@@ -26,31 +26,31 @@ use pheap::{Durability, Options};
 /// A mebibyte.
 pub const MIB: u64 = 1 << 20;
 
-/// How many rounds a test takes: `few` for each change, and twenty times as many each night, where
+/// Returns the number of rounds of a test: `few` for each change, and twenty times as many each night, when
 /// `PHEAP_THOROUGH` is set.
 pub fn rounds(few: u32) -> u32 {
     if is_thorough() { few * 20 } else { few }
 }
 
-/// Whether `PHEAP_THOROUGH` is set: for tests that take too long for each change.
+/// Returns whether `PHEAP_THOROUGH` is set: for tests that take too long for each change.
 pub fn is_thorough() -> bool {
     std::env::var_os("PHEAP_THOROUGH").is_some()
 }
 
-/// Options for heaps that cost little.
+/// Returns options for small, fast heaps.
 pub fn small() -> Options {
     Options::new().arena_size(MIB).reserve(1 << 30).durability(Durability::Process)
 }
 
-/// Both paths of a transaction: short ones, and all of them long.
+/// Returns options for both kinds of transactions: short ones if possible, and only long ones.
 pub fn both() -> [Options; 2] {
     [small(), small().pin_undo(true)]
 }
 
-/// A folder for one test, removed when it is dropped.
+/// Makes a folder for one test. It is removed when the value is dropped.
 ///
 /// # Panics
-/// If there is no place for it.
+/// If the folder cannot be made.
 pub fn tempdir() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }

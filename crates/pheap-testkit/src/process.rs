@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 const ROLE: &str = "PHEAP_TEST_ROLE";
 const PLACE: &str = "PHEAP_TEST_PATH";
 
-/// The role of this process and its path, if it was started by [`child`].
+/// Returns the role of this process and its path, if [`child`] started it.
 pub fn role() -> Option<(String, PathBuf)> {
     Some((std::env::var(ROLE).ok()?, PathBuf::from(std::env::var_os(PLACE)?)))
 }
 
-/// A process that runs the test called `test` in this role.
+/// Returns the command that runs the test `test` in this role.
 ///
 /// # Panics
-/// If there is no such test.
+/// If the test does not exist.
 pub fn child(test: &str, role: &str, path: &Path) -> Command {
     let this = || Command::new(std::env::current_exe().expect("a path"));
-    // Without the test, the program would do nothing, and say that all is well.
+    // Without the test, the program would do nothing and succeed.
     let listed = this().args([test, "--exact", "--list"]).output().expect("the names of the tests").stdout;
     assert!(String::from_utf8_lossy(&listed).contains(": test"), "there is no test {test}");
     let mut command = this();
@@ -32,33 +32,34 @@ pub fn child(test: &str, role: &str, path: &Path) -> Command {
 /// Runs a child to its end.
 ///
 /// # Panics
-/// If it cannot be started.
+/// If the child cannot be started.
 pub fn run(test: &str, role: &str, path: &Path) -> ExitStatus {
     child(test, role, path).status().expect("the test program can be started")
 }
 
-/// Runs a child that is to end by [`die`].
+/// Runs a child that must end by [`die`].
 ///
 /// # Panics
-/// If it does not.
+/// If the child ends in another way.
 pub fn run_killed(test: &str, role: &str, path: &Path) {
     let status = run(test, role, path);
     assert_eq!(status.signal(), Some(libc::SIGKILL), "{role}: {status}");
 }
 
-/// Runs a child that is to end well.
+/// Runs a child that must succeed.
 ///
 /// # Panics
-/// If it does not.
+/// If the child fails.
 pub fn run_well(test: &str, role: &str, path: &Path) {
     let status = run(test, role, path);
     assert!(status.success(), "{role}: {status}");
 }
 
-/// Runs a child, and ends it with `kill -9` when `is_enough` says so, which is asked again and again.
+/// Runs a child, and ends it with `kill -9` when `is_enough` returns true. Calls `is_enough` every
+/// millisecond.
 ///
 /// # Panics
-/// If it cannot be started, or ends by itself before.
+/// If the child cannot be started, or ends before.
 pub fn run_until(test: &str, role: &str, path: &Path, is_enough: impl FnMut() -> bool) {
     let mut child = child(test, role, path).spawn().expect("the test program can be started");
     wait_until(&mut child, is_enough);
@@ -66,7 +67,7 @@ pub fn run_until(test: &str, role: &str, path: &Path, is_enough: impl FnMut() ->
     child.wait().expect("a child");
 }
 
-/// Waits for something that a child does.
+/// Waits until `is_so` returns true.
 fn wait_until(child: &mut Child, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(child.try_wait().expect("a child").is_none(), "the child has ended");
@@ -74,14 +75,14 @@ fn wait_until(child: &mut Child, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Mounts a tmpfs that only this process sees. False (with a note) if that is not possible.
+/// Mounts a tmpfs that only this process sees. Returns false (and prints a note) if that is not possible.
 ///
 /// # Panics
-/// If there is a zero in the path.
+/// If the path has a zero byte.
 pub fn mount_tmpfs(path: &Path, options: &std::ffi::CStr) -> bool {
     let target = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("no zeros");
-    // SAFETY: plain system calls with strings that live; the mount is seen by this process only, and goes
-    // with it.
+    // SAFETY: the strings and null pointers are valid arguments of these calls, and the strings live until
+    // they return. Only this process sees the mount, which ends with it.
     let mounted = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(
@@ -100,28 +101,28 @@ pub fn mount_tmpfs(path: &Path, options: &std::ffi::CStr) -> bool {
     mounted
 }
 
-/// `kill -9` of this very process.
+/// Kills this process with `kill -9`.
 pub fn die() -> ! {
-    // SAFETY: a signal to this process; nothing runs after it.
+    // SAFETY: sends a signal to this process; no code of it runs afterwards.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     loop {
         std::thread::park();
     }
 }
 
-/// In a child: says that it is ready, and waits until its parent closes the pipe.
+/// Reports, in a child, that it is ready. Then waits until its parent closes the pipe.
 ///
 /// # Panics
-/// If it cannot say so.
+/// If the file that reports it cannot be written.
 pub fn ready_and_wait(path: &Path) {
     std::fs::write(path.with_extension("ready"), "").expect("a file");
     let _ = std::io::read_to_string(std::io::stdin());
 }
 
-/// Starts a child and waits until it is ready. It ends when it is [`release`]d.
+/// Starts a child, and waits until it is ready. The child ends after [`release`].
 ///
 /// # Panics
-/// If it does not get ready.
+/// If the child does not get ready.
 pub fn start(test: &str, role: &str, path: &Path) -> Child {
     let mut child =
         child(test, role, path).stdin(Stdio::piped()).spawn().expect("the test program can be started");
@@ -134,19 +135,20 @@ pub fn start(test: &str, role: &str, path: &Path) -> Child {
     child
 }
 
-/// Lets a child go on, to its end.
+/// Lets a child go on, and waits for its end.
 ///
 /// # Panics
-/// If it does not end well.
+/// If the child fails.
 pub fn release(mut child: Child) {
     drop(child.stdin.take());
     assert!(child.wait().expect("a child").success());
 }
 
-/// The program of an example, built as these tests are. `cargo test` has built it, unless it was told to build one test only.
+/// Returns the program of an example, built with the profile of these tests. `cargo test` has built it,
+/// unless only one test was built.
 ///
 /// # Panics
-/// If it cannot be built.
+/// If the example cannot be built.
 pub fn example(name: &str) -> PathBuf {
     static BUILD: Mutex<()> = Mutex::new(());
     // target/<profile>/deps/<this test>

@@ -1,6 +1,6 @@
 //! A small generator of random numbers, so that a seed names the same run on every machine.
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
@@ -15,36 +15,38 @@ pub fn mix(mut x: u64) -> u64 {
 }
 
 impl Rng {
-    /// The generator for these numbers; the order matters. Programs of the crash lab, and what is written down of them, depend on its sequence.
+    /// Makes the generator for these numbers. Their order matters. Programs of the crash lab, and their
+    /// recorded results, depend on its sequence.
     pub fn new(parts: &[u64]) -> Rng {
         Rng(parts.iter().fold(0x5eed, |state, &part| mix(state ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// The generator that begins in this state: cheaper, and good enough where one number tells the sequences apart.
+    /// Makes the generator that begins in this state. It is cheaper than [`new`](Rng::new), and good enough
+    /// if one number distinguishes the sequences.
     #[inline]
     pub fn from_seed(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`, which must not be 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next_u64() % n as u64) as usize
     }
 
-    /// A number below `n`: the high half of a product, so there is no division in a timed loop.
+    /// Returns a number below `n`. It is the high half of a product, so a timed loop has no division.
     #[inline]
     pub fn scaled(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// `true`, `of` times in 256.
+    /// Returns `true` with probability `of` / 256.
     pub fn chance(&mut self, of: u64) -> bool {
         self.next_u64() & 255 < of
     }

@@ -1,4 +1,4 @@
-//! A small heap with something in it, and what opening a changed copy of it says.
+//! A small heap with content, and the errors of opening changed copies of it.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -13,16 +13,16 @@ use super::{PAGE, newest_slot, patch_header, set_word, small, tempdir, word};
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Record<'r> {
-    /// 7.
+    /// The number 7.
     pub number: u64,
     /// A hundred numbers.
     pub items: Option<P<'r, [u64]>>,
 }
 
-/// A heap with something in it, closed, as bytes.
+/// Makes a heap with content, and closes it. Returns its bytes.
 ///
 /// # Panics
-/// If there is no place for it.
+/// If the heap cannot be made.
 pub fn sample(path: &Path) -> Vec<u8> {
     let heap = small().open(path).unwrap();
     let root: Root<Record> = heap.root("record").unwrap();
@@ -37,10 +37,11 @@ pub fn sample(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// Makes a file that is a good heap, for who believes it: its second arena, and an extent of the type table there, have 4 TiB, which are holes. It has the root `n`, which is 7.
+/// Makes a file that looks like a valid heap of enormous size: its second arena, and an extent of the type
+/// table in it, have 4 TiB, which are holes. Its root `n` is 7.
 ///
 /// # Panics
-/// If there is no place for it.
+/// If the file cannot be made.
 pub fn enormous(path: &Path) {
     const SIZE: u64 = 4 << 40;
     let heap = small().open(path).unwrap();
@@ -70,10 +71,10 @@ pub fn enormous(path: &Path) {
     file.write_all_at(&words(&[entry | (entry % 255 + 1) << 24]), start + page).unwrap();
 }
 
-/// What opening a file with these bytes says. The file must be the same afterwards.
+/// Opens a file with these bytes. Returns the error. The file must not change.
 ///
 /// # Panics
-/// If it opens, or is changed.
+/// If the file opens, or changes.
 pub fn opening(bytes: &[u8]) -> Error {
     let dir = tempdir();
     let path = dir.path().join("x");
@@ -90,7 +91,7 @@ pub fn opening(bytes: &[u8]) -> Error {
     error
 }
 
-/// What opening a changed [`sample`] says.
+/// Opens a changed [`sample`]. Returns the error.
 ///
 /// # Panics
 /// As [`opening`].

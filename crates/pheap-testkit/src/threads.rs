@@ -1,12 +1,13 @@
-//! Whether threads wait: for tests in which no clock is to decide, for one finds out how busy the machine is.
+//! Finds out whether threads wait. Tests use it in place of clocks, whose results depend on how busy the
+//! machine is.
 
-/// The number of this thread, which [`sleeps`] knows it by.
+/// Returns the number of this thread, for [`sleeps`].
 pub fn this_thread() -> i32 {
-    // SAFETY: a call without arguments, which changes nothing.
+    // SAFETY: the call has no arguments, and changes nothing.
     unsafe { libc::gettid() }
 }
 
-/// Whether a thread of this process sleeps. One that only has no processor does not.
+/// Returns whether a thread of this process sleeps. A thread that waits for a processor does not.
 pub fn sleeps(thread: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
     says_asleep(&stat)

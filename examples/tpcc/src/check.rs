@@ -1,6 +1,6 @@
-//! The specification's consistency conditions, 3.3.2.1 to 3.3.2.12, and some that it does not have.
+//! Checks the consistency conditions of the specification, 3.3.2.1 to 3.3.2.12, and some more.
 //!
-//! They hold between any two transactions, so also after a crash, whenever that was.
+//! They hold between any two transactions, so they also hold after a crash at any moment.
 
 use pheap::{P, PBTreeMap, Result, View};
 
@@ -8,12 +8,12 @@ use crate::company::Company;
 use crate::requests::Size;
 use crate::tables::{Customer, DISTRICTS, District, History, Order, Warehouse};
 
-/// What was found.
+/// Results of the check.
 #[derive(Default)]
 pub struct Findings {
-    /// Orders of all districts.
+    /// Number of orders in all districts.
     pub orders: u64,
-    /// What does not hold.
+    /// Conditions that do not hold.
     pub violations: Vec<String>,
 }
 
@@ -28,7 +28,8 @@ impl Findings {
 pub fn check(company: &Company) -> Result<Findings> {
     let mut findings = Findings::default();
     let mut sums = Sums::new(company.size);
-    // Payments and order lines may be of customers and stocks of other warehouses, so these are summed up first.
+    // Payments and order lines may refer to customers and stocks of other warehouses, so these sums come
+    // first.
     for warehouse in &company.warehouses {
         warehouse.read(|view, warehouse| sums.add(view, warehouse))?;
     }
@@ -40,12 +41,12 @@ pub fn check(company: &Company) -> Result<Findings> {
     Ok(findings)
 }
 
-/// What goes from one warehouse to another.
+/// Sums over all warehouses.
 struct Sums {
     size: Size,
-    /// What each customer of all warehouses has paid.
+    /// Sum that each customer of all warehouses has paid.
     paid: Vec<u64>,
-    /// What was taken from the stock of each warehouse: how much, and in how many lines.
+    /// Units and order lines that were taken from the stock of each warehouse.
     sold: Vec<(u64, u64)>,
 }
 
@@ -67,7 +68,7 @@ impl Sums {
                 let customer = self.customer(customer_warehouse, customer_district, customer);
                 self.paid[customer] += u64::from(amount);
             }
-            // What was loaded was not taken from a stock.
+            // The orders of the load did not change stocks.
             for (_, order) in district.orders.range(view, self.size.customers + 1..) {
                 for line in &view[order.lines] {
                     let (quantity, lines) = &mut self.sold[line.supplier as usize - 1];
@@ -112,7 +113,7 @@ fn sum<'r>(view: &View<'r>, history: &PBTreeMap<'r, u32, History>) -> u64 {
     history.values(view).map(|payment| u64::from(payment.amount)).sum()
 }
 
-/// `paid`: what each customer of the district has paid.
+/// Checks a district. `paid` has the sum that each of its customers has paid.
 fn check_district<'r>(
     view: &View<'r>,
     district: &District<'r>,
@@ -131,7 +132,7 @@ fn check_district<'r>(
     findings.expect(range == new_orders.len(), "3", place);
     findings.expect(district.paid == sum(view, &district.history), "9", place);
 
-    let mut counts = (0, 0); // what orders say, and what there is
+    let mut counts = (0, 0); // lines that orders count, and lines that exist
     let mut delivered = vec![0; customers.len()];
     let mut last_orders = vec![0; customers.len()];
     for (&number, order) in district.orders.iter(view) {
@@ -151,7 +152,7 @@ fn check_district<'r>(
     findings.expect(counts.0 == counts.1, "4", place);
 
     let deliveries: usize = customers.iter().map(|customer| customer.account.deliveries as usize).sum();
-    // The specification says 2,100, which is so until something is delivered.
+    // The specification has 2,100 here, which is true only before the first delivery.
     let loaded = size.first_new_order() as usize - 1;
     findings.expect(district.orders.len() - new_orders.len() == loaded + deliveries, "11", place);
 

@@ -8,13 +8,13 @@ use crate::tables::{Items, Warehouse};
 pub struct Company {
     pub heap: Heap,
     pub items: Root<Items<'static>>,
-    /// By number less 1.
+    /// The warehouses; number 1 is at index 0.
     pub warehouses: Vec<Root<Warehouse<'static>>>,
     pub size: Size,
 }
 
 impl Company {
-    /// The company that was loaded into this heap.
+    /// Returns the company that was loaded into this heap.
     pub fn of(heap: Heap) -> Result<Company> {
         let items: Root<Items> = heap.existing_root("items")?;
         let mut warehouses: Vec<Root<Warehouse>> = Vec::new();
@@ -41,7 +41,7 @@ impl Company {
     }
 }
 
-/// The root of a warehouse.
+/// Returns the name of a warehouse's root.
 pub fn warehouse_name(number: u32) -> String {
     format!("warehouse {number}")
 }

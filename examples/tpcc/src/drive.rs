@@ -1,4 +1,4 @@
-//! Threads that make requests as fast as they are answered, and how long that takes.
+//! Threads that make requests without pauses, and measure the time of each.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,32 +11,33 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::Result;
 use crate::requests::{Answer, Kind, Request, Size, Terminal};
 
-/// What requests are made of.
+/// A system that answers requests.
 pub trait System: Sync {
     fn size(&self) -> Size;
-    /// For one thread.
+    /// Opens a session for one thread.
     fn session(&self) -> Result<Session<'_>>;
 }
 
-/// Answers a request. If there is a `Commit`, the answer is valid when that is durable.
+/// A function that answers a request. If it also returns a `Commit`, the answer is valid when the commit is
+/// durable.
 pub type Session<'s> = Box<dyn FnMut(&Request) -> Result<(Answer, Option<Commit>)> + 's>;
 
 pub struct Plan {
     pub threads: u32,
     pub warm_up: Duration,
     pub measured: Duration,
-    /// How many transactions of a thread may be waiting for the disk while it goes on.
+    /// Most transactions of a thread that may wait for the disk while the thread continues.
     pub outstanding: usize,
     pub seed: u64,
 }
 
-/// What was measured.
+/// Results of a run.
 pub struct Report {
-    /// In nanoseconds, until a transaction was durable, in the order of [`Kind::ALL`].
+    /// Times until a transaction was durable, in nanoseconds, in the order of [`Kind::ALL`].
     pub latencies: [Histogram<u64>; 5],
     pub rolled_back: u64,
     pub seconds: f64,
-    /// Processor time of all threads, also those of the store.
+    /// Processor time of all threads, including those of the store, in seconds.
     pub processor_seconds: f64,
 }
 
@@ -59,7 +60,7 @@ impl Report {
     }
 }
 
-/// `ordered` counts the new orders that are durable.
+/// Runs the plan on a system. Counts the durable new orders in `ordered`.
 pub fn drive(system: &dyn System, plan: &Plan, ordered: &AtomicU64) -> Result<Report> {
     let from = Instant::now() + plan.warm_up;
     let period = (from, from + plan.measured);
@@ -79,7 +80,7 @@ pub fn drive(system: &dyn System, plan: &Plan, ordered: &AtomicU64) -> Result<Re
     })
 }
 
-/// A transaction that has been made, and may not be durable yet.
+/// A transaction that was made, and may not be durable yet.
 struct Made {
     kind: Kind,
     start: Instant,
@@ -100,7 +101,7 @@ fn work(
     let mut made: VecDeque<Made> = VecDeque::new();
     loop {
         let is_over = Instant::now() >= to;
-        // Those that are durable, and those for which there is no room.
+        // Removes durable transactions. Waits for the oldest ones if there are too many.
         let most = if is_over { 0 } else { plan.outstanding };
         while let Some(first) = made.front() {
             if let Some(commit) = &first.commit {

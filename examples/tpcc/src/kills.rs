@@ -1,4 +1,4 @@
-//! Kills a run again and again, and checks what is left.
+//! Kills a run again and again, and checks the heap each time.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -9,7 +9,8 @@ use crate::Result;
 use crate::check::Findings;
 use crate::random::Random;
 
-/// Starts this program once more as a victim, kills it, and checks; so many times. `check` is told whether it may only read: then it is the next victim that recovers what the kill has left.
+/// In each round, starts this program again as a victim, kills it, and checks. `check` gets whether it must
+/// open the heap read-only. If so, the next victim recovers the heap after the kill.
 pub fn kill(rounds: u32, seed: u64, check: impl Fn(bool) -> Result<Findings>) -> Result<()> {
     let mut random = Random::new(seed, u64::MAX);
     let mut before = sound(&check(false)?)?;
@@ -21,7 +22,7 @@ pub fn kill(rounds: u32, seed: u64, check: impl Fn(bool) -> Result<Findings>) ->
             .spawn()?;
         let lines = BufReader::new(victim.stdout.take().expect("it is piped")).lines();
         let mut reports = lines.map_while(|line| line.ok()?.parse::<u64>().ok());
-        // Now and then while it still opens the heap, or recovers it.
+        // Some kills come early, while the victim opens or recovers the heap.
         let patience = if random.percent(25) {
             20
         } else {
@@ -48,7 +49,7 @@ pub fn kill(rounds: u32, seed: u64, check: impl Fn(bool) -> Result<Findings>) ->
     Ok(())
 }
 
-/// The number of orders, if all is as it should be.
+/// Returns the number of orders, or an error if a condition does not hold.
 fn sound(findings: &Findings) -> Result<u64> {
     if findings.violations.is_empty() {
         Ok(findings.orders)
@@ -57,7 +58,7 @@ fn sound(findings: &Findings) -> Result<u64> {
     }
 }
 
-/// Prints the number of orders that are durable, for ever. A whole line is one write, so a kill cannot tear it.
+/// Prints the number of durable orders, for ever. Each line is one write, so a kill cannot tear it.
 pub fn report(ordered: &AtomicU64) -> ! {
     loop {
         println!("{}", ordered.load(Ordering::Relaxed));

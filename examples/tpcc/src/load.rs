@@ -1,4 +1,5 @@
-//! Fills a heap. Each warehouse is loaded in one transaction, so it is there as a whole, or not at all: a load that was interrupted goes on with the next one.
+//! Fills a heap. One transaction loads a warehouse, so the heap has all of it or nothing. An interrupted load
+//! continues with the next warehouse.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,7 @@ impl Load<'_> {
         }
         let mut districts = districts.into_iter();
         let districts = tx.alloc_slice(DISTRICTS, |_| districts.next().expect("there are as many"))?;
-        // Collections are filled where they are, in the heap.
+        // Collections are filled in place, in the heap.
         for (i, loaded) in rows.iter().enumerate() {
             fill(tx, districts.at(i), loaded, self.size)?;
         }
@@ -101,7 +102,7 @@ fn fill<'r>(
     field!(district.new_orders).extend(tx, new_orders.map(|order| NewOrder { order }))
 }
 
-/// The numbers of those who have a last name, in the order of their first names.
+/// Returns the numbers of the customers with each last name, in the order of their first names.
 fn by_last_name(customers: &[Customer]) -> BTreeMap<&str, Vec<u32>> {
     let mut numbers: Vec<u32> = (1..=customers.len() as u32).collect();
     numbers.sort_by_key(|&number| customers[number as usize - 1].first);

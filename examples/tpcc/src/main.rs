@@ -7,12 +7,15 @@
 //! cargo run --release -p pheap-tpcc -- run --kills 10             run, `kill -9`, check; again and again
 //! ```
 //!
-//! Start reading with `tables.rs`; then `transactions/`. The rest is what a benchmark needs: `requests.rs` says what terminals ask for, `drive.rs` asks and measures, `rows.rs` and `load.rs` make the
-//! first content, `check.rs` has the conditions. With the feature `sqlite`, `sqlite/` is the same on SQLite.
+//! Start reading with `tables.rs`, then read `transactions/`. The other files are the benchmark:
+//! `requests.rs` makes requests like those of terminals, `drive.rs` runs and measures them, `rows.rs` and
+//! `load.rs` make the initial content, and `check.rs` has the conditions. With the feature `sqlite`,
+//! `sqlite/` has the same on SQLite.
 //!
-//! It is not TPC-C as the specification has it: terminals do not wait and show no forms, so nothing here is a tpmC. Deliveries are made at once, and not queued.
+//! It is not TPC-C as specified. Terminals do not wait and show no forms, so no result is a tpmC. Deliveries
+//! are made at once, not queued.
 
-#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+#![allow(unreachable_pub)] // a program has no public interface
 
 mod check;
 mod company;

@@ -28,7 +28,8 @@ pub struct Store {
     /// What a transaction survives.
     #[arg(long, value_enum, default_value = "auto")]
     durability: Durability,
-    /// When the log of `wal` is synced: at each `commit`, on `demand` (never, here), or every so many milliseconds.
+    /// When the log of `wal` is synced: at each `commit`, on `demand` (never, here), or every so many
+    /// milliseconds.
     #[arg(long, value_name = "WHEN", default_value = "commit", value_parser = sync)]
     sync: SyncPolicy,
     /// Use SQLite instead.
@@ -67,7 +68,7 @@ impl Store {
         Options::new().durability(durability).sync_policy(self.sync)
     }
 
-    /// What SQLite calls it.
+    /// Returns SQLite's name for the durability.
     #[cfg(feature = "sqlite")]
     pub fn sqlite_synchronous(&self) -> &'static str {
         match (self.durability, self.sync) {
@@ -132,7 +133,7 @@ impl Run {
             warm_up: Duration::from_secs_f64(self.warm_up),
             measured: Duration::from_secs_f64(self.seconds),
             outstanding: self.outstanding,
-            // A victim does something else each time.
+            // Each victim makes other requests.
             seed: self.seed + if self.victim { std::process::id().into() } else { 0 },
         }
     }

@@ -1,61 +1,63 @@
-//! Random numbers and texts, as the specification wants them.
+//! Random numbers and texts, as the specification defines them.
 
 use crate::tables::Text;
 use pheap_testkit::Rng;
 
-/// Last names consist of three of these, one for each digit of a number.
+/// A last name consists of three of these, one for each digit of a number.
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
-/// How many last names there are.
+/// Number of last names.
 const LAST_NAMES: u32 = 1000;
 
-/// The constants of the distributions that are not uniform. The two for last names must differ by 65 to 119, but not by 96 or 112.
+/// Constants of the non-uniform distributions. The two for last names must differ by 65 to 119, but not by 96
+/// or 112.
 const C_LAST_NAME_LOAD: u32 = 123;
 const C_LAST_NAME_RUN: u32 = 208;
 const C_CUSTOMER: u32 = 259;
 const C_ITEM: u32 = 4711;
 
-/// The same numbers in each process.
+/// A generator that returns the same numbers in each process.
 pub struct Random(Rng);
 
 impl Random {
-    /// Different streams of one seed have nothing in common.
+    /// Returns the numbers of a stream. Different streams of one seed are independent.
     pub fn new(seed: u64, stream: u64) -> Random {
         Random(Rng::from_seed(seed ^ stream.wrapping_mul(0x517c_c1b7_2722_0a95)))
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn within(&mut self, low: u32, high: u32) -> u32 {
         low + (((self.0.next_u64() >> 32) * u64::from(high - low + 1)) >> 32) as u32
     }
 
-    /// Whether something happens that happens so often.
+    /// Returns true with this chance, in percent.
     pub fn percent(&mut self, chance: u32) -> bool {
         self.within(1, 100) <= chance
     }
 
-    /// A number from `low` to `high` of which some are more frequent: those that have many bits of `a`.
+    /// Returns a number from `low` to `high` with the non-uniform distribution NURand of the specification:
+    /// some numbers are more frequent.
     fn not_uniform(&mut self, a: u32, c: u32, low: u32, high: u32) -> u32 {
         ((self.within(0, a) | self.within(low, high)) + c) % (high - low + 1) + low
     }
 
-    /// The number of a customer, of so many in the district.
+    /// Returns the number of a customer. A district has numbers up to `customers`.
     pub fn customer(&mut self, customers: u32) -> u32 {
         self.not_uniform(1023, C_CUSTOMER, 1, customers)
     }
 
-    /// The number of an item, of so many.
+    /// Returns the number of an item. There are numbers up to `items`.
     pub fn item(&mut self, items: u32) -> u32 {
         self.not_uniform(8191, C_ITEM, 1, items)
     }
 
-    /// The last name of a customer that is loaded.
+    /// Returns a last name for a customer of the load.
     pub fn loaded_last_name(&mut self, customers: u32) -> Text<16> {
         self.last_name(C_LAST_NAME_LOAD, customers)
     }
 
-    /// A last name that is asked for. Somebody has it.
+    /// Returns a last name for a request. At least one customer has it.
     pub fn wanted_last_name(&mut self, customers: u32) -> Text<16> {
         self.last_name(C_LAST_NAME_RUN, customers)
     }
@@ -64,7 +66,7 @@ impl Random {
         last_name(self.not_uniform(255, c, 0, customers.min(LAST_NAMES) - 1))
     }
 
-    /// Capital letters.
+    /// Returns random capital letters.
     pub fn letters<const N: usize>(&mut self) -> [u8; N] {
         std::array::from_fn(|_| self.within(b'A'.into(), b'Z'.into()) as u8)
     }
@@ -73,12 +75,12 @@ impl Random {
         std::array::from_fn(|_| self.within(b'0'.into(), b'9'.into()) as u8)
     }
 
-    /// Letters and digits: at least `least`, and as many as fit.
+    /// Returns at least `least` letters and digits, and at most as many as fit.
     pub fn text<const N: usize>(&mut self, least: u32) -> Text<N> {
         const CHARACTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789..";
         let len = self.within(least, N as u32) as usize;
         let mut bytes = [0; N];
-        // Ten from each number, for loading is mostly this.
+        // Each random number gives ten characters, because the load spends most of its time here.
         for ten in bytes[..len].chunks_mut(10) {
             let number = self.0.next_u64();
             for (i, byte) in ten.iter_mut().enumerate() {
@@ -88,7 +90,7 @@ impl Random {
         Text::new(&bytes[..len])
     }
 
-    /// 26 to 50 letters and digits. In a tenth of them, [`ORIGINAL`] is somewhere.
+    /// Returns 26 to 50 letters and digits. A tenth of these texts contain [`ORIGINAL`].
     pub fn data(&mut self) -> Text<50> {
         let text = self.text::<50>(26);
         if !self.percent(10) {
@@ -100,7 +102,7 @@ impl Random {
         Text::new(&bytes)
     }
 
-    /// The numbers from 1 to `n`, in any order.
+    /// Returns the numbers from 1 to `n`, in random order.
     pub fn permutation(&mut self, n: u32) -> Vec<u32> {
         let mut numbers: Vec<u32> = (1..=n).collect();
         for i in (1..n).rev() {
@@ -110,7 +112,7 @@ impl Random {
     }
 }
 
-/// What the data of a branded article say.
+/// Text in the data of branded items.
 const ORIGINAL: &[u8] = b"ORIGINAL";
 
 pub fn is_original(data: &Text<50>) -> bool {

@@ -1,21 +1,22 @@
-//! What terminals ask for.
+//! The requests of terminals.
 
 use std::num::NonZeroU8;
 
 use crate::random::Random;
 use crate::tables::{DISTRICTS, Text};
 
-/// How large a company is.
+/// The size of a company.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
     pub warehouses: u32,
     pub items: u32,
-    /// Customers of a district, which has as many orders at first.
+    /// Customers of a district. After the load, a district has as many orders.
     pub customers: u32,
 }
 
 impl Size {
-    /// The first order of each district that was not delivered when it was loaded, by number. The specification says 2,101 of 3,000.
+    /// Returns the number of the first order in each district that is not delivered after the load. The
+    /// specification has 2,101 of 3,000.
     pub fn first_new_order(self) -> u32 {
         self.customers * 7 / 10 + 1
     }
@@ -44,7 +45,8 @@ impl Kind {
         }
     }
 
-    /// The least share that the specification allows of all but new orders.
+    /// Returns a random kind. Each kind except new orders has the smallest share that the specification
+    /// allows.
     fn random(random: &mut Random) -> Kind {
         match random.within(1, 100) {
             1..=45 => Kind::NewOrder,
@@ -103,7 +105,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Terminal `index` of so many shares the warehouses with no other one, if there are enough.
+    /// Returns terminal `index` of `terminals`. It shares no warehouse with another terminal, if there are
+    /// enough.
     pub fn new(size: Size, index: u32, terminals: u32, seed: u64) -> Terminal {
         let first = index % size.warehouses + 1;
         Terminal { size, first, step: terminals, random: Random::new(seed, index.into()) }
@@ -137,7 +140,8 @@ impl Terminal {
             })
             .collect();
         if self.random.percent(1) {
-            // A mistake of who types. It is found at the last line, and nothing must remain of the others.
+            // A typing error. The transaction finds it at the last line, and must undo the changes for the
+            // other lines.
             lines[count as usize - 1].item = self.size.items + 1;
         }
         NewOrder { warehouse, district, customer, lines }
@@ -165,7 +169,7 @@ impl Terminal {
         }
     }
 
-    /// Another warehouse, if there is one.
+    /// Returns another warehouse, if there is one.
     fn other_than(&mut self, warehouse: u32) -> u32 {
         if self.size.warehouses == 1 {
             return warehouse;
@@ -175,7 +179,7 @@ impl Terminal {
     }
 }
 
-/// What a terminal is told. (Not all that the specification's forms show: what is only copied from a row is left out.)
+/// The answer to a terminal. It leaves out values that the specification's forms only copy from a row.
 #[derive(Debug, PartialEq)]
 pub enum Answer {
     Ordered {

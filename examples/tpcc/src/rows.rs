@@ -1,4 +1,4 @@
-//! What is loaded, row by row.
+//! Makes the rows of the load.
 
 use std::num::{NonZeroU8, NonZeroU64};
 use std::time::SystemTime;
@@ -9,15 +9,15 @@ use crate::tables::{
     Account, Address, Credit, Customer, DISTRICTS, History, Item, Level, OrderLine, Stock, Text,
 };
 
-/// What each customer has paid before, in cents.
+/// Amount that each customer has paid before the first transaction, in cents.
 pub const FIRST_PAYMENT: u32 = 1000;
 
-/// Now, in microseconds.
+/// Returns the present time, in microseconds since 1970.
 pub fn now() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_micros() as u64)
 }
 
-/// A district, and all that is below it.
+/// A district, with its customers, payments and orders.
 pub struct LoadedDistrict {
     pub name: Text<10>,
     pub tax: u32,
@@ -34,7 +34,7 @@ pub struct LoadedOrder {
     pub lines: Vec<OrderLine>,
 }
 
-/// What a warehouse or district has been paid, if so many customers have paid.
+/// Returns the amount that a warehouse or district has received from so many customers, in cents.
 pub fn paid(customers: u32) -> u64 {
     u64::from(FIRST_PAYMENT) * u64::from(customers)
 }
@@ -78,12 +78,12 @@ pub fn stock(random: &mut Random) -> Stock {
     }
 }
 
-/// Of a warehouse or district.
+/// Returns a name for a warehouse or district.
 pub fn name(random: &mut Random) -> Text<10> {
     random.text(6)
 }
 
-/// Of a warehouse or district.
+/// Returns a tax rate for a warehouse or district.
 pub fn tax(random: &mut Random) -> u32 {
     random.within(0, 2000)
 }
@@ -100,7 +100,7 @@ pub fn address(random: &mut Random) -> Address {
     }
 }
 
-/// The customer with this number.
+/// Returns the customer with this number.
 fn customer(random: &mut Random, number: u32, size: Size, since: u64) -> Customer {
     Customer {
         account: Account {
@@ -123,7 +123,7 @@ fn customer(random: &mut Random, number: u32, size: Size, since: u64) -> Custome
     }
 }
 
-/// What this customer of the district has paid.
+/// Returns the first payment of this customer of the district.
 fn history(random: &mut Random, warehouse: u32, district: u8, customer: u32, date: u64) -> History {
     History {
         date,
@@ -136,7 +136,7 @@ fn history(random: &mut Random, warehouse: u32, district: u8, customer: u32, dat
     }
 }
 
-/// The order with this number, of this customer.
+/// Returns the order with this number, of this customer.
 fn order(
     random: &mut Random,
     size: Size,
@@ -158,7 +158,7 @@ fn order(
     LoadedOrder { entered, customer, carrier, lines: lines.collect() }
 }
 
-/// How many rows that takes, about: stock, customers, their payments and orders.
+/// Returns the approximate number of a warehouse's rows: stock, customers, payments and orders.
 pub fn rows_of_a_warehouse(size: Size) -> u64 {
     u64::from(size.items) + DISTRICTS as u64 * u64::from(size.customers) * 3
 }

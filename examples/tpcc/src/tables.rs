@@ -1,7 +1,9 @@
 //! The nine tables, as structs.
 //!
-//! What belongs to a warehouse is below a root of its own: it has a lock and a log of its own, so transactions of different warehouses run side by side. Rows that are never added to are arrays, where a row
-//! is found by its number; orders and history are B-trees. Money is in cents, rates are of [`ONE`]; a moment is a number of microseconds since 1970.
+//! Each warehouse is a separate root, with its own lock and its own log, so transactions of different
+//! warehouses run concurrently. Tables without new rows are arrays, where the number of a row gives its
+//! index. Orders and history are B-trees. Money is in cents. Rates are fractions of [`ONE`]. Times are in
+//! microseconds since 1970.
 
 use std::num::{NonZeroU8, NonZeroU64};
 
@@ -10,10 +12,10 @@ use pheap::{P, PBTreeMap, PVecDeque, Persist};
 /// Districts of a warehouse.
 pub const DISTRICTS: usize = 10;
 
-/// The unit of rates: taxes and discounts.
+/// The rate of 100 %, for taxes and discounts.
 pub const ONE: u32 = 10_000;
 
-/// What all warehouses sell, by number less 1. It never changes, and is a root of its own.
+/// The items that all warehouses sell, by number less 1. They never change, and are a separate root.
 pub type Items<'r> = P<'r, [Item]>;
 
 #[derive(Persist, Clone, Copy)]
@@ -25,18 +27,18 @@ pub struct Item {
     pub data: Text<50>,
 }
 
-/// A root: the warehouse, and all that belongs to it.
+/// A root: a warehouse, with all its rows.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Warehouse<'r> {
-    /// What was paid since it was opened.
+    /// Sum of all payments to the warehouse, in cents.
     pub paid: u64,
     pub tax: u32,
     pub name: Text<10>,
     pub address: Address,
-    /// By number less 1.
+    /// The districts, by number less 1.
     pub districts: P<'r, [District<'r>]>,
-    /// By the item's number less 1.
+    /// The stock, by the item's number less 1.
     pub stock: P<'r, [Stock]>,
 }
 
@@ -45,18 +47,18 @@ pub struct Warehouse<'r> {
 pub struct District<'r> {
     pub paid: u64,
     pub tax: u32,
-    /// The number that the next order gets.
+    /// Number of the next order.
     pub next_order: u32,
     pub name: Text<10>,
     pub address: Address,
-    /// By number less 1.
+    /// The customers, by number less 1.
     pub customers: P<'r, [Customer]>,
-    /// The index of customers: who has a last name, in the order of first names.
+    /// Index of customers: the numbers of the customers with a last name, in the order of first names.
     pub by_last_name: PBTreeMap<'r, P<'r, str>, P<'r, [u32]>>,
     pub orders: PBTreeMap<'r, u32, Order<'r>>,
-    /// What is to be delivered, oldest first.
+    /// Orders to be delivered, oldest first.
     pub new_orders: PVecDeque<'r, NewOrder>,
-    /// The payments, in their order.
+    /// The payments, in the order in which they were made.
     pub history: PBTreeMap<'r, u32, History>,
 }
 
@@ -64,7 +66,7 @@ pub struct District<'r> {
 #[repr(C)]
 pub struct Customer {
     pub account: Account,
-    /// The customer's newest order: all that there is to an index of orders by customer.
+    /// Number of the customer's newest order. It replaces an index of orders by customer.
     pub last_order: u32,
     pub discount: u32,
     pub credit_limit: u64,
@@ -78,7 +80,7 @@ pub struct Customer {
     pub data: Text<500>,
 }
 
-/// What payments and deliveries change.
+/// The part of a customer that payments and deliveries change.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 pub struct Account {
@@ -122,7 +124,7 @@ pub struct Order<'r> {
     pub customer: u32,
     pub line_count: u8,
     pub all_local: bool,
-    /// Once it is delivered.
+    /// The carrier, if the order is delivered.
     pub carrier: Option<NonZeroU8>,
 }
 
@@ -131,7 +133,7 @@ pub struct Order<'r> {
 pub struct OrderLine {
     pub delivered: Option<NonZeroU64>,
     pub item: u32,
-    /// The warehouse.
+    /// Number of the warehouse that supplies the item.
     pub supplier: u32,
     pub amount: u32,
     pub quantity: u8,
@@ -142,12 +144,12 @@ pub struct OrderLine {
 #[repr(C)]
 pub struct Stock {
     pub level: Level,
-    /// What goes into order lines of each district.
+    /// Text for order lines, for each district.
     pub info: [[u8; 24]; DISTRICTS],
     pub data: Text<50>,
 }
 
-/// What orders change.
+/// The part of a stock that orders change.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 pub struct Level {
@@ -167,7 +169,7 @@ pub struct Address {
     pub zip: [u8; 9],
 }
 
-/// At most `N` bytes of ASCII, in the row itself.
+/// At most `N` bytes of ASCII, stored in the row itself.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(C)]
 pub struct Text<const N: usize> {
@@ -176,7 +178,7 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    /// What does not fit is cut off.
+    /// Makes a text, which is cut off after `N` bytes.
     pub fn new(text: &[u8]) -> Self {
         let mut bytes = [0; N];
         let len = text.len().min(N);

@@ -1,4 +1,5 @@
-//! A small company in memory: its transactions leave the conditions as they are, and what violates one is found.
+//! Tests with a small company in memory: transactions preserve the conditions, and the check finds
+//! violations.
 
 use indicatif::ProgressBar;
 use pheap::{Heap, P, Txn, field};
@@ -66,7 +67,7 @@ fn an_order_with_a_mistake_changes_nothing() {
     assert!(matches!(answer, Answer::Ordered { order: 21, .. }) && level() != before);
 }
 
-/// Changes something in the first district of the first warehouse that only goes with something else.
+/// Changes a value in the first warehouse or its first district, so that it contradicts another value.
 type Damage = for<'r> fn(&mut Txn<'r>, P<'r, Warehouse<'r>>, P<'r, District<'r>>);
 
 #[test]

@@ -1,4 +1,4 @@
-//! A small company is killed while it works: nothing that it has reported is lost, and all conditions hold.
+//! Kills a run with a small company: no reported order is lost, and all conditions hold.
 
 use std::path::Path;
 use std::process::Command;

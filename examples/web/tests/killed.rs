@@ -1,4 +1,4 @@
-//! The service is killed amid requests, and its heap looked at: all that it has answered is there.
+//! Kills the service while it answers requests, and checks its heap: all answered changes are there.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use pheap::{Heap, Root};
 use serde_json::{Value, json};
 
-#[allow(dead_code, unreachable_pub)] // of the program, which uses more of it
+#[allow(dead_code, unreachable_pub)] // the program uses more of this module
 #[path = "../store.rs"]
 mod store;
 
@@ -72,14 +72,14 @@ fn ask(to: SocketAddr, method: &str, path: &str, cookie: &str, body: &Value) -> 
     })
 }
 
-/// What a client knows.
+/// The state of a client.
 #[derive(Default)]
 struct Client {
     name: String,
     cookie: String,
-    /// What the service has answered.
+    /// Points in the service's last answer.
     points: u64,
-    /// What it was asked last, and has perhaps not answered.
+    /// Points of the request that was not answered yet, or 0.
     asked: u64,
 }
 
@@ -108,7 +108,7 @@ impl Client {
     }
 }
 
-/// What the heap says of all that was answered.
+/// Checks that the heap has all answered changes.
 fn look(heap: &Path, clients: &mut [Client]) {
     let heap = Heap::open(heap).expect("it is whole");
     assert!(heap.check().expect("it is open").is_clean());
@@ -194,7 +194,7 @@ fn what_the_service_answers() {
     for (cookie, points) in [(&ada, 3), (&bob, 5), (&ada, 2)] {
         assert_eq!(ask("POST", "/points", cookie, json!({ "points": points })).status, 200);
     }
-    // Who has come first is before who has as many.
+    // Of two players with equal points, the earlier one comes first.
     let board = ask("GET", "/board", "", Value::Null).body;
     assert_eq!(board, r#"[{"name":"Ada","points":5},{"name":"Bob","points":5}]"#);
     assert_eq!(ask("POST", "/logout", &ada, json!({})).status, 204);

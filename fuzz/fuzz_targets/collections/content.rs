@@ -1,4 +1,4 @@
-//! What lies in the root, its model, and whether they are the same.
+//! The content of the root, its model, and their comparison.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,7 +22,7 @@ pub struct All<'r> {
     pub versions: PSnapMap<'r, P<'r, str>, u64>,
 }
 
-/// Its model.
+/// The model of the root.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub numbers: Vec<u32>,
@@ -38,7 +38,7 @@ pub struct Model {
     pub versions: BTreeMap<String, u64>,
 }
 
-/// A key of the maps by name. Some begin alike, and some are long.
+/// Returns a key of the maps by name. Some keys have a common prefix, and some are long.
 pub fn name(key: u16) -> String {
     match key % 3 {
         0 => format!("{key}"),

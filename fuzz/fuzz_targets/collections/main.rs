@@ -1,8 +1,10 @@
-//! Programs of operations on collections, beside the collections of the standard library.
+//! Runs programs of operations on collections, and compares the results with collections of the standard
+//! library.
 //!
-//! Whatever the program does (commits, rollbacks and panics, full disks, collections of garbage, `kill -9` between any two steps of a
-//! transaction, other addresses, each durability), the root must hold what the model holds. `ops.rs` says what a program is,
-//! `sequences.rs` and `maps.rs` what a step does to both, and this file runs the program.
+//! The root must always equal the model. A program has commits, rollbacks and panics, full disks, garbage
+//! collections, `kill -9` between any two steps of a transaction, moves to other addresses, and all
+//! durabilities. `ops.rs` defines programs, `sequences.rs` and `maps.rs` apply a step to both sides, and this
+//! file runs programs.
 
 #![no_main]
 
@@ -42,11 +44,11 @@ fn run(program: &Program) {
 
 struct World {
     options: Options,
-    /// Number of the base.
+    /// Index of the base address in [`BASES`].
     base: usize,
     verify: bool,
     heap: Option<Heap>,
-    /// Unless it is in memory.
+    /// The files of the heap, unless it is in memory.
     files: Option<Files>,
     model: Model,
 }
@@ -71,7 +73,7 @@ impl World {
         world
     }
 
-    /// Whether a transaction has said what a crash leaves.
+    /// Returns whether a transaction has copied the files that a crash leaves.
     fn is_killed(&self) -> bool {
         self.files.as_ref().is_some_and(Files::are_copied)
     }
@@ -80,7 +82,7 @@ impl World {
         self.heap.as_ref().expect("it is open")
     }
 
-    /// The root; `None` if there is no room for it.
+    /// Returns the root, or `None` if there is no room for it.
     fn root(&self) -> Option<Root<All<'static>>> {
         match self.heap().root("all") {
             Ok(root) => Some(root),
@@ -125,7 +127,7 @@ impl World {
                 match end {
                     End::Commit => Ok(()),
                     End::Abort => Err(Error::abort("as the program says")),
-                    // Without the hook, for which a panic is a failure.
+                    // Skips the panic hook, which takes a panic for a failure.
                     End::Panic => resume_unwind(Box::new(end)),
                 }
             })
@@ -134,7 +136,7 @@ impl World {
         match result {
             Ok(Ok(())) => {
                 assert!(end == End::Commit);
-                // What was copied before is what a crash leaves.
+                // If the files were copied, a crash leaves the state before the transaction.
                 if !self.is_killed() {
                     self.model = after;
                 }
@@ -160,7 +162,7 @@ impl World {
         self.compare();
     }
 
-    /// Ends the process, one way or another.
+    /// Closes or drops the heap, or simulates a killed process.
     fn end(&mut self, how: How) {
         let Some(files) = &mut self.files else { return };
         match how {

@@ -11,17 +11,17 @@ use pheap::{
 use crate::content::name;
 use crate::ops::{MapStep, SetStep};
 
-/// How a key is looked up.
+/// The type by which a key is looked up.
 type Query<'r, K> = <K as MapKey<'r>>::Query;
 
-/// A key of a map, and that of its model.
+/// A type of keys of a map, and of its model.
 pub trait Key<'r>: MapKey<'r> {
     type Model: Ord + Clone + Borrow<Query<'r, Self>>;
 
     fn model(n: u16) -> Self::Model;
 }
 
-/// A value of a map, and that of its model.
+/// A type of values of a map, and of its model.
 pub trait Value<'r>: Persist<At<'r> = Self> + Default {
     type Model: Clone + Default;
 
@@ -29,7 +29,7 @@ pub trait Value<'r>: Persist<At<'r> = Self> + Default {
     fn model(n: u16) -> Self::Model;
     fn is(&self, view: &View<'r>, model: &Self::Model) -> bool;
 
-    /// What can be done without allocating.
+    /// Changes a value and its model, without allocating.
     fn change(&mut self, model: &mut Self::Model, by: u16);
 }
 
@@ -120,7 +120,7 @@ impl<'r> Value<'r> for PString<'r> {
     }
 }
 
-/// Whether a map has returned what its model has.
+/// Returns whether a map and its model have returned the same.
 fn same<'r, V: Value<'r>>(view: &View<'r>, found: Option<&V>, model: Option<&V::Model>) -> bool {
     match (found, model) {
         (Some(found), Some(model)) => found.is(view, model),
@@ -128,12 +128,12 @@ fn same<'r, V: Value<'r>>(view: &View<'r>, found: Option<&V>, model: Option<&V::
     }
 }
 
-/// Some keys, one after the other.
+/// Returns `len` keys, from `first` on.
 fn keys(first: u16, len: u8, step: u8) -> impl Iterator<Item = u16> {
     (0..u16::from(len)).map(move |i| first.wrapping_add(i * (u16::from(step % 8) + 1)) % 1024)
 }
 
-/// A number for a key, by which some are kept.
+/// Returns a hash of a key. `Retain` selects keys by it.
 fn number(key: &impl std::hash::Hash) -> u64 {
     struct Sum(u64);
     impl std::hash::Hasher for Sum {
@@ -149,7 +149,7 @@ fn number(key: &impl std::hash::Hash) -> u64 {
     sum.0 >> 8
 }
 
-/// What both kinds of maps can do.
+/// The steps that both kinds of maps have.
 macro_rules! common {
     ($tx:ident, $map:ident, $model:ident, $step:ident, $K:ty, $V:ty; $($more:tt)*) => {{
         let key = |n: u8| <$K as Key>::model(n.into());
@@ -245,7 +245,7 @@ where
             }
         }
         MapStep::Shrink => map.shrink_to_fit(tx)?,
-        MapStep::PopFirst | MapStep::PopLast | MapStep::Range(..) => {} // of ordered ones
+        MapStep::PopFirst | MapStep::PopLast | MapStep::Range(..) => {} // steps of ordered maps
     )
 }
 
@@ -280,15 +280,17 @@ where
             if a != b {
                 let found = map.range(tx, bounds).rev();
                 let expected = model.range::<Query<'r, K>, _>(bounds).rev();
-                let all = found.zip(expected.clone()).all(|((key, value), (k, v))| key == k.borrow() && value.is(tx, v));
+                let all = found
+                    .zip(expected.clone())
+                    .all(|((key, value), (k, v))| key == k.borrow() && value.is(tx, v));
                 assert!(all && map.range(tx, bounds).count() == expected.count());
             }
         }
-        MapStep::Drain | MapStep::Shrink => {} // of hash maps
+        MapStep::Drain | MapStep::Shrink => {} // steps of hash maps
     )
 }
 
-/// A map with versions. What it cannot do is left out.
+/// Does a step on a map with versions, unless such a map does not have it.
 pub fn versions<'r>(
     tx: &mut Txn<'r>,
     map: P<'r, PSnapMap<'r, P<'r, str>, u64>>,
@@ -331,7 +333,7 @@ pub fn versions<'r>(
     Ok(())
 }
 
-/// Whether an entry that was removed is the one that the model had.
+/// Returns whether the removed entry equals that of the model.
 fn matches<'r, K: Key<'r>, V: Value<'r>>(
     view: &View<'r>,
     removed: Option<(K, V)>,
@@ -346,7 +348,7 @@ where
     }
 }
 
-/// What both kinds of sets can do.
+/// The steps that both kinds of sets have.
 macro_rules! common_of_sets {
     ($tx:ident, $set:ident, $model:ident, $step:ident; $($more:tt)*) => {{
         match *$step {
@@ -386,7 +388,7 @@ pub fn hash_set<'r>(
             assert!(drained == std::mem::take(model));
         }
         SetStep::Shrink => set.shrink_to_fit(tx)?,
-        SetStep::PopFirst | SetStep::PopLast => {} // of ordered ones
+        SetStep::PopFirst | SetStep::PopLast => {} // steps of ordered sets
     )
 }
 
@@ -399,6 +401,6 @@ pub fn tree_set<'r>(
     common_of_sets!(tx, set, model, step;
         SetStep::PopFirst => assert_eq!(set.pop_first(tx), model.pop_first()),
         SetStep::PopLast => assert_eq!(set.pop_last(tx), model.pop_last()),
-        SetStep::Drain | SetStep::Shrink => {} // of hash sets
+        SetStep::Drain | SetStep::Shrink => {} // steps of hash sets
     )
 }

@@ -1,4 +1,4 @@
-//! What a program is made of. Places and keys are taken modulo what there is.
+//! Programs, which are the inputs of the fuzzer. Places are taken modulo the length of the collection.
 
 use arbitrary::Arbitrary;
 use pheap_fuzz::Durable;
@@ -9,9 +9,9 @@ pub struct Program {
     pub in_memory: bool,
     pub pin_undo: bool,
     pub durable: Durable,
-    /// Collections begin as soon as anything was allocated, and go on by the smallest of steps.
+    /// Whether garbage collections begin after any allocation, and work in the shortest slices.
     pub eager: bool,
-    /// Whether the heap is soon full.
+    /// Whether the heap has a small limit, and is soon full.
     pub small: bool,
     pub ops: Vec<Op>,
 }
@@ -26,7 +26,7 @@ pub enum Op {
         how: How,
         pin_undo: bool,
         durable: Durable,
-        /// At another address.
+        /// Whether the heap moves to another address.
         moves: bool,
         verify: bool,
     },
@@ -47,30 +47,30 @@ pub enum End {
 pub enum How {
     Close,
     Drop,
-    /// As after `kill -9`.
+    /// Simulates `kill -9`.
     Killed,
 }
 
 #[derive(Arbitrary, Debug)]
 pub enum Step {
     Vec(VecStep),
-    /// A vector of pointers to objects of their own.
+    /// A vector of pointers to separate objects.
     Boxes(BoxStep),
     Deque(DequeStep),
     Text(TextStep),
-    /// A hash map by name, and one by number whose values are vectors.
+    /// A hash map by name, then one by number, with vectors as values.
     Names(MapStep),
     Lists(MapStep),
     HashSet(SetStep),
-    /// An ordered map by number whose values are texts, and one by name.
+    /// An ordered map by number, with texts as values, then one by name.
     Tree(MapStep),
     TreeNames(MapStep),
     TreeSet(SetStep),
     /// An ordered map with versions, by name.
     Versions(MapStep),
-    /// Compares all of the root with the model.
+    /// Compares the whole root with the model.
     CompareAll,
-    /// The files as they are now are what a crash leaves.
+    /// Copies the files. A crash leaves them as they are now.
     Kill,
 }
 
@@ -96,7 +96,7 @@ pub enum VecStep {
     Sort,
     SortBackwards,
     AddTo(u8, u8, u32),
-    /// All that is in a second vector.
+    /// Appends all elements of a second vector.
     Append(u8, u32),
 }
 
@@ -106,7 +106,7 @@ pub enum BoxStep {
     Pop,
     Insert(u8, u64),
     Remove(u8),
-    /// Through the pointer.
+    /// Writes through the pointer.
     Write(u8, u64),
     Truncate(u8),
     Reverse,
@@ -151,7 +151,7 @@ pub enum MapStep {
     Change(u8, u16),
     OrInsert(u8, u16),
     RemoveEntry(u8),
-    /// So many keys, from the first one on, in this order of steps.
+    /// Inserts `len` keys from `first` on. `step` determines their distance.
     Extend {
         first: u16,
         len: u8,

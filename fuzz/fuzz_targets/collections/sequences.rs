@@ -6,12 +6,12 @@ use pheap_fuzz::range;
 use crate::content::Model;
 use crate::ops::{BoxStep, DequeStep, TextStep, VecStep};
 
-/// A place in what has so many elements, if it has any.
+/// Returns a place in a sequence of `len` elements, if it has any.
 fn place(at: u8, len: usize) -> Option<usize> {
     usize::from(at).checked_rem(len)
 }
 
-/// So many numbers.
+/// Returns `len % 700` numbers, from `first` on.
 fn numbers(len: u16, first: u32) -> impl Iterator<Item = u32> {
     (0..u32::from(len % 700)).map(move |i| first.wrapping_add(i))
 }
@@ -201,7 +201,7 @@ pub fn deque<'r>(
     Ok(())
 }
 
-/// The boundary of a character at or before a place.
+/// Returns the boundary of a character at or before a place.
 fn boundary(text: &str, at: u8) -> usize {
     text.floor_char_boundary(usize::from(at) % (text.len() + 1))
 }

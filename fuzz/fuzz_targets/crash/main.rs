@@ -1,7 +1,8 @@
-//! Programs on a simulated medium, and crashes of them: the input says both, as text. See `pheap_crash::steered`.
+//! Runs programs on a simulated medium, and crashes them. The input describes both as text; see
+//! `pheap_crash::steered`.
 //!
-//! What is new is not only new code: the fuzzer also keeps inputs that crash an operation at an event where it was not crashed before, or with
-//! another outcome.
+//! The fuzzer keeps inputs that reach new code. It also keeps inputs that crash an operation at a new event,
+//! or with a new outcome.
 
 #![no_main]
 
@@ -34,7 +35,8 @@ fuzz_target!(|text: &[u8]| {
     }
 });
 
-// Most mutations are of operations and crashes; some are of the text, for what those leave out.
+// Most mutations change operations and crashes. Some change the text, to reach inputs that the others cannot
+// make.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let mut rng = Rng::new(&[seed.into()]);
     if rng.chance(24) {
@@ -54,7 +56,7 @@ fn script(text: &[u8]) -> Script {
     Script::parse(&String::from_utf8_lossy(text))
 }
 
-/// As much of the text as there is room for. Returns how much that is.
+/// Writes as much of the text as `out` has room for. Returns the number of bytes.
 fn write(script: &Script, out: &mut [u8]) -> usize {
     let text = script.to_string();
     let len = text.len().min(out.len());
@@ -62,7 +64,7 @@ fn write(script: &Script, out: &mut [u8]) -> usize {
     len
 }
 
-/// Counters that libFuzzer looks at beside those of the code.
+/// Number of the counters that libFuzzer reads in addition to those of the code.
 const COUNTERS: usize = 1 << 14;
 
 #[unsafe(link_section = "__libfuzzer_extra_counters")]
@@ -75,6 +77,7 @@ fn count(what: &impl Hash) {
     let mut hasher = HASHER.with_borrow(DefaultHasher::clone);
     what.hash(&mut hasher);
     let at = hasher.finish() as usize % COUNTERS;
-    // SAFETY: libFuzzer reads and clears the counters between two runs of the target, on the same thread.
+    // SAFETY: `at` is less than `COUNTERS`. libFuzzer reads and clears the counters between two runs of the
+    // target, on the same thread.
     unsafe { (&raw mut SEEN).cast::<u8>().add(at).write(1) };
 }

@@ -1,8 +1,8 @@
-//! Programs of operations on a heap, beside a model of plain Rust collections.
+//! Runs programs of operations on a heap, and compares the heap with a model of plain Rust collections.
 //!
-//! Whatever the program does (short and long transactions, several roots, rollback, full disks, `kill -9` between any two steps of
-//! a transaction), the heap must hold what the model holds. `ops.rs` says what a program is, `store.rs` what is done to one root and
-//! to its model, and this file runs the program.
+//! The heap must always equal the model. A program has short and long transactions, several roots, rollbacks,
+//! full disks, and `kill -9` between any two steps of a transaction. `ops.rs` defines programs, `store.rs`
+//! applies steps to a root and its model, and this file runs programs.
 
 #![no_main]
 
@@ -36,27 +36,27 @@ fn run(program: &Program) {
     world.reopen(How::Close);
 }
 
-/// What steps need beside the transaction.
+/// State that steps need in addition to the transaction.
 pub struct Surroundings {
-    /// Unless the heap is in memory. They are copied when a step is to be the last one.
+    /// The files of the heap, unless it is in memory. A step copies them to simulate a crash at this moment.
     files: Option<Files>,
-    /// Nodes that the running transaction holds.
+    /// Nodes that the running transaction holds, with their numbers.
     held: Vec<(Held<Node<'static>>, u64)>,
-    /// Numbers for new nodes.
+    /// Number of the next node.
     next_id: u64,
     stubborn: bool,
 }
 
 struct World {
     options: Options,
-    /// Number of the base.
+    /// Index of the base address in [`BASES`].
     base: usize,
     heap: Option<Heap>,
     around: Surroundings,
     model: BTreeMap<&'static str, Content>,
-    /// Nodes held by committed transactions.
+    /// Nodes that committed transactions hold, with their roots and numbers.
     held: Vec<(&'static str, Held<Node<'static>>, u64)>,
-    /// The files were copied within a transaction: the state before that.
+    /// The model before the transaction that has copied the files, if there was one.
     killed: Option<BTreeMap<&'static str, Content>>,
 }
 
@@ -91,7 +91,7 @@ impl World {
         self.heap.as_ref().expect("it is open")
     }
 
-    /// The root of this name, created if there is room for it.
+    /// Returns the root of this name, which is created if there is room for it.
     fn root(&mut self, which: Which) -> Option<(&'static str, Root<Store<'static>>)> {
         let name = NAMES[usize::from(which.0) % NAMES.len()];
         match self.heap().root::<Store>(name) {
@@ -159,7 +159,8 @@ impl World {
         let around = &mut self.around;
         let result = pheap::txn((&a, &b), |((ta, a), (tb, b))| {
             for (second, s) in steps.iter().take(40) {
-                // A node is held by one root or the other; which one is not noted, so that is left to `one`.
+                // A held node belongs to one of the roots, but the model does not record which. So only `one`
+                // holds nodes.
                 let s = if matches!(s, Step::Hold(_)) { &Step::Check } else { s };
                 if *second { step(tb, b, &mut in_b, s, around)? } else { step(ta, a, &mut in_a, s, around)? }
             }
@@ -195,7 +196,7 @@ impl World {
         }
     }
 
-    /// Notes how a transaction has ended.
+    /// Checks the result of a transaction, and updates the model.
     fn ended(&mut self, result: &pheap::Result<()>, end: End, after: Vec<(&'static str, Content)>) {
         match result {
             Ok(()) => assert!(end == End::Commit),
@@ -272,7 +273,7 @@ impl World {
         self.check_all();
     }
 
-    /// Closes the heap, one way or another, and opens it again.
+    /// Closes or drops the heap, or simulates a killed process, and opens the heap again.
     fn reopen(&mut self, how: How) {
         let Some(files) = &mut self.around.files else { return };
         self.held.clear();
@@ -297,7 +298,7 @@ impl World {
         self.open();
     }
 
-    /// Goes on from the copies of the files.
+    /// Continues with the copies of the files. They must have this content.
     fn reopen_copies(&mut self, content: BTreeMap<&'static str, Content>) {
         (self.heap, self.model) = (None, content);
         self.held.clear();

@@ -1,4 +1,4 @@
-//! What a program is made of.
+//! Programs, which are the inputs of the fuzzer.
 
 use arbitrary::Arbitrary;
 use pheap::Error;
@@ -6,7 +6,7 @@ use pheap_fuzz::Durable;
 
 use crate::store::{Cell, Kind};
 
-/// The names that roots can have.
+/// Names that roots can have.
 pub const NAMES: [&str; 4] = ["a", "b", "c", "a root with a long name: d"];
 
 /// One input of the fuzzer.
@@ -15,16 +15,16 @@ pub struct Program {
     pub in_memory: bool,
     pub pin_undo: bool,
     pub durable: Durable,
-    /// Size of the arenas.
+    /// Exponent of the size of the arenas, which is 32 KiB times a power of two.
     pub arena: u8,
-    /// Whether the heap is soon full.
+    /// Whether the heap has a small limit, and is soon full.
     pub small: bool,
-    /// Whether transactions go on after an allocation has failed.
+    /// Whether transactions continue after an allocation has failed.
     pub stubborn: bool,
     pub ops: Vec<Op>,
 }
 
-/// A root.
+/// A root, as an index in [`NAMES`].
 #[derive(Arbitrary, Debug, Clone, Copy)]
 pub struct Which(pub u8);
 
@@ -35,7 +35,7 @@ pub enum Op {
         steps: Vec<Step>,
         end: End,
     },
-    /// A transaction on two roots; `true` stands for the second.
+    /// A transaction on two roots. `true` stands for the second one.
     Two {
         roots: (Which, Which),
         steps: Vec<(bool, Step)>,
@@ -55,10 +55,10 @@ pub enum Op {
         how: How,
         pin_undo: bool,
         durable: Durable,
-        /// At another address.
+        /// Whether the heap moves to another address.
         moves: bool,
     },
-    /// All roots are collected.
+    /// Collects all roots.
     Collect,
     Checkpoint,
 }
@@ -82,13 +82,13 @@ impl End {
 pub enum How {
     Close,
     Drop,
-    /// As after `kill -9`.
+    /// Simulates `kill -9`.
     Killed,
-    /// As after `kill -9`, and first without changing the file.
+    /// Simulates `kill -9`, and first opens the heap read-only, which must not change the files.
     ReadOnly,
 }
 
-/// A step of a transaction. Places are taken modulo what there is.
+/// A step of a transaction. Places are taken modulo the length of the sequence.
 #[derive(Arbitrary, Debug)]
 pub enum Step {
     SetNumber {
@@ -99,7 +99,7 @@ pub enum Step {
         at: u8,
         by: u64,
     },
-    /// Through `&mut [u64; 4]`.
+    /// Sorts the numbers through `&mut [u64; 4]`.
     SortNumbers,
     Flag(bool),
     Push {
@@ -111,7 +111,7 @@ pub enum Step {
         at: u8,
         value: u32,
     },
-    /// The whole node, through `&mut Node`.
+    /// Changes the node through `&mut Node`.
     ReplaceKind {
         at: u8,
         kind: Kind,
@@ -124,7 +124,7 @@ pub enum Step {
         at: u16,
         to: u64,
     },
-    /// Through a pointer to the element.
+    /// Writes through a pointer to the element.
     SetWordAt {
         at: u16,
         to: u64,
@@ -162,13 +162,13 @@ pub enum Step {
         b: u8,
     },
     NewText(String),
-    /// Allocated, and never linked.
+    /// Allocates an object that is never linked.
     Garbage(u16),
     Hold(u8),
-    /// Compares all of the root with the model.
+    /// Compares the whole root with the model.
     Check,
     Shared,
     Nested,
-    /// The file as it is now is what a crash leaves.
+    /// Copies the files. A crash leaves them as they are now.
     Kill,
 }

@@ -1,4 +1,4 @@
-//! What lies in a root, its model, and what steps do to both.
+//! The content of a root, its model, and the steps on both.
 
 use arbitrary::Arbitrary;
 use pheap::{P, Persist, Result, Txn, View, txn};
@@ -20,7 +20,7 @@ pub struct Store<'r> {
     text: Option<P<'r, str>>,
 }
 
-/// A link of the list of a root.
+/// A node of a root's list.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Node<'r> {
@@ -36,7 +36,7 @@ impl Node<'_> {
     }
 }
 
-/// Padded, and not a multiple of 8 bytes long.
+/// A struct with padding, whose size is not a multiple of 8.
 #[derive(Persist, Arbitrary, Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Cell {
@@ -59,14 +59,14 @@ pub enum Kind {
 pub struct Content {
     numbers: [u64; 4],
     flag: bool,
-    /// The last one is the head of the list.
+    /// Value, kind and number of each node. The last one is the head of the list.
     nodes: Vec<(u32, Kind, u64)>,
     words: Option<Vec<u64>>,
     cells: Option<Vec<Cell>>,
     text: Option<String>,
 }
 
-/// Does a step. If it fails, it has changed nothing.
+/// Does a step. A failed step has changed nothing, so a stubborn transaction can continue.
 pub fn step<'r>(
     tx: &mut Txn<'r>,
     store: P<'r, Store<'r>>,
@@ -238,17 +238,18 @@ fn change<'r>(
             std::thread::scope(|scope| {
                 scope.spawn(|| assert_equal_numbers(&shared, store, content));
             });
-            // Threads may see the objects as they were before if the disk is full; then the transaction cannot commit.
+            // If the disk is full, threads may see older states of objects. Then the transaction cannot
+            // commit.
         }
         Step::Kill => {
             around.files.as_mut().map(Files::copy);
         }
-        Step::Nested => {} // the caller's
+        Step::Nested => {} // the caller does this step
     }
     Ok(())
 }
 
-/// A node of the list, and where it is in the model.
+/// Returns a node of the list, and its index in the model.
 fn node<'r>(
     view: &View<'r>,
     store: P<'r, Store<'r>>,
@@ -264,7 +265,7 @@ fn node<'r>(
     Some((node, len - 1 - back))
 }
 
-/// Element `at` of a slice and of its model, if they have any.
+/// Returns a slice, its model, and the index of an element, if there are any.
 fn element<'r, 'm, T: Persist>(
     slice: Option<P<'r, [T]>>,
     model: &'m mut Option<Vec<T>>,
@@ -276,7 +277,7 @@ fn element<'r, 'm, T: Persist>(
 }
 
 fn assert_equal_numbers<'r>(view: &View<'r>, store: P<'r, Store<'r>>, _: &Content) {
-    // What they are is up to `assert_equal`; here it is about threads.
+    // `assert_equal` checks the values. This function only reads them in another thread.
     std::hint::black_box(view[store].numbers);
 }
 

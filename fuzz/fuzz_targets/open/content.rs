@@ -1,4 +1,4 @@
-//! What lies in the heaps that are damaged: how it is made, changed, and read to the last byte.
+//! The content of the heaps that are damaged: makes it, changes it, and reads all of it.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,10 +15,10 @@ pub struct Node<'r> {
     next: Option<P<'r, Node<'r>>>,
 }
 
-/// An enum, some of whose variants have pointers.
+/// An enum. Some of its variants have pointers.
 #[derive(Persist)]
 #[repr(u8)]
-#[allow(dead_code)] // bytes that were damaged could say so
+#[allow(dead_code)] // damaged bytes may select any variant
 enum Kind<'r> {
     Number(u32),
     Pair { left: u8, right: [u16; 3] },
@@ -39,7 +39,7 @@ pub struct Slices<'r> {
     words: P<'r, [u64]>,
     text: P<'r, str>,
     parts: P<'r, [Part<'r>]>,
-    /// Into the parts.
+    /// Pointer into the parts.
     favourite: Option<P<'r, Part<'r>>>,
 }
 
@@ -50,7 +50,7 @@ struct Part<'r> {
     text: Option<P<'r, str>>,
 }
 
-/// One of each collection, and some of them in others.
+/// One collection of each kind. Some collections contain others.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Collections<'r> {
@@ -94,7 +94,7 @@ impl<'r> List<'r> {
         let mut nodes: Vec<P<'r, Node<'r>>> = self.head.into_iter().collect();
         let mut known = HashSet::new();
         while let Some(node) = nodes.pop() {
-            // What is damaged may be a circle.
+            // Damaged pointers may form a cycle.
             if !known.insert(node.key()) {
                 continue;
             }
@@ -141,7 +141,7 @@ impl<'r> Slices<'r> {
 }
 
 impl<'r> Collections<'r> {
-    /// Adds `n` elements to each, numbered from `first` on.
+    /// Adds `n` elements to each collection, numbered from `first` on.
     pub fn add(all: P<'r, Self>, tx: &mut Txn<'r>, first: u64, n: u64) -> Result<()> {
         for i in first..first + n {
             let (name, number) = (format!("key {}", i * 7 % (first + n)), tx.alloc(i)?);
@@ -165,7 +165,7 @@ impl<'r> Collections<'r> {
         Ok(())
     }
 
-    /// Takes some elements away.
+    /// Removes elements from each collection.
     pub fn take(all: P<'r, Self>, tx: &mut Txn<'r>, first: u64, n: u64) {
         for i in first..first + n {
             let name = format!("key {i}");
@@ -184,14 +184,14 @@ impl<'r> Collections<'r> {
         }
     }
 
-    /// All elements, in each way in which they can be read.
+    /// Reads all elements, in each way in which they can be read.
     fn read(&self, view: &View<'r>, seen: &mut DefaultHasher) {
         let number = |p: &P<'r, u64>| view[*p];
         self.numbers.iter(view).for_each(|n| n.hash(seen));
         self.flags.iter(view).for_each(|flag| flag.hash(seen));
         self.nodes.iter(view).chain(self.queue.iter(view)).map(number).for_each(|n| n.hash(seen));
         self.text.as_str(view).hash(seen);
-        // Their order is not to be relied on, but that of one heap stays the same.
+        // The order of hash tables is not specified, but it stays the same for one heap.
         self.few.iter(view).for_each(|pair| pair.hash(seen));
         self.hashed.iter(view).for_each(|(key, p)| (key, view[*p]).hash(seen));
         self.in_set.iter(view).for_each(|n| n.hash(seen));
@@ -214,7 +214,7 @@ impl<'r> Collections<'r> {
     }
 }
 
-/// A root of one of the types that are known here.
+/// A root of one of the types that this target knows.
 pub enum Known {
     List(Root<List<'static>>),
     Slices(Root<Slices<'static>>),
@@ -222,14 +222,14 @@ pub enum Known {
 }
 
 impl Known {
-    /// The root of this name, if it is of a type that is known.
+    /// Returns the root of this name, if this target knows its type.
     pub fn find(heap: &pheap::Heap, name: &str) -> Option<Known> {
         let list = heap.existing_root(name).map(Known::List);
         let slices = list.or_else(|_| heap.existing_root(name).map(Known::Slices));
         slices.or_else(|_| heap.existing_root(name).map(Known::Collections)).ok()
     }
 
-    /// A number for all that it leads to.
+    /// Returns a hash of the whole content of the root.
     pub fn read(&self) -> Result<u64> {
         let mut seen = DefaultHasher::new();
         match self {
@@ -240,7 +240,7 @@ impl Known {
         Ok(seen.finish())
     }
 
-    /// A transaction that allocates and unlinks.
+    /// Runs a transaction that allocates and unlinks objects.
     pub fn change(&self, by: u8) -> Result<()> {
         match self {
             Known::List(root) => root.txn(|tx, list| {

@@ -1,4 +1,5 @@
-//! A heap's file and its log as bytes, and what is where in them. This knows the format by itself: see docs/design.md.
+//! A heap's file and its log as bytes, and the places of their parts. This module implements the format
+//! independently of pheap; see docs/design.md.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ pub const LINE: usize = 64;
 pub const SLOT: usize = 64;
 pub const HEAD: usize = 8;
 
-/// Numbers of the two files.
+/// Indices of the two files.
 pub const HEAP: usize = 0;
 pub const LOG: usize = 1;
 
@@ -26,17 +27,17 @@ pub struct Section {
 pub struct Image {
     /// The heap's file, and the write-ahead log, which is empty if there is none.
     pub files: [Vec<u8>; 2],
-    /// Metadata.
+    /// Sections with metadata.
     pub tables: Vec<Section>,
-    /// Objects.
+    /// Sections with objects.
     pub objects: Vec<Section>,
     pub seals: Seals,
-    /// Where the heap was mapped last.
+    /// Address at which the heap was mapped last.
     pub base: u64,
 }
 
 impl Image {
-    /// Finds what there is in a good heap.
+    /// Finds the parts of a good heap.
     pub fn of(heap: Vec<u8>, log: Vec<u8>) -> Image {
         let mut image = Image { files: [heap, log], ..Image::default() };
         image.add(HEAP, [0..SLOT * 8, PAGE..PAGE + SLOT * 8]);
@@ -65,7 +66,7 @@ impl Image {
         image
     }
 
-    /// Files of which nothing is known.
+    /// Returns an image of files whose content is unknown.
     pub fn unknown(heap: Vec<u8>, log: Vec<u8>) -> Image {
         let mut image = Image { files: [heap, log], ..Image::default() };
         for file in [HEAP, LOG] {
@@ -94,7 +95,8 @@ impl Image {
             match entry as u8 {
                 1 => {
                     self.seals.regions.push(page);
-                    // Identity, names, and the first segment of the log: its link, its first entries, its rest.
+                    // The identity, the names, and the first segment of the log: its link, its first entries,
+                    // and its rest.
                     self.add(HEAP, [page..page + 64, page + 512..page + 1536]);
                     self.add(HEAP, [page + PAGE..page + PAGE + 512, page + PAGE + 512..page + len]);
                 }
@@ -121,7 +123,7 @@ impl Image {
         self.seals.arenas.push(arena);
     }
 
-    /// The entries of the log of a region, and the place behind each segment's last one.
+    /// Adds the entries of a region's log, and the place after the last entry of each segment.
     fn add_entries(&mut self, region: usize, salt: u64) {
         let id = self.word(HEAP, region + 8);
         let identity = salt ^ id.wrapping_mul(0xe703_7ed1_a0b4_28db);
@@ -147,7 +149,7 @@ impl Image {
         }
     }
 
-    /// The write-ahead log.
+    /// Adds the write-ahead log.
     fn add_log(&mut self, salt: u64) {
         self.add(LOG, [0..64, 512..576, 1024..1088]);
         let (id, segment, nonce) = (self.word(LOG, 32), self.word(LOG, 40) as usize, self.word(LOG, 48));
@@ -176,12 +178,12 @@ impl Image {
         }
     }
 
-    /// Which slot of the header counts.
+    /// Returns the offset of the newest header slot.
     pub fn newest(&self) -> usize {
         if self.word(HEAP, 16) > self.word(HEAP, PAGE + 16) { 0 } else { PAGE }
     }
 
-    /// The words of an entry of a log, if it ends before `end`.
+    /// Returns the words of a log entry, if it ends before `end`.
     pub fn words(&self, file: usize, at: usize, end: usize) -> Option<Vec<u64>> {
         let len = self.word(file, at + 8) as u32 as usize;
         if len < 2 || at + len * 8 > end.min(self.files[file].len()) {
@@ -190,7 +192,7 @@ impl Image {
         Some((0..len).map(|i| self.word(file, at + i * 8)).collect())
     }
 
-    /// The word at `at`; 0 behind the end.
+    /// Returns the word at `at`, or 0 after the end of the file.
     pub fn word(&self, file: usize, at: usize) -> u64 {
         let bytes = self.files[file].get(at..at.saturating_add(8));
         bytes.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")))
@@ -203,12 +205,13 @@ impl Image {
     }
 }
 
-/// Where the head of the arena at `start` is.
+/// Returns the offset of the head of the arena at `start`.
 pub fn head(start: usize) -> usize {
     start + if start == 0 { 2 * PAGE } else { 0 }
 }
 
-/// Which entry of an arena's table is that of a page, if the first page that can be used is at `first`.
+/// Returns the index of a page's entry in the arena's table. `first` is the offset of the first page that can
+/// be used.
 fn entry_number(arena: &Range<usize>, first: usize, page: usize) -> usize {
     let pages = arena.len() / PAGE;
     if !pages.is_multiple_of(256) {

@@ -1,10 +1,12 @@
-//! Opens heap files that were damaged, and files that never were heaps.
+//! Opens heap files that were damaged, and files that are not heaps.
 //!
-//! Opening must end in a heap or in an error: no panic, no signal, no hang. After an error, and after a read-only opening, the files are
-//! what they were. A heap that did open can be listed, changed and closed, and opens again.
+//! Opening must return a heap or an error. It must not panic, hang, or raise a signal. If it returns an
+//! error, or the heap is opened read-only, the files do not change. If a heap opens, it can be listed,
+//! changed, closed, and opened again.
 //!
-//! With `Options::verify` any byte may be damaged, and a heap that opens is sound: it can be read to the last byte, checked, changed, collected,
-//! closed and verified again. Without, opening believes objects and what logs say of them, so only metadata are damaged, and objects are never read.
+//! With `Options::verify`, any byte may be damaged. Then a heap that opens is sound: it can be read
+//! completely, checked, changed, collected, closed and verified again. Without `Options::verify`, opening
+//! trusts objects and the log entries about them. Then only metadata are damaged, and objects are never read.
 //! (See "Trust" in the design.)
 
 #![no_main]
@@ -31,34 +33,34 @@ use mutation::{Damage, Mutation};
 /// One input of the fuzzer.
 #[derive(Arbitrary, Debug)]
 struct Input {
-    /// Which files are damaged.
+    /// Index of the template that is damaged.
     template: u8,
     mutations: Vec<Mutation>,
-    /// Whether checksums are made good again, so that the checks behind them are reached.
+    /// Whether checksums are corrected after the damage, so that the checks behind them are reached.
     reseal: bool,
     verify: bool,
     read_only: bool,
-    /// Whether it is opened at another address than it was made for.
+    /// Whether the heap is opened at another address than it was made for.
     elsewhere: bool,
     durability: Durable,
     after: Vec<After>,
-    /// Instead of a template.
+    /// Bytes of the heap and its log, instead of a template.
     bytes: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Where neither heaps nor sanitizers are by themselves.
+/// An address that neither heaps nor sanitizers use by default.
 const ELSEWHERE: u64 = 84 << 40;
 
-/// What is done with a heap that did open.
+/// An operation on a heap that has opened.
 #[derive(Arbitrary, Debug)]
 enum After {
     Create(u8, u16),
     Rename(u8, u8),
     Remove(u8),
-    /// Looks at the types of a root.
+    /// Looks up a root with each type.
     Existing(u8),
     Stats,
-    /// A transaction on a root, if it may be believed.
+    /// Runs a transaction on a root, if the heap was verified.
     Change(u8, u8),
     Collect,
     Checkpoint,
@@ -113,7 +115,7 @@ fn run(input: &Input) {
     }
 }
 
-/// Both files of an image, in a folder of their own.
+/// Writes both files of an image into a separate folder.
 fn write(image: &Image) -> (TempDir, Files) {
     let dir = pheap_fuzz::scratch();
     let files = Files::new(dir.path().join("heap"));
@@ -125,13 +127,14 @@ fn write(image: &Image) -> (TempDir, Files) {
     (dir, files)
 }
 
-/// Whether the files are as they were.
+/// Returns whether the files equal the image.
 fn same(files: &Files, image: &Image) -> bool {
     let [log, heap] = files.read();
     heap == image.files[HEAP] && log == image.files[LOG]
 }
 
-/// Checks a heap that was verified, and reads all of it that is of a known type. Returns what was read, by root.
+/// Checks a verified heap, and reads all roots of known types. Returns the names of all roots, with hashes of
+/// their content.
 fn examine(heap: &Heap) -> Vec<(String, Option<u64>)> {
     assert_sound(heap);
     let roots = heap.roots().into_iter().map(|root| root.name);
@@ -143,7 +146,7 @@ fn examine(heap: &Heap) -> Vec<(String, Option<u64>)> {
         .collect()
 }
 
-/// Errors are fine: the heap may be full, read-only, or not what it seems.
+/// Does an operation. Errors are allowed: the heap may be full, read-only, or damaged.
 fn change(heap: &Heap, after: &After, dir: &Path, verified: bool) {
     let names: Vec<String> = heap.roots().into_iter().map(|root| root.name).collect();
     let name = |which: u8| usize::from(which).checked_rem(names.len()).map(|i| names[i].as_str());
@@ -178,7 +181,7 @@ fn change(heap: &Heap, after: &After, dir: &Path, verified: bool) {
     }
 }
 
-/// Makes a root and uses it.
+/// Creates a root and uses it.
 fn create(heap: &Heap, name: &str, words: u64) {
     let new = heap.root_or::<Slices>(name, |tx| Slices::new(tx, words));
     let Ok(root): Result<Root<Slices>, Error> = new else { return };

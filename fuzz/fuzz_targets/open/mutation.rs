@@ -1,4 +1,4 @@
-//! Damage.
+//! Mutations that damage the files of a heap.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use arbitrary::Arbitrary;
 
 use crate::image::{HEAP, Image, LOG, PAGE, Section};
 
-/// One piece of damage. Sections and places are taken modulo what there is.
+/// A mutation. Sections and places are taken modulo their number.
 #[derive(Arbitrary, Debug)]
 pub enum Mutation {
     Flip {
@@ -29,19 +29,19 @@ pub enum Mutation {
         word: u16,
         words: u8,
     },
-    /// A byte of text, lengths and codes.
+    /// Sets a byte, for texts, lengths and codes.
     Byte {
         section: u8,
         at: u16,
         to: u8,
     },
-    /// Cuts the file off, or makes it longer.
+    /// Cuts a file off, or extends it.
     Length {
         log: bool,
         pages: i8,
         bytes: i16,
     },
-    /// Pages of another heap, at the same place or at another one.
+    /// Copies pages of another heap, to the same place or another one.
     Graft {
         template: u8,
         log: bool,
@@ -49,13 +49,13 @@ pub enum Mutation {
         to: u8,
         pages: u8,
     },
-    /// Any bytes anywhere.
+    /// Sets any bytes at any place.
     Bytes {
         log: bool,
         at: u32,
         bytes: [u8; 4],
     },
-    /// An entry in a log, in the place of one that is there or behind the last one.
+    /// Writes a log entry over an existing one, or after the last one.
     Entry {
         which: u8,
         undo: bool,
@@ -66,14 +66,14 @@ pub enum Mutation {
     },
 }
 
-/// What a word becomes.
+/// The new value of a word.
 #[derive(Arbitrary, Debug)]
 pub enum Value {
     Any(u64),
     Small(u8),
-    /// A little more or less than it was.
+    /// Slightly more or less than the old value.
     Near(i8),
-    /// An offset in the file.
+    /// The offset of a page in the file.
     Page(u8),
     Power(u8),
     Max,
@@ -82,16 +82,17 @@ pub enum Value {
         section: u8,
         word: u16,
     },
-    /// What another word is.
+    /// The value of another word.
     Other {
         section: u8,
         word: u16,
     },
 }
 
-/// What may be damaged.
+/// The parts of a heap that may be damaged.
 pub struct Damage<'t> {
-    /// Objects, and log entries with a right checksum: what is believed unless it is verified.
+    /// Whether objects may be damaged, and log entries get correct checksums. Opening trusts both, unless it
+    /// verifies the heap.
     pub all: bool,
     pub templates: &'t [Image],
 }
@@ -116,7 +117,7 @@ impl Image {
         Some((*file, range.start + usize::from(word) % (range.len() / 8) * 8))
     }
 
-    /// The words that follow, within the section.
+    /// Returns up to `words` words, within the section.
     fn words_of(
         &self,
         damage: &Damage<'_>,
@@ -147,7 +148,7 @@ impl Image {
         }
     }
 
-    /// Does a mutation; `None` if there is no place for it.
+    /// Does a mutation. Returns `None` if there is no place for it.
     pub fn apply(&mut self, damage: &Damage<'_>, mutation: &Mutation) -> Option<()> {
         match *mutation {
             Mutation::Flip { section, at, bit } => {

@@ -1,4 +1,4 @@
-//! Checksums that are made good again after damage, so that what is behind them is reached.
+//! Corrects checksums after damage, so that the code behind them is reached.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use crate::image::{HEAD, HEAP, Image, LINE, LOG, PAGE, SLOT, head};
 /// Words of a region's header that have a check in their upper 16 bits.
 const ROOT: usize = 3;
 pub const GENERATION: usize = 5;
-/// What is not the check.
+/// Mask of the bits that are not the check.
 pub const VALUE: u64 = (1 << 48) - 1;
 
-/// An entry of a log: where it begins, and what its checksum is seeded with.
+/// A log entry: its file, its offset, and the seed of its checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub file: usize,
@@ -20,24 +20,24 @@ pub struct Entry {
     pub seed: u64,
 }
 
-/// What has a checksum.
+/// The places with checksums.
 #[derive(Clone, Debug, Default)]
 pub struct Seals {
     pub arenas: Vec<Range<usize>>,
     pub regions: Vec<usize>,
-    /// Segments of the logs of regions, but for the first ones.
+    /// Segments of the logs of regions, except the first ones.
     pub segments: Vec<Range<usize>>,
-    /// Records of the type table: where each begins.
+    /// Offsets of the records in the type table.
     pub records: Vec<usize>,
     pub bitmaps: Option<Range<usize>>,
-    /// Entries of logs, and places for one more each.
+    /// Log entries, and a place for one more entry after each sequence of entries.
     pub entries: Vec<Entry>,
     pub wal: Option<WalSeeds>,
-    /// Where the segments of the write-ahead log begin.
+    /// Offsets of the segments of the write-ahead log.
     pub wal_segments: Vec<usize>,
 }
 
-/// The seed of an entry in the log of a region.
+/// Returns the seed of an entry in the log of a region.
 pub fn log_seed(identity: u64, generation: u64, sequence: u64, at: u64) -> u64 {
     identity
         ^ generation.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -45,7 +45,7 @@ pub fn log_seed(identity: u64, generation: u64, sequence: u64, at: u64) -> u64 {
         ^ at.wrapping_mul(0xa076_1d64_78bd_642f)
 }
 
-/// What the checksums of a write-ahead log are seeded with.
+/// The seed of the checksums in a write-ahead log.
 #[derive(Clone, Copy, Debug)]
 pub struct WalSeeds(u64);
 
@@ -55,7 +55,7 @@ impl WalSeeds {
         WalSeeds(salt ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
     }
 
-    /// Those of the records of a run.
+    /// Returns the seed for the records of a run.
     pub fn of_run(self, run: u64) -> WalSeeds {
         WalSeeds(self.0 ^ run.wrapping_mul(0x8ebc_6af0_9c88_c6e3).rotate_left(31))
     }
@@ -70,7 +70,7 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The checksum of an entry of a log: of all words but the first, in whose place stands the seed.
+/// Returns the checksum of a log entry. It covers all words except the first; the seed takes its place.
 pub fn checksum(seed: u64, words: &[u64]) -> u64 {
     const KEYS: [u64; 4] =
         [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
@@ -95,7 +95,7 @@ pub fn checksum(seed: u64, words: &[u64]) -> u64 {
 }
 
 impl Image {
-    /// Makes checksums good again; those of log entries too, if `entries` says so.
+    /// Corrects the checksums. If `entries` is set, this includes those of log entries.
     pub fn reseal(&mut self, entries: bool) {
         self.reseal_headers();
         let newest = self.newest();
@@ -105,7 +105,7 @@ impl Image {
         for arena in &seals.arenas {
             let head = head(arena.start);
             if let Some(words) = self.files[HEAP].get(head..head + HEAD * 8) {
-                // Its last word counts as zero.
+                // The last word, which is the checksum, counts as zero.
                 let sum = xxh3_64(&[&words[..(HEAD - 1) * 8], &[0; 8], &salt_bytes].concat());
                 self.set_word(HEAP, head + (HEAD - 1) * 8, sum);
             }
@@ -149,11 +149,11 @@ impl Image {
         }
     }
 
-    /// The slots of the header.
+    /// Corrects the checksums of the header's slots.
     pub fn reseal_headers(&mut self) {
         for slot in [0, PAGE] {
             let Some(words) = self.files[HEAP].get(slot..slot + SLOT * 8) else { continue };
-            // The slot that a new heap has not written stays as it is.
+            // A slot that a new heap has not written yet stays as it is.
             if words[..8] != [0; 8] && words[8..].iter().any(|&byte| byte != 0) {
                 let sum = xxh3_64(&words[..(SLOT - 1) * 8]);
                 self.set_word(HEAP, slot + (SLOT - 1) * 8, sum);
@@ -161,7 +161,7 @@ impl Image {
         }
     }
 
-    /// A word with its own check.
+    /// Corrects the check in a word.
     fn reseal_word(&mut self, at: usize) {
         if self.word(HEAP, at) != 0 {
             let value = self.word(HEAP, at) & VALUE;
@@ -187,7 +187,7 @@ impl Image {
         }
     }
 
-    /// What a write-ahead log has beside its records.
+    /// Corrects the checksums of a write-ahead log, except those of its records.
     fn reseal_log(&mut self, seeds: WalSeeds, segments: &[usize]) {
         if let Some(words) = self.files[LOG].get(..56) {
             let sum = xxh3_64(words);

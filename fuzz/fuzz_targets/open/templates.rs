@@ -1,4 +1,5 @@
-//! Good heaps, to be damaged. Most are made on simulated media, so that they are the same in each process.
+//! Templates: good heaps, which are then damaged. Most are made on simulated media, so they are the same in
+//! each process.
 
 use std::fs;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +12,7 @@ use pheap_crash::tuning::SMALL;
 use crate::content::{Collections, List, Slices};
 use crate::image::{HEAP, Image, LOG};
 
-/// How all heaps are opened here.
+/// Returns the options of all heaps in this target.
 pub fn options() -> Options {
     Options::new()
         .tuning(SMALL)
@@ -22,7 +23,7 @@ pub fn options() -> Options {
         .collect_threads(1)
 }
 
-/// All of them.
+/// Returns all templates.
 pub fn all() -> &'static [Image] {
     static TEMPLATES: OnceLock<Vec<Image>> = OnceLock::new();
     TEMPLATES.get_or_init(|| {
@@ -47,7 +48,8 @@ pub fn all() -> &'static [Image] {
     })
 }
 
-/// What is known here of the format is true: checksums that are made good again are what they were, and log entries have been found.
+/// Checks this target's knowledge of the format: corrected checksums equal the original ones, and log entries
+/// are found.
 fn must_be_understood(image: &Image) {
     let mut again = image.clone();
     again.reseal(false);
@@ -57,7 +59,7 @@ fn must_be_understood(image: &Image) {
     assert!(found(HEAP) >= image.seals.regions.len() && (!has_log || found(LOG) > 4));
 }
 
-/// Three roots, in several arenas.
+/// Creates three roots, in several arenas.
 fn fill(heap: &Heap) -> Result<(Root<List<'static>>, Root<Slices<'static>>)> {
     let list: Root<List> = heap.root("list")?;
     for i in 0..20 {
@@ -79,7 +81,8 @@ fn collections(heap: &Heap, elements: u64) -> Result<Root<Collections<'static>>>
     Ok(root)
 }
 
-/// A heap in a simulated memory. `make` gets what the memory would hold if the process were killed.
+/// Makes a heap in a simulated memory. `make` gets a function that returns the words in the memory after a
+/// kill.
 fn in_memory(
     words: Vec<u64>,
     make: impl FnOnce(Heap, &dyn Fn() -> Vec<u64>) -> Result<Option<Vec<u64>>>,
@@ -105,7 +108,7 @@ fn words(image: &Image) -> Vec<u64> {
     (0..image.files[HEAP].len() / 8).map(|i| image.word(HEAP, i * 8)).collect()
 }
 
-/// Just created, and killed.
+/// A heap that was created and killed.
 fn fresh() -> Result<Image> {
     in_memory(Vec::new(), |_heap, killed| Ok(Some(killed())))
 }
@@ -118,7 +121,7 @@ fn closed() -> Result<Image> {
     })
 }
 
-/// Killed with redo records in its logs, of which some are parts.
+/// A heap that was killed with redo records in its logs. Some of them belong to a transaction on two roots.
 fn killed() -> Result<Image> {
     in_memory(Vec::new(), |heap, killed| {
         let (list, _) = fill(&heap)?;
@@ -132,7 +135,7 @@ fn killed() -> Result<Image> {
     })
 }
 
-/// Killed in a transaction whose undo log has several segments.
+/// A heap that was killed in a transaction whose undo log has several segments.
 fn killed_long() -> Result<Image> {
     in_memory(Vec::new(), |heap, killed| {
         let (_, slices) = fill(&heap)?;
@@ -147,10 +150,10 @@ fn killed_long() -> Result<Image> {
     })
 }
 
-/// Elements of small collections.
+/// Number of elements of small collections.
 const FEW: u64 = 24;
 
-/// Closed: the bitmaps of live slots are there.
+/// A heap that was closed, so it has bitmaps of live slots.
 fn with_collections(elements: u64) -> Result<Image> {
     in_memory(Vec::new(), |heap, _| {
         collections(&heap, elements)?;
@@ -159,7 +162,7 @@ fn with_collections(elements: u64) -> Result<Image> {
     })
 }
 
-/// Closed, and then in use as if it had not been: an older state whose bitmaps and logs are there.
+/// A heap that was closed, opened again, changed and closed. It still has bitmaps and logs of an older state.
 fn older_state() -> Result<Image> {
     let closed = closed()?;
     in_memory(words(&closed), |heap, _| {
@@ -170,7 +173,7 @@ fn older_state() -> Result<Image> {
     })
 }
 
-/// Opened again after it was closed, and killed.
+/// A heap that was closed, opened again, and killed.
 fn reopened() -> Result<Image> {
     let closed = closed()?;
     in_memory(words(&closed), |heap, killed| {
@@ -181,10 +184,10 @@ fn reopened() -> Result<Image> {
     })
 }
 
-/// Where heaps of these templates move to.
+/// Address to which heaps of these templates move.
 const MOVED: u64 = 0x5d00_0000_0000;
 
-/// Moved to another address, and killed there.
+/// A heap that moved to another address, and was killed there.
 fn relocated() -> Result<Image> {
     let closed = with_collections(FEW)?;
     let sim = Arc::new(Sim::new(words(&closed)));
@@ -194,7 +197,7 @@ fn relocated() -> Result<Image> {
     Ok(image)
 }
 
-/// In the middle of that: some pointers are relative to the one base, some to the other.
+/// A heap that was killed while it moved. Some pointers are relative to the old base, some to the new one.
 fn relocating() -> Result<Image> {
     let closed = with_collections(FEW)?;
     let sim = Arc::new(Sim::new(words(&closed)));
@@ -202,7 +205,7 @@ fn relocating() -> Result<Image> {
     let points = sim.take_points();
     drop(heap);
     let mut now = words(&closed);
-    // The point at which the most pointers are on their way.
+    // The point with the most pending words.
     let (most, _) =
         points.iter().enumerate().max_by_key(|(_, point)| point.pending.len()).expect("there are some");
     for point in &points[..=most] {
@@ -214,7 +217,7 @@ fn relocating() -> Result<Image> {
     Ok(Image::of(bytes(&now), Vec::new()))
 }
 
-/// Killed with a write-ahead log that has all that happened since the heap was made.
+/// A heap that was killed while it used a write-ahead log.
 fn on_disk(options: Options) -> Result<Image> {
     let closed = with_collections(FEW)?;
     let [data, _] = closed.files;
@@ -238,7 +241,7 @@ fn logged_lazily() -> Result<Image> {
     on_disk(options().sync_policy(pheap::SyncPolicy::OnDemand))
 }
 
-/// In a real file, which a process in this boot has mapped.
+/// A heap in a real file, which a process of this boot has mapped.
 fn mapped() -> Result<Image> {
     let dir = pheap_fuzz::scratch();
     let path = dir.path().join("heap");
@@ -247,7 +250,7 @@ fn mapped() -> Result<Image> {
     list.txn(|tx, list| List::push(list, tx, 100))?;
     let mut bytes = fs::read(&path).expect("the file can be read");
     drop(heap);
-    // In use in no file that is known, or this would be refused as a copy.
+    // Removes the record of the file in use. Otherwise opening would refuse the heap as a copy.
     pheap_testkit::forget_file(&mut bytes);
     Ok(Image::of(bytes, Vec::new()))
 }

@@ -1,7 +1,8 @@
-//! Commands of pheap-redis, all that are in its table, in any order and with any arguments.
+//! Runs commands of pheap-redis: all commands of its table, in any order and with any arguments.
 //!
-//! Nothing panics; each command has one reply, which the library `redis-protocol` can read, and which is an array, a map or whatever the version of the protocol has; and the heap is
-//! sound in the end. `program.rs` says what a program is, and this file runs it.
+//! Nothing panics. Each command has one reply, which the library `redis-protocol` can read, with the types of
+//! the client's protocol version. In the end, the heap is sound. `program.rs` defines programs, and this file
+//! runs them.
 
 #![no_main]
 
@@ -23,7 +24,7 @@ mod program;
 
 use program::{Program, Step};
 
-/// Few, so that a heap is made quickly.
+/// A small number, so that a heap is made quickly.
 const SHARDS: u32 = 3;
 
 fuzz_target!(|program: Program| run(&program));
@@ -45,7 +46,7 @@ fn run(program: &Program) {
     }
 }
 
-/// Nobody else is there while a script runs.
+/// Serves no other clients while a script runs.
 struct Nobody;
 
 impl Meanwhile for Nobody {
@@ -67,13 +68,13 @@ impl Client {
         Client { session: Session::new(profile, true), input: Input::default(), reply }
     }
 
-    /// Runs the commands of a step, which are sent at once.
+    /// Runs the commands of a step. The client sends them at once.
     fn run(&mut self, server: &Server, step: &Step) {
         let (mut count, mut is_countable) = (0, true);
         for command in step.commands.iter().take(8) {
             let Some(words) = command.words() else { continue };
             let name = words[0].to_ascii_lowercase();
-            // What is sent unasked, or not sent, is not counted.
+            // Commands with more than one reply, or with none, are not counted.
             is_countable &= !name.ends_with(b"subscribe")
                 && ![
                     &b"client"[..],
@@ -148,7 +149,7 @@ impl Client {
     }
 }
 
-/// How many replies there are, which must all be such.
+/// Returns the number of replies. All bytes must belong to replies.
 fn well_formed(bytes: &[u8], is_resp3: bool) -> usize {
     let (mut rest, mut count) = (bytes, 0);
     while !rest.is_empty() {

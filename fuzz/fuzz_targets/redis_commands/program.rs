@@ -1,4 +1,4 @@
-//! What a program is made of.
+//! Programs, which are the inputs of the fuzzer.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ pub struct Program {
     pub collects: bool,
 }
 
-/// What one of two clients sends at once.
+/// Commands that one of two clients sends at once.
 #[derive(Arbitrary, Debug)]
 pub struct Step {
     pub client: u8,
@@ -24,19 +24,19 @@ pub struct Step {
 
 #[derive(Arbitrary, Debug)]
 pub struct Request {
-    /// Which command, modulo their number.
+    /// Index of the command, modulo their number.
     name: u16,
-    /// Arguments that it has more than it needs; if negative, fewer.
+    /// Number of arguments in addition to those that the command needs. If it is negative, some are missing.
     extra: i8,
     args: Vec<Arg>,
 }
 
-/// An argument. Numbers are taken modulo what there is.
+/// An argument. Numbers are taken modulo the length of their table.
 #[derive(Arbitrary, Debug)]
 enum Arg {
-    /// A key, or whatever may be one.
+    /// A key, or a text in place of one.
     Key(u8),
-    /// Some word that commands know.
+    /// A word that some command knows.
     Word(u8),
     /// A number near a limit.
     Number(u8, i8),
@@ -47,7 +47,7 @@ enum Arg {
     Bytes(Vec<u8>),
 }
 
-/// What would leave the process, end it, or write files.
+/// Commands that leave the process, end it, or write files.
 const NOT_HERE: &[&str] = &["migrate", "shutdown", "save", "bgsave", "config|set", "config|rewrite"];
 
 static COMMANDS: LazyLock<Vec<Known>> =
@@ -247,7 +247,8 @@ static DUMPS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 });
 
 impl Request {
-    /// Its words. None if the command needs arguments that are not there.
+    /// Returns the words of the request. Arguments that `args` does not have are `a`, so it never returns
+    /// `None`.
     pub fn words(&self) -> Option<Vec<Vec<u8>>> {
         let known = COMMANDS[usize::from(self.name) % COMMANDS.len()];
         let mut words: Vec<Vec<u8>> = known.name.split('|').map(|word| word.as_bytes().to_vec()).collect();

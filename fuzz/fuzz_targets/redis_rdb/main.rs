@@ -1,6 +1,7 @@
-//! Values and files as Redis writes them, which may be anything.
+//! Reads values and files in the format of Redis, which may have any bytes.
 //!
-//! What can be read can be written, and is read again as the same; and it can be stored. Nothing needs more memory than some multiple of its length: `-malloc_limit_mb` sees to that.
+//! If a value can be read, it can be written and stored, and stays the same when it is read again. Memory is
+//! limited to a multiple of the input's length; `-malloc_limit_mb` checks this.
 
 #![no_main]
 
@@ -24,13 +25,13 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// What Redis has dumped, without the checksum.
+/// Returns a sample that Redis has dumped, without the checksum.
 fn opened(which: Option<&u8>) -> Vec<u8> {
     let sample = samples::ALL[usize::from(*which.unwrap_or(&0)) % samples::ALL.len()];
     rdb::open(sample).expect("Redis has dumped it").to_vec()
 }
 
-/// A file with all of that.
+/// Returns a file with all samples.
 fn whole_file() -> Vec<u8> {
     let mut writer = FileWriter::new(Vec::new()).expect("there is memory");
     writer.library(b"#!lua name=lib\nredis.register_function('f', print)").expect("there is memory");
@@ -42,7 +43,7 @@ fn whole_file() -> Vec<u8> {
     writer.finish().expect("there is memory")
 }
 
-/// Bytes, some of which are others, are missing, or are there twice.
+/// Returns the bytes with some of them replaced, inserted, removed or repeated.
 fn damaged(bytes: &[u8], how: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for damage in how.get(1..).unwrap_or_default().chunks_exact(4).take(8) {
@@ -59,7 +60,7 @@ fn damaged(bytes: &[u8], how: &[u8]) -> Vec<u8> {
 }
 
 fn value(bytes: &[u8]) {
-    // With a checksum, whatever it is.
+    // Adds a correct checksum to the bytes.
     let mut sealed = bytes.to_vec();
     rdb::seal(&mut sealed);
     assert_eq!(rdb::open(&sealed).expect("it was sealed"), bytes);
@@ -91,7 +92,8 @@ thread_local! {
     static STORE: RefCell<Store> = RefCell::new(Store::in_memory().expect("there is memory"));
 }
 
-/// It can be put in a heap, and is the same there, but for the order of what has none.
+/// Checks that a value can be stored in a heap, and stays the same, except for the order of unordered
+/// elements.
 fn stored(value: &Owned) {
     STORE.with_borrow(|store| {
         let in_order = |value: &Owned| {
@@ -102,7 +104,7 @@ fn stored(value: &Owned) {
                 Owned::Sorted(members) => members.sort_by(|a, b| a.0.cmp(&b.0)),
                 Owned::Stream(stream) => {
                     for group in &mut stream.groups {
-                        // Deliveries name consumers by their places.
+                        // Deliveries refer to consumers by index.
                         let names: Vec<_> = group.consumers.iter().map(|(name, _)| name.clone()).collect();
                         group.consumers.sort();
                         for pending in &mut group.pending {

@@ -1,7 +1,8 @@
-//! What clients of pheap-redis send, in pieces of any size.
+//! Parses requests to pheap-redis, which arrive in pieces of any size.
 //!
-//! However it is cut, the same requests come out of it, and the same error; what the library `redis-protocol` takes for an array of strings is such a request; and a buffer never
-//! grows by more than what has come.
+//! The sizes of the pieces change neither the requests nor the error. If the library `redis-protocol` reads
+//! an array of strings, it is also a request of pheap-redis. A buffer never grows by more than the bytes that
+//! have arrived, or a chunk.
 
 #![no_main]
 
@@ -19,14 +20,14 @@ fuzz_target!(|stream: Stream| run(&stream));
 struct Stream {
     authenticated: bool,
     pieces: Vec<Piece>,
-    /// Lengths of what is read at once.
+    /// Sizes of reads.
     reads: Vec<u8>,
 }
 
 #[derive(Arbitrary, Debug)]
 enum Piece {
     Request(Vec<Vec<u8>>),
-    /// The lengths that it says are others than those that it has.
+    /// A request with wrong lengths.
     Damaged {
         count: i16,
         arguments: Vec<(i16, Vec<u8>)>,
@@ -66,7 +67,7 @@ fn run(stream: &Stream) {
     assert_eq!(in_pieces(&bytes, &stream.reads, limits), whole);
 }
 
-/// All requests, and why there are no more, if something is wrong.
+/// Returns all requests, and the error after them, if there is one.
 fn at_once(bytes: &[u8], limits: Limits) -> (Vec<Request>, Option<String>) {
     let (mut all, mut rest) = (Vec::new(), bytes);
     loop {
@@ -96,7 +97,8 @@ fn at_once(bytes: &[u8], limits: Limits) -> (Vec<Request>, Option<String>) {
     }
 }
 
-/// The request that begins here, if `redis-protocol` thinks so, and lengths are written as clients do.
+/// Returns the request at the start of the bytes, if `redis-protocol` reads one, and its lengths have the
+/// form that clients use.
 fn oracle(bytes: &[u8]) -> Option<Request> {
     if bytes.first() != Some(&b'*') {
         return None;
@@ -125,7 +127,7 @@ fn in_pieces(bytes: &[u8], reads: &[u8], limits: Limits) -> (Vec<Request>, Optio
             let words: Request = input.words().iter().map(|word| word.to_vec()).collect();
             input.consume();
             if all.len() % 3 == 0 {
-                // As after a transaction that was rolled back.
+                // Reads the request again, as after a rolled-back transaction.
                 input.go_back(start);
                 assert!(input.is_ready(limits).expect("it was a request before"));
                 assert_eq!(input.words().to_vec(), words);

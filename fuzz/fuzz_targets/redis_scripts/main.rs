@@ -1,10 +1,10 @@
-//! Scripts of pheap-redis: any text, and programs that call all functions that scripts find, with odd
-//! arguments.
+//! Runs scripts of pheap-redis: any text, and programs that call all functions of the script environment with
+//! odd arguments.
 //!
-//! Nothing panics, and each script has one reply. Lua is written in C: the address sanitizer watches that,
-//! too, if the target is built with `CFLAGS_x86_64_unknown_linux_gnu=-fsanitize=address`. (`CFLAGS` would be
-//! used for LuaJIT's tools, which are linked without the sanitizer.) `program.rs` makes scripts, and this file
-//! runs them.
+//! Nothing panics, and each script has one reply. Lua is written in C. The address sanitizer also checks Lua,
+//! if the target is built with `CFLAGS_x86_64_unknown_linux_gnu=-fsanitize=address`. (`CFLAGS` would also
+//! apply to LuaJIT's tools, which are linked without the sanitizer.) `program.rs` makes scripts, and this
+//! file runs them.
 
 #![no_main]
 
@@ -26,7 +26,7 @@ mod program;
 
 use program::Script;
 
-/// Scripts after which all are forgotten, so that Lua ends and begins anew.
+/// Number of scripts after which all scripts are forgotten, so that Lua starts anew.
 const FLUSH: u64 = 200;
 
 thread_local! {
@@ -47,7 +47,7 @@ struct Killer(&'static Server);
 
 impl Meanwhile for Killer {
     fn serve_others(&mut self) {
-        // (They only read, so they can be killed.)
+        // These scripts only read, so they can be killed.
         let _ = self.0.scripts.kill(true);
     }
 }
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Runs a command. Its reply.
+    /// Runs a command. Returns its reply.
     fn ask(&mut self, words: &[&[u8]]) -> OwnedFrame {
         let mut input = Input::default();
         let (buffer, _) = input.room(0);
@@ -89,7 +89,7 @@ impl Client {
         let (server, session, meanwhile) = (self.server, &mut self.session, &mut Killer(self.server));
         Execution { server, session, output, thread: 0, clock: Instant::now(), meanwhile }.run(&mut input);
         let mut bytes = reply.take();
-        // The decoder wants errors in UTF-8. Redis does not: they repeat names of a script.
+        // The decoder requires UTF-8 in errors. Redis does not: its errors repeat names from a script.
         bytes.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
         let decoded = resp2::decode::decode(&bytes);
         let (frame, len) = decoded.expect("it is a reply").expect("there is a reply");

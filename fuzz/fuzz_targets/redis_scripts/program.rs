@@ -1,10 +1,11 @@
-//! Scripts, made from the bytes of the fuzzer.
+//! Scripts that are made from the bytes of the fuzzer.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 
-/// A script that tells the names of all functions that scripts find.
+/// A script that returns the names of all functions in the script environment.
 ///
-/// Left out: `string.rep`, for memory (but see [`STRINGS`]); what ends the script at once.
+/// It leaves out `string.rep`, which needs much memory (but see [`STRINGS`]), and `error`, which ends the
+/// script at once.
 pub(crate) const NAMES: &[u8] = b"local names = {}
     for library, content in pairs(_G) do
         if type(content) == 'function' and library ~= 'error' then names[#names + 1] = library end
@@ -130,7 +131,7 @@ pub(crate) enum Script {
     Text(Vec<u8>),
     /// Words of Lua in any order.
     Words(Vec<u16>),
-    /// A program that can be compiled: choices at random, and how each is changed.
+    /// A program that can be compiled: the seed of its random choices, and the changes to them.
     Program(u64, Vec<u8>),
 }
 
@@ -145,7 +146,7 @@ impl<'a> Arbitrary<'a> for Script {
 }
 
 impl Script {
-    /// The text of the script. These functions can be called.
+    /// Returns the text of the script. Programs call the functions in `names`.
     pub(crate) fn text(&self, names: &[String]) -> Vec<u8> {
         match self {
             Script::Text(text) => text.clone(),
@@ -201,7 +202,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A statement that raises no error.
+    /// Adds a statement that raises no error.
     fn statement(&mut self, depth: usize) {
         self.push("pcall(function(...)");
         match self.below(8) {

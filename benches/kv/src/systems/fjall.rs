@@ -6,7 +6,7 @@ use std::path::Path;
 pub(crate) struct Fjall {
     db: Database,
     entries: Keyspace,
-    /// How a commit is persisted.
+    /// Persistence of a commit.
     persist: PersistMode,
 }
 
@@ -88,7 +88,7 @@ fn show(entries: impl Iterator<Item = Guard>, see: &mut dyn FnMut(&[u8], &[u8]))
 impl Session for InFjall<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if matches!(self.0.persist, PersistMode::Buffer) {
-            return Ok(self.0.entries.insert(key, value)?); // is a transaction by itself
+            return Ok(self.0.entries.insert(key, value)?); // this is a transaction in itself
         }
         self.0.write(|batch, entries| batch.insert(entries, key, value))
     }

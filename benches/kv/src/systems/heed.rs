@@ -15,7 +15,7 @@ pub(crate) struct Heed {
     sync: bool,
 }
 
-/// The name of the file.
+/// Name of the data file.
 const DATA: &str = "data.mdb";
 
 impl Heed {
@@ -23,10 +23,11 @@ impl Heed {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP).max_dbs(1);
         if !sync {
-            // SAFETY: if the machine goes down, the files are not looked at any more.
+            // SAFETY: without syncs, a crash of the machine can damage the files. They are temporary and not
+            // opened after one.
             unsafe { options.flags(EnvFlags::NO_SYNC) };
         }
-        // SAFETY: nobody else has the files of this benchmark.
+        // SAFETY: the directory is a temporary one of this benchmark, so no other process changes its files.
         let env = unsafe { options.open(dir)? };
         let entries = env.create_databases_and_commit(env.write_txn()?, |create, txn| -> Result<_> {
             Ok(CommitOrAbort::<_, ()>::Commit(create.create_database(txn, Some("entries"))?))

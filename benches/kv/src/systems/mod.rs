@@ -1,4 +1,4 @@
-//! What is measured: one way to use all the stores.
+//! The systems that are measured, behind one interface.
 
 mod fjall;
 mod heed;
@@ -13,63 +13,65 @@ use clap::ValueEnum;
 use pheap_suite::arguments;
 use std::path::Path;
 
-/// How much address space stores reserve that want to know it.
+/// Bytes of address space that a store reserves, if it needs to know them.
 const MAP: usize = 64 << 30;
 
-/// A store that is open. Its files are in a directory of its own.
+/// An open store, with its files in a separate directory.
 pub(crate) trait Store: Sync {
-    /// What one thread uses.
+    /// Opens a session, which one thread uses.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
-    /// Syncs what was committed without a sync.
+    /// Syncs the commits that were not synced.
     fn settle(&self) -> Result<()>;
-    /// Entries, by the fastest way there is to know.
+    /// Returns the number of entries, in the store's fastest way.
     fn len(&self) -> Result<u64>;
-    /// Makes the files as small as the store can. Whether it can do anything.
+    /// Makes the files as small as the store can. Returns whether the store can do this.
     fn compact(&mut self) -> Result<bool>;
-    /// Bytes written so far, if the store counts them.
+    /// Returns the bytes written so far, if the store counts them.
     fn written(&self) -> Option<u64> {
         None
     }
-    /// Seconds of processors that it has used in other processes.
+    /// Returns the processor time in seconds that the store has used in other processes.
     fn cpu_elsewhere(&self) -> Result<f64> {
         Ok(0.0)
     }
-    /// Closes it as programs do.
+    /// Closes the store as programs do.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// Looking things up.
+/// Looks up keys.
 pub(crate) trait Reader {
-    /// Shows the value of a key, if it is there, with as few copies as the store can.
+    /// Passes the value of a key to `see`, if the key is there, with as few copies as possible.
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()>;
-    /// Shows up to so many entries from a key on.
+    /// Passes up to `most` entries to `see`, beginning with the key `from`.
     fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()>;
 }
 
-/// Each call is a transaction of its own. Stores that have a shorter way for a single entry say so.
+/// A session of a thread. Each call is a separate transaction. Stores with a faster way for single entries
+/// override the defaults.
 pub(crate) trait Session: Reader + Send {
     /// Puts one entry.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.load(&mut std::iter::once((key, value)))
     }
-    /// One that puts many.
+    /// Puts many entries in one transaction.
     fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()>;
     /// Removes a key, if it is there.
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.delete_all(&mut std::iter::once(key))
     }
-    /// Removes many keys.
+    /// Removes many keys in one transaction.
     fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()>;
-    /// What to look up many things with: one transaction for all, where a transaction costs something.
+    /// Returns a reader for many lookups. It has one transaction for all of them, if transactions cost
+    /// something.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 }
 
-/// What a store may use.
+/// Memory that a store may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Bytes of a cache of its own, if it has one.
+    /// Bytes of the store's own cache, if it has one.
     pub(crate) cache: usize,
-    /// Bytes of pheap-kv's log.
+    /// Bytes of the log of pheap-kv.
     pub(crate) log: u64,
 }
 
@@ -92,7 +94,7 @@ pub(crate) enum System {
 }
 
 impl System {
-    /// Those that can be measured here.
+    /// Returns the systems that can be measured on this machine.
     pub(crate) fn all_there() -> Vec<System> {
         let is_there = |system: &System| match system {
             System::Rocksdb => rocksdb::is_there(),
@@ -107,7 +109,7 @@ impl System {
         arguments::name(&self)
     }
 
-    /// Whether it can commit like that.
+    /// Returns whether the system can commit with or without a sync.
     pub(crate) fn has(self, sync: bool) -> bool {
         match self {
             System::PheapKvPmem => sync,
@@ -116,7 +118,7 @@ impl System {
         }
     }
 
-    /// Whether its keys have an order, and ranges can be read.
+    /// Returns whether keys have an order, so that ranges can be read.
     pub(crate) fn has_order(self) -> bool {
         !matches!(self, System::Redis | System::Memcached)
     }

@@ -15,7 +15,8 @@ impl Pheap {
         let durability = if pmem { Durability::Pmem } else { Durability::Wal };
         let policy = if sync { SyncPolicy::EveryCommit } else { SyncPolicy::OnDemand };
         let options = Options::new().durability(durability).sync_policy(policy);
-        // What is changed is in private memory, until it is written; what is read is in the kernel's.
+        // Changed pages are private memory until they are written. Pages that are only read belong to the
+        // kernel.
         let options = options.heap(|heap| heap.memory_limit(room.cache as u64).log_limit(room.log));
         let path = dir.join("bench.kv");
         Ok(Pheap { store: options.clone().open(&path)?, path, options })

@@ -1,4 +1,5 @@
-//! RocksDB, through its C API, from a shared library that is looked for when the benchmark runs: so nobody has to build it.
+//! RocksDB, through its C API. The shared library is loaded when the benchmark runs, so building the
+//! benchmark does not build RocksDB.
 
 use super::{Reader, Session, Store};
 use crate::Result;
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// Debian's librocksdb7.8, or whatever librocksdb-dev has.
+/// The library of Debian's librocksdb7.8, or that of librocksdb-dev.
 const NAMES: [&str; 2] = ["librocksdb.so.7.8", "librocksdb.so"];
 
 /// An object of the library.
@@ -17,7 +18,7 @@ type Failure = *mut *mut c_char;
 
 macro_rules! functions {
     ($($name:ident: fn($($arg:ty),*) $(-> $out:ty)?;)*) => {
-        /// The functions of the library that are used here.
+        /// The functions of the library that the benchmark uses.
         struct Functions {
             $($name: unsafe extern "C" fn($($arg),*) $(-> $out)?,)*
             _library: Library,
@@ -26,7 +27,7 @@ macro_rules! functions {
         impl Functions {
             fn load(library: Library) -> std::result::Result<Functions, libloading::Error> {
                 Ok(Functions {
-                    // SAFETY: these are the types that rocksdb/c.h has for them, since version 5.
+                    // SAFETY: these are the types in rocksdb/c.h since version 5.
                     $($name: unsafe { *library.get(concat!("rocksdb_", stringify!($name), "\0").as_bytes())? },)*
                     _library: library,
                 })
@@ -74,19 +75,20 @@ functions! {
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     let load = || {
-        // SAFETY: RocksDB is made to be loaded.
+        // SAFETY: the library has no initialization that could break this program.
         let library = NAMES.iter().find_map(|name| unsafe { Library::new(name) }.ok())?;
         Functions::load(library).ok()
     };
     FUNCTIONS.get_or_init(load).as_ref()
 }
 
-/// Whether it is installed.
+/// Returns whether the library is installed.
 pub(crate) fn is_there() -> bool {
     functions().is_some()
 }
 
-/// A database with the defaults, but no compression, and a cache as the others have one.
+/// A database with the default options, except no compression, and a cache of the size that the other stores
+/// have.
 pub(crate) struct RocksDb {
     f: &'static Functions,
     db: Object,
@@ -94,7 +96,7 @@ pub(crate) struct RocksDb {
     read: Object,
 }
 
-// SAFETY: the library's objects for databases and options may be used by many threads at once.
+// SAFETY: threads may use the library's databases and options at the same time.
 unsafe impl Sync for RocksDb {}
 
 impl RocksDb {
@@ -102,7 +104,8 @@ impl RocksDb {
         let f = functions().ok_or("there is no librocksdb.so: it is in Debian's package librocksdb-dev")?;
         let path = CString::new(dir.join("rocksdb").to_str().ok_or("a path that is no text")?)?;
         let processors = std::thread::available_parallelism()?.get() as c_int;
-        // SAFETY: objects that were just made, and a string that outlives the call. They are never freed: a run has one of each.
+        // SAFETY: the objects were just made, and the string outlives the call. The options are not freed; a
+        // run has one of each.
         unsafe {
             let (options, table) = ((f.options_create)(), (f.block_based_options_create)());
             (f.options_set_create_if_missing)(options, 1);
@@ -119,10 +122,10 @@ impl RocksDb {
 }
 
 impl RocksDb {
-    /// Commits what `fill` puts into a batch.
+    /// Commits the changes that `fill` puts into a batch.
     fn write(&self, fill: impl FnOnce(&Functions, Object)) -> Result<()> {
         let RocksDb { f, db, write, .. } = *self;
-        // SAFETY: a database that is open, and a batch that is freed once.
+        // SAFETY: the database is open, and the batch is used before it is freed once.
         unsafe {
             let batch = (f.writebatch_create)();
             fill(f, batch);
@@ -133,28 +136,29 @@ impl RocksDb {
     }
 }
 
-/// Calls a function that says by its last argument what went wrong.
+/// Calls a function that returns errors in its last argument.
 fn attempt<R>(f: &Functions, call: impl FnOnce(Failure) -> R) -> Result<R> {
     let mut failure = ptr::null_mut();
     let result = call(&raw mut failure);
     if failure.is_null() {
         return Ok(result);
     }
-    // SAFETY: the library has made a string.
+    // SAFETY: the library has set `failure` to a string that ends with a zero.
     let text = unsafe { CStr::from_ptr(failure) }.to_string_lossy().into_owned();
-    // SAFETY: it is ours to free, and not used any more.
+    // SAFETY: the library allocated the string for the caller, and it is not used any more.
     unsafe { (f.free)(failure) };
     Err(text.into())
 }
 
-/// Bytes of the library's.
+/// Returns bytes that belong to the library.
 ///
 /// # Safety
-/// `of` returns a pointer to so many bytes as it says, which live as long as `'a`.
+/// `of` must return a pointer to as many bytes as it stores in its argument, or null. The bytes must live for
+/// `'a`.
 unsafe fn bytes<'a>(of: impl FnOnce(*mut usize) -> *const u8) -> &'a [u8] {
     let mut len = 0;
     let start = of(&raw mut len);
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that `start` points to `len` bytes that live for `'a`.
     if start.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(start, len) } }
 }
 
@@ -164,11 +168,11 @@ impl Store for RocksDb {
     }
 
     fn settle(&self) -> Result<()> {
-        // SAFETY: a database that is open.
+        // SAFETY: the database is open.
         attempt(self.f, |failure| unsafe { (self.f.flush_wal)(self.db, 1, failure) })
     }
 
-    /// It can only count them.
+    /// Counts the entries, because the library has no exact number.
     fn len(&self) -> Result<u64> {
         let mut len = 0;
         InRocksDb(self).scan(&[], usize::MAX, &mut |_, _| len += 1)?;
@@ -176,7 +180,7 @@ impl Store for RocksDb {
     }
 
     fn compact(&mut self) -> Result<bool> {
-        // SAFETY: a database that is open; null stands for the ends of what it has.
+        // SAFETY: the database is open. Null stands for the first and the last key.
         unsafe { (self.f.compact_range)(self.db, ptr::null(), 0, ptr::null(), 0) };
         Ok(true)
     }
@@ -188,7 +192,7 @@ impl Store for RocksDb {
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: a database that is open, and that nobody uses any more.
+        // SAFETY: the database is open, and `self` is not used any more.
         unsafe { (self.f.close)(self.db) };
     }
 }
@@ -198,13 +202,13 @@ struct InRocksDb<'s>(&'s RocksDb);
 impl Reader for InRocksDb<'_> {
     fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let RocksDb { f, db, read, .. } = *self.0;
-        // SAFETY: a database that is open, and a slice that outlives the call.
+        // SAFETY: the database is open, and the key outlives the call.
         let slice =
             attempt(f, |failure| unsafe { (f.get_pinned)(db, read, key.as_ptr(), key.len(), failure) })?;
         if !slice.is_null() {
-            // SAFETY: a value of the library's, which lives until it is freed.
+            // SAFETY: the value lives until `slice` is freed below.
             see(unsafe { bytes(|len| (f.pinnableslice_value)(slice, len)) });
-            // SAFETY: it is freed once.
+            // SAFETY: `slice` is freed once, and not used any more.
             unsafe { (f.pinnableslice_destroy)(slice) };
         }
         Ok(())
@@ -212,7 +216,7 @@ impl Reader for InRocksDb<'_> {
 
     fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let RocksDb { f, db, read, .. } = *self.0;
-        // SAFETY: a database that is open, and an iterator that is freed once; keys and values live until it moves.
+        // SAFETY: the database is open. The iterator is freed once. Keys and values live until it moves.
         unsafe {
             let entries = (f.create_iterator)(db, read);
             (f.iter_seek)(entries, from.as_ptr(), from.len());
@@ -233,14 +237,14 @@ impl Session for InRocksDb<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let RocksDb { f, db, write, .. } = *self.0;
         let (key, key_len, value, value_len) = (key.as_ptr(), key.len(), value.as_ptr(), value.len());
-        // SAFETY: a database that is open, and slices that outlive the call.
+        // SAFETY: the database is open, and key and value outlive the call.
         attempt(f, |failure| unsafe { (f.put)(db, write, key, key_len, value, value_len, failure) })
     }
 
     fn load(&mut self, entries: &mut dyn Iterator<Item = (&[u8], &[u8])>) -> Result<()> {
         self.0.write(|f, batch| {
             for (key, value) in entries {
-                // SAFETY: a batch, and slices that outlive the call.
+                // SAFETY: the batch is not freed yet, and key and value outlive the call.
                 unsafe { (f.writebatch_put)(batch, key.as_ptr(), key.len(), value.as_ptr(), value.len()) };
             }
         })
@@ -248,14 +252,14 @@ impl Session for InRocksDb<'_> {
 
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         let RocksDb { f, db, write, .. } = *self.0;
-        // SAFETY: a database that is open, and a slice that outlives the call.
+        // SAFETY: the database is open, and the key outlives the call.
         attempt(f, |failure| unsafe { (f.delete)(db, write, key.as_ptr(), key.len(), failure) })
     }
 
     fn delete_all(&mut self, keys: &mut dyn Iterator<Item = &[u8]>) -> Result<()> {
         self.0.write(|f, batch| {
             for key in keys {
-                // SAFETY: a batch, and a slice that outlives the call.
+                // SAFETY: the batch is not freed yet, and the key outlives the call.
                 unsafe { (f.writebatch_delete)(batch, key.as_ptr(), key.len()) };
             }
         })

@@ -1,4 +1,5 @@
-//! Servers, on a socket of the machine: what a request costs that leaves the process. A client for each thread.
+//! Servers on a local socket: they show the cost of a request that leaves the process. Each thread has a
+//! client.
 
 use super::{Reader, Session, Store};
 use crate::Result;
@@ -8,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Which server, and so how it is talked to.
+/// Kind of the server, which also determines the protocol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Redis,
-    /// By its binary protocol, for keys are any bytes.
+    /// With the binary protocol, because keys may have any bytes.
     Memcached,
 }
 
@@ -24,7 +25,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is installed.
+    /// Returns whether the server is installed.
     pub(crate) fn is_there(self) -> bool {
         Command::new(self.program()).arg("--version").output().is_ok()
     }
@@ -36,7 +37,7 @@ pub(crate) struct Server {
     socket: PathBuf,
 }
 
-/// How long a server may take to start.
+/// Longest time for a server to start.
 const START: Duration = Duration::from_secs(10);
 /// Requests that are sent before their replies are read, when many entries are put.
 const PIPELINE: usize = 100;
@@ -82,7 +83,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may already have ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -94,7 +95,7 @@ impl Store for Server {
     }
 
     fn settle(&self) -> Result<()> {
-        Ok(()) // what was answered is in the log, if there is one
+        Ok(()) // acknowledged writes are in the log, if there is one
     }
 
     fn len(&self) -> Result<u64> {
@@ -107,7 +108,8 @@ impl Store for Server {
 
     fn cpu_elsewhere(&self) -> Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
-        // After the name, which may have spaces: the state is the first field, times are the twelfth and thirteenth, in hundredths of a second.
+        // The fields after the name, which may have spaces: the first one is the state, and the twelfth and
+        // thirteenth are times in hundredths of a second.
         let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
         let ticks = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>();
         Ok(ticks as f64 / 100.0)
@@ -121,9 +123,9 @@ impl Store for Server {
 struct Client {
     kind: Kind,
     replies: BufReader<UnixStream>,
-    /// Those that were not sent yet.
+    /// Requests that were not sent yet.
     requests: Vec<u8>,
-    /// The value of the last reply.
+    /// Value of the last reply.
     value: Vec<u8>,
 }
 
@@ -159,7 +161,7 @@ impl Client {
     fn add_memcached(&mut self, request: &Request<'_>) {
         let (code, extras, key, value): (u8, &[u8], _, &[u8]) = match *request {
             Request::Get(key) => (0, &[], key, &[]),
-            Request::Set(key, value) => (1, &[0; 8], key, value), // flags, and no end
+            Request::Set(key, value) => (1, &[0; 8], key, value), // flags, and no expiration
             Request::Delete(key) => (4, &[], key, &[]),
         };
         let body = extras.len() + key.len() + value.len();
@@ -178,7 +180,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether there is a value; it is in `value` then.
+    /// Reads a reply. Returns whether it has a value, which is then in `value`.
     fn reply(&mut self) -> Result<bool> {
         match self.kind {
             Kind::Redis => self.reply_of_redis(),

@@ -4,7 +4,7 @@ use ::rusqlite::{Connection, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A connection for each thread.
+/// Each thread has a connection.
 pub(crate) struct Sqlite {
     path: PathBuf,
     sync: bool,
@@ -29,7 +29,7 @@ impl Sqlite {
         }
         connection.pragma_update(None, "synchronous", if self.sync { "FULL" } else { "OFF" })?;
         connection.pragma_update(None, "cache_size", -(self.cache as i64 >> 10))?;
-        // Each connection has a cache; all of them together get what one store may use.
+        // Each connection has a cache. Together they may use as much memory as one store.
         connection.pragma_update(None, "soft_heap_limit", self.cache as i64)?;
         Ok(connection)
     }

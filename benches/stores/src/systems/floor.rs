@@ -1,4 +1,4 @@
-//! The least that a durable transaction can be: a block written to a file and synced.
+//! The smallest possible durable transaction: a block is written to a file and synced.
 
 use super::{Key, Session, Store, Values};
 use crate::Result;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const BLOCK: usize = 4096;
-/// Of each file; then it starts over.
+/// Number of blocks of each file. After the last one, the first is written again.
 const BLOCKS: u64 = 4096;
 
-/// A file for each thread.
+/// Each thread has a file.
 pub(crate) struct Floor {
     dir: PathBuf,
 }
@@ -82,7 +82,7 @@ impl Session for Blocks {
     }
 }
 
-/// What a write and sync take in this directory, in seconds: the median of a hundred.
+/// Returns the time of a write and a sync in this directory, in seconds: the median of a hundred.
 pub(crate) fn median_of_syncs(dir: &Path) -> Result<f64> {
     let floor = Floor::open(dir);
     let values = Values { threads: 1, each: 0 };

@@ -1,4 +1,4 @@
-//! What is measured: one way to use all the stores.
+//! The systems that are measured, behind one interface.
 
 mod floor;
 #[expect(dead_code, reason = "this benchmark neither scans nor removes, and leaves some of the stores out")]
@@ -14,14 +14,15 @@ use std::path::Path;
 pub(crate) use floor::{Floor, median_of_syncs};
 use others::Other;
 
-/// What is inserted and looked up.
+/// A key that is inserted and looked up.
 pub(crate) type Key = [u8; 16];
 pub(crate) type Value = [u8; 100];
 
-/// How much memory a store may use for a cache of its own, if it has one. The log is pheap-kv's.
+/// Memory that a store may use for its own cache, if it has one. Only pheap-kv has a log of this size, and it
+/// is not measured here.
 const ROOM: kv::Room = kv::Room { cache: 1 << 30, log: 0 };
 
-/// What belongs to a key, so that nobody has to remember it.
+/// Returns the value that belongs to a key, so that values need not be kept for comparisons.
 pub(crate) fn value_of(key: &Key) -> Value {
     let mut seed = [0; 8];
     seed.copy_from_slice(&key[..8]);
@@ -33,7 +34,7 @@ pub(crate) fn value_of(key: &Key) -> Value {
     value
 }
 
-/// The `each` values of each thread: values of 8 bytes, 0 at first.
+/// The values that threads update: `each` values of 8 bytes for each thread, 0 at first.
 #[derive(Clone, Copy)]
 pub(crate) struct Values {
     pub(crate) threads: usize,
@@ -41,10 +42,10 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// For those who insert and look up.
+    /// No values: for sessions that insert and look up.
     pub(crate) const NONE: Values = Values { threads: 0, each: 0 };
 
-    /// Where a store that has one table keeps a value.
+    /// Returns the key of a value in a store that has one table.
     fn key(self, thread: usize, index: u64) -> u64 {
         thread as u64 * self.each + index
     }
@@ -54,37 +55,39 @@ impl Values {
     }
 }
 
-/// A store that is open. Its files are in a directory of its own.
+/// An open store, with its files in a separate directory.
 pub(crate) trait Store: Sync {
     /// Creates the values.
     fn preload(&self, values: Values) -> Result<()>;
-    /// What one thread uses. Updates the values of that thread.
+    /// Opens a session for one thread, which updates the values of that thread.
     fn session<'s>(&'s self, values: Values, thread: usize) -> Result<Box<dyn Session + 's>>;
-    /// Creates so many values that all threads share, in what the store keeps keys in.
+    /// Creates this number of values that all threads share, in the structure in which the store keeps keys.
     fn preload_shared(&self, values: u64) -> Result<()> {
         self.preload(Values { threads: 1, each: values })
     }
-    /// What one thread uses that looks up these, or updates them. `deferred`: lookups do not wait until what they see is durable, if it is for the store to choose.
+    /// Opens a session for one thread, which looks up or updates the shared values. `deferred`: if the store
+    /// has a choice, lookups do not wait until the values are durable.
     fn shared<'s>(&'s self, values: u64, _deferred: bool) -> Result<Box<dyn Session + 's>> {
         self.session(Values { threads: 1, each: values }, 0)
     }
-    /// Syncs what was committed without a sync.
+    /// Syncs the commits that were not synced.
     fn settle(&self) -> Result<()>;
-    /// Closes it as programs do.
+    /// Closes the store as programs do.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
 pub(crate) trait Session: Send {
-    /// A transaction that sets one value.
+    /// Sets one value in a transaction.
     fn update(&mut self, index: u64, value: u64) -> Result<()>;
     fn value(&mut self, index: u64) -> Result<u64>;
-    /// A transaction that inserts these keys, with their [values](value_of).
+    /// Inserts these keys with their [values](value_of) in a transaction.
     fn insert(&mut self, keys: &[Key]) -> Result<()>;
-    /// A read transaction (the cheapest there is, for a single key) that looks the keys up, which must be there.
+    /// Looks up the keys in a read transaction. A single key is looked up in the store's cheapest way. All
+    /// keys must be there.
     fn get(&mut self, keys: &[Key], see: &mut dyn FnMut(&Key, &[u8])) -> Result<()>;
 }
 
-/// What a store that should have it does not have.
+/// Returns the error for an entry that is missing.
 fn missing() -> Box<dyn std::error::Error + Send + Sync> {
     "what was written is not there".into()
 }
@@ -111,7 +114,7 @@ impl System {
         }
     }
 
-    /// How it commits.
+    /// Returns the policy of its commits.
     pub(crate) fn policy(self, sync: bool) -> &'static str {
         match (self, sync) {
             (System::Pheap, true) => "wal:every_commit",
@@ -128,7 +131,7 @@ impl System {
         }
     }
 
-    /// In what it keeps keys.
+    /// Returns the structure that it keeps keys in.
     pub(crate) fn structure(self) -> &'static str {
         match self {
             System::Pheap => "B+-tree (`PBTreeMap`)",

@@ -1,4 +1,5 @@
-//! The stores that `benches/kv` measures as well, by its adapters. Numbers are entries of eight bytes.
+//! The stores that `benches/kv` also measures, through its adapters. Numbers are entries with keys and values
+//! of eight bytes.
 
 use super::{Key, Session, Store, Value, Values, kv, missing, value_of};
 use crate::Result;
@@ -62,7 +63,7 @@ impl Session for InOther<'_> {
     }
 }
 
-/// Shows the value of a key. An error if the store does not have it.
+/// Passes the value of a key to `see`. Returns an error if the store does not have it.
 fn look_up(reader: &mut dyn kv::Reader, key: &Key, see: &mut dyn FnMut(&Key, &[u8])) -> Result<()> {
     let mut is_there = false;
     reader.get(key, &mut |value| {

@@ -3,7 +3,7 @@ use crate::Result;
 use ::pheap::{Durability, Heap, Options, P, PBTreeMap, Persist, Root, SyncPolicy};
 use std::path::Path;
 
-/// The values of one thread, a root of their own.
+/// The values of one thread, in a separate root.
 #[derive(Persist)]
 #[repr(C)]
 struct Numbers<'r> {
@@ -60,7 +60,7 @@ impl Store for Pheap {
     }
 }
 
-/// Roots cost something, so only those are made that are used.
+/// Roots have a cost, so a session creates only those that it uses.
 struct InPheap {
     numbers: Option<Root<Numbers<'static>>>,
     tree: Option<Root<PBTreeMap<'static, Key, Value>>>,

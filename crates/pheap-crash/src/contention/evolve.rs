@@ -1,4 +1,4 @@
-//! Roots that become ones of another type while others use the heap.
+//! Threads that use a heap while its roots get other types.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ struct Old {
     id: u64,
 }
 
-/// With items that are larger.
+/// The same root with larger items.
 #[derive(Persist, Default)]
 #[repr(C)]
 #[persist(id = "contention::Root")]
@@ -38,7 +38,7 @@ struct New {
     twice: u64,
 }
 
-/// Whether the next conversion is to be cut short, without a crash.
+/// Whether the next conversion panics halfway.
 static CUT_SHORT: AtomicBool = AtomicBool::new(false);
 
 impl Migrate<Old> for New {
@@ -50,7 +50,7 @@ impl Migrate<Old> for New {
     }
 }
 
-/// The same words by another name.
+/// The same words with another name for one.
 #[derive(Persist, Default)]
 #[repr(C)]
 #[persist(id = "contention::Named")]
@@ -68,7 +68,7 @@ struct NewName<'r> {
     number: Option<P<'r, u64>>,
 }
 
-/// Whether it is one of the errors that somebody may get whose root is being changed by others.
+/// Returns whether a thread may get this result while other threads change the root.
 fn is_expected<T>(result: &pheap::Result<T>) -> bool {
     matches!(
         result,
@@ -87,13 +87,13 @@ fn is_fine<T>(result: pheap::Result<T>) {
     assert!(is_expected(&result), "{error:?}");
 }
 
-/// Types that fit are taken as they are.
+/// Opens a root as a compatible type, which is accepted without a conversion.
 pub(super) fn accepted() -> Result<(), String> {
     let heap = in_memory();
     let old = || {
         is_fine(heap.root::<OldName>("x").and_then(|root| {
             for _ in 0..20 {
-                // Long enough for somebody to come.
+                // Long enough for another thread to come.
                 root.txn(|tx, named| {
                     tx[named].a += 1;
                     yield_now();
@@ -130,7 +130,7 @@ pub(super) fn accepted() -> Result<(), String> {
     run(60, &[&again], &[&|_| new(), &|_| old(), &|_| look(), &others])
 }
 
-/// Objects are converted, by several threads at a time.
+/// Converts objects in several threads at a time.
 pub(super) fn converted() -> Result<(), String> {
     let heap = in_memory();
     let fill = || {
@@ -146,7 +146,7 @@ pub(super) fn converted() -> Result<(), String> {
         }));
     };
     let convert = || is_fine(heap.evolve::<After>("x").with::<Old, New>().run());
-    // Nobody says how.
+    // The program gives no conversion, so this fails.
     let mistaken = || is_fine(heap.evolve::<After>("x").run());
     let look = |_| {
         let ids = heap.existing_root::<After>("x").and_then(|root| {
@@ -154,7 +154,7 @@ pub(super) fn converted() -> Result<(), String> {
                 view[after].items.iter(view).map(|&item| view[item].twice - view[item].id).sum()
             })
         });
-        // None, if it was converted before it was filled.
+        // The sum is 0 if another thread converted the root before it was filled.
         assert!(matches!(ids, Ok(0 | ITEM_SUM)) || is_expected::<u64>(&ids) && ids.is_err(), "{ids:?}");
     };
     let again = |round| {
@@ -175,7 +175,7 @@ pub(super) fn converted() -> Result<(), String> {
     run(20, &[&again], &[&|_| drop(catch_unwind(AssertUnwindSafe(convert))), &look, &others, &others])
 }
 
-/// The values of a map, which get another name, and then become larger.
+/// Values of a map. They are renamed first, and then become larger.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 struct First(u64);
@@ -198,7 +198,7 @@ impl Migrate<Second> for Third {
 
 type Map<V> = PSnapMap<'static, u64, V>;
 
-/// Maps of which the durable version is asked for, without the lock of the root, while they become others.
+/// Asks for durable versions of maps without the lock of the root, while the maps are converted.
 pub(super) fn maps() -> Result<(), String> {
     let heap = in_memory();
     let again = |_| {
@@ -208,18 +208,18 @@ pub(super) fn maps() -> Result<(), String> {
                     (from..from + 50).try_for_each(|n| map.insert(tx, &n, &First(n)).map(drop))
                 })?;
             }
-            // Whoever looks whether anything is held looks at as many places.
+            // A search for held pointers looks at as many slots.
             let many: Vec<_> = (0..5000).map(|_| map.durable_snapshot()).collect();
             drop(many);
             Ok(())
         });
-        // Whoever looks for the second ones may be faster, and has it become a map of these.
+        // A thread that opens the map with the second type may be faster, and convert it.
         let is_full = match fill {
             Ok(()) => true,
             Err(Error::Migrated { .. }) => false,
             Err(error) => panic!("{error}"),
         };
-        // Until nobody looks for a moment.
+        // Repeats until no thread holds a snapshot.
         while let Err(Error::HeldPointers { .. }) = heap.root::<Map<Second>>("x") {}
         while let Err(Error::HeldPointers { .. }) =
             heap.evolve::<Map<Third>>("x").with::<Second, Third>().run()
@@ -238,13 +238,13 @@ pub(super) fn maps() -> Result<(), String> {
     )
 }
 
-/// Looks at durable versions of a map with such values.
+/// Reads durable versions of a map with these values.
 fn look_at<V>(heap: &Heap, value: fn(&V) -> u64)
 where
     V: 'static + Copy + Send + Sync + pheap::Plain + for<'r> Persist<At<'r> = V>,
 {
     let Ok(map): pheap::Result<Root<Map<V>>> = heap.existing_root("x") else { return };
-    // Also when it is another one's already, which takes the same locks.
+    // Also after the map was converted: this takes the same locks.
     for _ in 0..1000 {
         if let Ok(version) = map.durable_snapshot() {
             let seen = version.read(|map| map.iter().all(|(n, v)| *n == value(v)));

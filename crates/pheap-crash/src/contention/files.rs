@@ -1,4 +1,4 @@
-//! Threads that open files, or look at them.
+//! Threads that open files, or read them.
 
 use std::fs::File;
 
@@ -12,7 +12,7 @@ fn in_file() -> Options {
     small().durability(Durability::Process)
 }
 
-/// Different heaps, opened and closed at a time.
+/// Opens and closes different heaps at the same time.
 pub(super) fn opening() -> Result<(), String> {
     let folder = tempdir();
     let open = |name: &str| {
@@ -27,7 +27,7 @@ pub(super) fn opening() -> Result<(), String> {
     Ok(())
 }
 
-/// One heap, opened twice by one process.
+/// Opens a heap twice in one process.
 pub(super) fn opened_twice() -> Result<(), String> {
     let folder = tempdir();
     let path = folder.path().join("a");
@@ -41,7 +41,7 @@ pub(super) fn opened_twice() -> Result<(), String> {
     outcome()
 }
 
-/// A heap that another program has open: it has the lock of the file.
+/// Opens a heap that another program has open, and has locked.
 pub(super) fn locked_by_others() -> Result<(), String> {
     let folder = tempdir();
     let path = folder.path().join("a");
@@ -54,7 +54,7 @@ pub(super) fn locked_by_others() -> Result<(), String> {
             other => return Err(format!("a heap that others have open was opened: {other:?}")),
         }
     }
-    // And nobody gets the lock of one that is open here.
+    // The file of a heap that is open here is locked for other programs.
     let _open = in_file().open(&path).unwrap();
     let other = File::options().read(true).write(true).open(&path).unwrap();
     if other.try_lock().is_ok() || other.try_lock_shared().is_ok() {
@@ -63,7 +63,7 @@ pub(super) fn locked_by_others() -> Result<(), String> {
     outcome()
 }
 
-/// A heap that was not closed, used while it is found out what is live.
+/// Uses a heap that was not closed while the live objects are being found.
 pub(super) fn after_a_crash() -> Result<(), String> {
     let folder = tempdir();
     let (path, copy) = (folder.path().join("a"), folder.path().join("b"));
@@ -89,7 +89,7 @@ pub(super) fn after_a_crash() -> Result<(), String> {
     Ok(())
 }
 
-/// Copies of a heap that is changed meanwhile.
+/// Makes backups of a heap while it changes.
 pub(super) fn backups() -> Result<(), String> {
     let folder = tempdir();
     let heap = in_file().open(folder.path().join("a")).unwrap();

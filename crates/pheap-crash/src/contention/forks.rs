@@ -17,7 +17,7 @@ fn is_forked<T>(result: pheap::Result<T>) -> bool {
     matches!(result, Err(Error::Forked))
 }
 
-/// What a child does with a heap of its parent.
+/// Uses a heap of the parent in a child. Returns whether the results are as expected.
 fn use_there(rng: &mut Rng, heap: &Heap, list: &Root<List<'static>>) -> bool {
     match rng.below(6) {
         0 => is_forked(replace(list, 5)),
@@ -32,7 +32,7 @@ fn use_there(rng: &mut Rng, heap: &Heap, list: &Root<List<'static>>) -> bool {
     }
 }
 
-/// Children that are made at any moment, and within transactions, while threads do this and that.
+/// Forks at any moment, also within transactions, while other threads use the heap.
 pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
     let heap = small().collect_least(4096).in_memory().unwrap();
     let (list, other) = (heap.root::<List>("list").unwrap(), heap.root::<List>("other").unwrap());
@@ -67,7 +67,7 @@ pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
                     is_child = pid == 0;
                     match round % 3 {
                         0 if is_child => Err(Error::abort("in the child")),
-                        // Not by a panic, which says so, for which it may have to wait.
+                        // Not by `panic!`: printing its message may have to wait for a lock.
                         1 if is_child => resume_unwind(Box::new("in the child")),
                         _ if is_child => Ok(()),
                         _ => Ok(child = ended(pid)),
@@ -95,7 +95,7 @@ pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
     outcome()
 }
 
-/// Waits for a file.
+/// Waits until a file exists.
 fn comes(file: &Path) -> bool {
     let start = Instant::now();
     while !file.exists() && start.elapsed() < LONG {
@@ -104,7 +104,7 @@ fn comes(file: &Path) -> bool {
     file.exists()
 }
 
-/// A process that ends without closing its heap, while its child lives on.
+/// Ends a process that has not closed its heap, while its child lives on.
 pub(super) fn left_behind(bug: Option<Bug>) -> Result<(), String> {
     for durability in [Durability::Process, Durability::Pmem, Durability::Wal] {
         let folder = tempdir();
@@ -120,7 +120,7 @@ pub(super) fn left_behind(bug: Option<Bug>) -> Result<(), String> {
             });
             end(true)
         })?;
-        // Until the child has come to run, it has what its parent had.
+        // Until the child runs, it has the locks of its parent.
         let opened = if comes(&there) { options.open(&path).map(drop) } else { Err(Error::Forked) };
         std::fs::write(over, "").unwrap();
         opened.map_err(|error| format!("{durability:?}, with the child of its last user: {error}"))?;

@@ -26,7 +26,7 @@ struct Wide {
     b: u64,
 }
 
-/// Replaces the list of a root: what it was is garbage.
+/// Replaces the list of a root. The old one becomes garbage.
 pub(super) fn replace(root: &Root<List<'static>>, nodes: u64) -> pheap::Result<()> {
     root.txn(|tx, list| {
         let mut head = None;
@@ -37,7 +37,7 @@ pub(super) fn replace(root: &Root<List<'static>>, nodes: u64) -> pheap::Result<(
     })
 }
 
-/// The length of the list, which is whole.
+/// Returns the length of the list.
 pub(super) fn length(root: &Root<List<'static>>) -> pheap::Result<u64> {
     root.read(|view, list| {
         let (mut n, mut next) = (0, view[list].head);
@@ -49,7 +49,7 @@ pub(super) fn length(root: &Root<List<'static>>) -> pheap::Result<u64> {
     })
 }
 
-/// Transactions that take spans and are given up, so that the spans are given back.
+/// Takes spans in transactions that fail, so that the spans are returned.
 pub(super) fn given_up() -> Result<(), String> {
     let heap = in_memory();
     let (a, b) = (heap.root::<List>("a").unwrap(), heap.root::<List>("b").unwrap());
@@ -63,7 +63,7 @@ pub(super) fn given_up() -> Result<(), String> {
     run(20, &[&|_| give_up(&a), &|_| give_up(&b)], &[&|_| drop(heap.stats())])
 }
 
-/// Transactions that are rolled back for want of space, so that a collection begins, beside readers.
+/// Runs out of space, which rolls transactions back and begins a collection, while other threads read.
 pub(super) fn no_space() -> Result<(), String> {
     let heap = small().max_size(1 << 20).in_memory().expect("a heap in memory");
     let list = heap.root::<List>("list").unwrap();
@@ -76,7 +76,7 @@ pub(super) fn no_space() -> Result<(), String> {
     run(20, &[&ask_for_more, &ask_for_more], &[&read, &read])
 }
 
-/// Transactions and reads of one root and of two, and pointers that are held and let go of elsewhere.
+/// Runs transactions and reads over one root and over two, and holds pointers that other threads release.
 pub(super) fn transactions() -> Result<(), String> {
     let heap = in_memory();
     let (a, b) = (heap.root::<u64>("a").unwrap(), heap.root::<u64>("b").unwrap());
@@ -139,7 +139,7 @@ pub(super) fn transactions() -> Result<(), String> {
     Ok(())
 }
 
-/// Roots that are created, removed and renamed.
+/// Creates, removes and renames roots.
 pub(super) fn roots() -> Result<(), String> {
     let heap = in_memory();
     let come_and_go = |_| {
@@ -168,7 +168,7 @@ pub(super) fn roots() -> Result<(), String> {
     run(60, &[&come_and_go, &come_and_go, &rename, &rename], &[&name, &other_names, &fail, &list])
 }
 
-/// Roots that are removed while others read them.
+/// Removes roots while other threads read them.
 pub(super) fn removals() -> Result<(), String> {
     let heap = in_memory();
     let come_and_go = |_| {
@@ -183,7 +183,7 @@ pub(super) fn removals() -> Result<(), String> {
     run(60, &[&come_and_go], &[&read, &read])
 }
 
-/// Those who look at a heap while others change it.
+/// Checks and inspects a heap while other threads change it.
 pub(super) fn looking() -> Result<(), String> {
     let heap = in_memory();
     let list = heap.root::<List>("list").unwrap();
@@ -204,7 +204,7 @@ pub(super) fn looking() -> Result<(), String> {
     run(20, &[&check, &grow, &grow], &[&look, &look, &check])
 }
 
-/// Collections, by transactions and by who asks for them.
+/// Collects in transactions and on request.
 pub(super) fn collections() -> Result<(), String> {
     let heap = small().collect_least(4096).collect_threads(2).in_memory().unwrap();
     let list = heap.root::<List>("list").unwrap();
@@ -216,7 +216,7 @@ pub(super) fn collections() -> Result<(), String> {
         heap.wait_ready().unwrap();
         list.collect().unwrap();
     };
-    // Whose spans are free after that.
+    // The collection frees the spans of these roots.
     let (one, two) = (heap.root::<u64>("one").unwrap(), heap.root::<u64>("two").unwrap());
     let large = |root: &Root<u64>| {
         root.txn(|tx, _| tx.alloc_slice_copy(&[1u64; 2048]).map(drop)).unwrap();
@@ -236,7 +236,7 @@ pub(super) fn collections() -> Result<(), String> {
     )
 }
 
-/// A root that is migrated while others use it.
+/// Migrates a root while other threads use it.
 pub(super) fn migrations() -> Result<(), String> {
     let heap = in_memory();
     let migrate = |_| {
@@ -273,7 +273,7 @@ pub(super) fn migrations() -> Result<(), String> {
     )
 }
 
-/// Heaps that are closed while others use them.
+/// Closes heaps while other threads use them.
 pub(super) fn closing() -> Result<(), String> {
     for _ in 0..6 {
         closed_while(false, &small().collect_least(4096), |options| options.in_memory().unwrap())?;
@@ -281,7 +281,8 @@ pub(super) fn closing() -> Result<(), String> {
     Ok(())
 }
 
-/// Works on a heap that is closed meanwhile, and perhaps makes checkpoints all the time: everything ends, and says so.
+/// Closes a heap while other threads use it and, with `checkpoints`, make checkpoints all the time. Each
+/// operation must end with success or [`Error::Closed`].
 pub(super) fn closed_while(
     checkpoints: bool,
     options: &Options,
@@ -292,7 +293,7 @@ pub(super) fn closed_while(
     let is_fine =
         |result: pheap::Result<()>| assert!(matches!(result, Ok(()) | Err(Error::Closed)), "{result:?}");
     let change = |_| is_fine(replace(&list, 50));
-    // The last one to be closed.
+    // Closing reaches this root last.
     let last = heap.root::<u64>("z").unwrap();
     let add = |_| is_fine(add(&last));
     let read = |_| is_fine(length(&list).map(drop));

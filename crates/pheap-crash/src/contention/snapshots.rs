@@ -1,4 +1,4 @@
-//! Threads that look at snapshots, beside transactions, collections, and who removes the root.
+//! Threads that read snapshots during transactions, collections and removals of the root.
 
 use std::thread::yield_now;
 
@@ -9,7 +9,7 @@ use super::{run, small};
 
 type Map = PSnapMap<'static, u64, u64>;
 
-/// Entries that the map comes to have.
+/// Number of entries that the map gets.
 const KEYS: u64 = 4;
 
 fn look(map: &Root<Map>) -> pheap::Result<()> {
@@ -21,7 +21,7 @@ fn look(map: &Root<Map>) -> pheap::Result<()> {
     Ok(())
 }
 
-/// A root with versions that comes and goes, in a heap with a log that others write to.
+/// Creates and removes a root with versions, in a heap whose log other threads write to.
 pub(super) fn snapshots() -> Result<(), String> {
     let folder = tempdir();
     let options = small().durability(Durability::Wal);
@@ -35,7 +35,7 @@ pub(super) fn snapshots() -> Result<(), String> {
         heap.remove_root("map").unwrap();
     };
     let add = |_| other.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
-    // By one handle as long as it serves: looking for the root takes other locks.
+    // Uses one handle as long as it works: finding the root takes other locks.
     let again = |what: &dyn Fn(&Root<Map>) -> pheap::Result<()>| {
         if let Ok(map) = heap.existing_root::<Map>("map") {
             let _ = (0..1000).take_while(|_| what(&map).is_ok()).count();

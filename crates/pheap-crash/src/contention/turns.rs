@@ -1,6 +1,7 @@
-//! Threads that could wait for ever, for those who come later, or for one another.
+//! Threads that could wait for ever: because later threads overtake them, or for each other.
 //!
-//! No clock decides what is found: a thread stays inside until another one sleeps, which is to say, waits for the lock.
+//! No clock decides the result. A thread stays inside until another thread sleeps, which means that it waits
+//! for the lock.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
@@ -14,9 +15,9 @@ use pheap_testkit::{sleeps, this_thread};
 
 use super::{in_memory, outcome};
 
-/// So many looks at a thread, one after the other, find it asleep: it does not only wait for a moment.
+/// A thread counts as waiting after this many consecutive looks have found it asleep.
 const LOOKS: u32 = 20;
-/// So often it is looked whether somebody waits: at one visit of so many.
+/// One in this many visits looks whether the waiting thread sleeps.
 const EVERY: u64 = 16;
 
 fn roots() -> (Heap, [Root<u64>; 2]) {
@@ -25,16 +26,16 @@ fn roots() -> (Heap, [Root<u64>; 2]) {
     (heap, roots)
 }
 
-/// A thread that waits for roots, and those who keep them from it.
+/// The thread that waits for roots.
 #[derive(Default)]
 struct Crowd {
     waiting: AtomicI32,
     done: AtomicBool,
-    /// Visits that have begun while it slept.
+    /// Visits that began while it slept.
     overtaken: AtomicU64,
 }
 
-/// Two threads that visit one root, of which one is always inside as far as the lock lets them.
+/// Two threads that visit one root. One of them is always inside, if the lock permits it.
 #[derive(Default)]
 struct Visitors {
     threads: [AtomicI32; 2],
@@ -56,7 +57,8 @@ impl Visitors {
     }
 }
 
-/// Runs `waits` beside two threads for each of two roots, which `visit` it. Fails if `enough` visits begin while one call of `waits` sleeps.
+/// Runs `waits` in one thread while two threads for each of two roots `visit` it. Fails if `enough` visits
+/// begin while one call of `waits` sleeps.
 fn overtaken(
     bug: Option<Bug>,
     enough: u64,
@@ -108,17 +110,17 @@ fn add_to_both([a, b]: &[Root<u64>; 2]) {
     both.unwrap();
 }
 
-/// Reads that overlap, beside transactions on one root and on both.
+/// Reads that overlap, with transactions on one root and on both.
 pub(super) fn turns(bug: Option<Bug>) -> Result<(), String> {
     let read = |root: &Root<u64>, stay: &dyn Fn()| root.read(|_, _| stay()).unwrap();
     overtaken(bug, 100_000, read, &[add_to_one, add_to_both].repeat(3))
 }
 
-/// Transactions on each root that are so long that the lock goes from one thread to the other, beside one on both.
+/// Long transactions on each root, so that the lock passes between threads, with a transaction on both.
 pub(super) fn transactions(bug: Option<Bug>) -> Result<(), String> {
     let change = |root: &Root<u64>, stay: &dyn Fn()| {
         let transaction = root.txn(|tx, n| {
-            // Longer than the lock lets others overtake who wait.
+            // Longer than the time during which the lock lets threads overtake waiting ones.
             thread::sleep(Duration::from_millis(2));
             stay();
             Ok(tx[n] += 1)
@@ -128,7 +130,7 @@ pub(super) fn transactions(bug: Option<Bug>) -> Result<(), String> {
     overtaken(bug, 300, change, &[add_to_both])
 }
 
-/// Reads in reads, in opposite orders, beside transactions on each root.
+/// Nested reads in opposite orders, with transactions on each root.
 pub(super) fn nested(bug: Option<Bug>) -> Result<(), String> {
     in_child(|| {
         let (_heap, [a, b]) = roots();

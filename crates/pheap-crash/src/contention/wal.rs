@@ -24,7 +24,7 @@ fn counters(heap: &Heap) -> [Root<u64>; 3] {
     THREADS.map(|name| heap.root::<u64>(name).unwrap())
 }
 
-/// Arrays, to fill logs and memory with.
+/// Creates arrays that fill logs and memory.
 fn arrays(heap: &Heap, words: usize) -> [Root<P<'static, [u64]>>; 3] {
     THREADS.map(|name| heap.root_or::<P<'static, [u64]>>(name, |tx| tx.alloc_slice(words, |_| 0)).unwrap())
 }
@@ -37,7 +37,7 @@ fn fill(root: &Root<P<'static, [u64]>>, number: u64) -> pheap::Result<()> {
     })
 }
 
-/// Commits, checkpoints, and reads that wait for what they see.
+/// Commits, makes checkpoints, and reads, which waits for the commits that it sees.
 pub(super) fn group_commit() -> Result<(), String> {
     let (folder, heap) = in_folder(&with_log());
     let [a, b, c] = &counters(&heap);
@@ -70,14 +70,14 @@ pub(super) fn syncs() -> Result<(), String> {
     run(20, &[&|_| add(a).unwrap(), &|_| add(b).unwrap(), &sync], &[&sync])
 }
 
-/// A transaction for which a task waits.
+/// Runs a transaction, and polls its commit once as a task does.
 fn polled(root: &Root<u64>) -> Pin<Box<Commit>> {
     let mut commit = Box::pin(root.txn_deferred(|tx, n| Ok(tx[n] += 1)).unwrap().1);
     let _ = commit.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     commit
 }
 
-/// Transactions for which nobody waits, or a task does; some are the first of their heap.
+/// Runs transactions for which no thread waits, or a task does. Some are the first of their heap.
 pub(super) fn deferred() -> Result<(), String> {
     let folder = tempdir();
     for number in 0..12 {
@@ -92,7 +92,7 @@ pub(super) fn deferred() -> Result<(), String> {
     outcome()
 }
 
-/// Reads whose readers do not wait for what they have seen, beside commits that do.
+/// Runs deferred reads while other threads commit and wait.
 pub(super) fn deferred_reads() -> Result<(), String> {
     let (_folder, heap) = in_folder(&with_log());
     let [a, b, c] = &counters(&heap);
@@ -104,7 +104,7 @@ pub(super) fn deferred_reads() -> Result<(), String> {
     )
 }
 
-/// A heap is closed while tasks stop waiting for their commits.
+/// Closes a heap while tasks stop waiting for their commits.
 pub(super) fn closing_beside_tasks() -> Result<(), String> {
     let (_folder, heap) = in_folder(&with_log());
     let [a, ..] = &counters(&heap);
@@ -117,7 +117,7 @@ pub(super) fn closing_beside_tasks() -> Result<(), String> {
     run(1, &[&|_| heap.clone().close().unwrap()], &[&stop])
 }
 
-/// A log that is too short for all who write to it.
+/// Fills a log that is too short for its writers.
 pub(super) fn full() -> Result<(), String> {
     let options = with_log().sync_policy(SyncPolicy::OnDemand).log_limit(64 << 10);
     let (_folder, heap) = in_folder(&options);
@@ -126,7 +126,7 @@ pub(super) fn full() -> Result<(), String> {
     run(40, &[&|n| fill(a, n), &|n| fill(b, n), &|n| fill(c, n)], &[&|_| heap.sync().unwrap()])
 }
 
-/// More memory than may be private.
+/// Changes more memory than may be private.
 pub(super) fn memory() -> Result<(), String> {
     let options = with_log().sync_policy(SyncPolicy::OnDemand).log_limit(1 << 20).memory_limit(64 << 10);
     let (_folder, heap) = in_folder(&options);
@@ -142,7 +142,7 @@ pub(super) fn memory() -> Result<(), String> {
             .unwrap();
         }
     };
-    // These do not wait for memory.
+    // Reads do not wait for memory.
     let read = |root: &Root<P<'static, [u64]>>| {
         assert_eq!(root.read(|view, array| view[view[array]].len()).unwrap(), 8 << 10)
     };
@@ -153,7 +153,7 @@ pub(super) fn memory() -> Result<(), String> {
     )
 }
 
-/// The log is short at first, and grows beside checkpoints and syncs.
+/// Begins with a short log, which grows during checkpoints and syncs.
 pub(super) fn grows() -> Result<(), String> {
     for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
         let options = with_log().sync_policy(policy).log_limit(2 << 20);
@@ -166,7 +166,7 @@ pub(super) fn grows() -> Result<(), String> {
     Ok(())
 }
 
-/// Closed while others commit.
+/// Closes a heap while other threads commit.
 pub(super) fn closing() -> Result<(), String> {
     let folder = tempdir();
     for checkpoints in [true, false, false, true, false, false] {
@@ -176,7 +176,8 @@ pub(super) fn closing() -> Result<(), String> {
     Ok(())
 }
 
-/// The first changes of a heap that was closed, beside a sync, and its end. Those that are told to be there are.
+/// Makes the first changes of a heap that was closed, during a sync and a close. All acknowledged changes
+/// must be there later.
 pub(super) fn first_changes() -> Result<(), String> {
     let folder = tempdir();
     let open = || with_log().open(folder.path().join("heap")).unwrap();
@@ -198,7 +199,7 @@ pub(super) fn first_changes() -> Result<(), String> {
     Ok(())
 }
 
-/// What a thread may be told when the disk fails, or the heap is closed.
+/// Checks that a thread may get this result when the disk fails, or the heap is closed.
 fn is_fine(result: pheap::Result<()>) {
     assert!(
         matches!(
@@ -228,7 +229,7 @@ fn on_failing_disk(which: Which, call: Call, after: usize) -> Result<(), String>
     run(10, &[&|n| work(a, n), &|n| work(b, n), &|n| work(c, n), &others], &[])
 }
 
-/// Every call on the disk that can fail.
+/// Fails each kind of call at several moments.
 pub(super) fn failing() -> Result<(), String> {
     for (which, call) in [
         (Which::Log, Call::Datasync),
@@ -243,7 +244,7 @@ pub(super) fn failing() -> Result<(), String> {
     outcome()
 }
 
-/// A disk that fails where the log grows.
+/// Fails the disk when the log grows.
 pub(super) fn failing_alone() -> Result<(), String> {
     for after in 0..2 {
         on_failing_disk(Which::Log, Call::Extend, after)?;
@@ -252,7 +253,7 @@ pub(super) fn failing_alone() -> Result<(), String> {
             with_log().sync_policy(SyncPolicy::OnDemand).log_limit(1 << 20).simulate_disk(&disk).unwrap();
         let [a, b, c] = &arrays(&heap, 2 << 10);
         let small = heap.root::<u64>("small").unwrap();
-        // The only syncs are those of a log that has grown.
+        // The only syncs are those after the log has grown.
         disk.fail(Fault { which: Which::Log, call: Call::Datasync, after, times: usize::MAX, error: 5 });
         let work = |root: &Root<_>, number| is_fine(fill(root, number));
         run(20, &[&|n| work(a, n), &|n| work(b, n), &|n| work(c, n)], &[&|_| is_fine(add(&small))])?;

@@ -1,4 +1,4 @@
-//! The search for a program that notices a mutant, and the process that it happens in.
+//! The search for a program that notices a mutant, and the process that it runs in.
 
 use crate::report::Said;
 use std::io::{BufRead, BufReader, Write};
@@ -13,24 +13,27 @@ use pheap::sim::mutant::{Mutant, fired, set_mutant};
 use super::programs::{Case, Effort};
 use crate::Explorer;
 
-/// A program that is at work for longer is taken to go on for ever. Most take a few milliseconds, and the longest some seconds.
+/// A program that runs for longer is taken to hang. Most take a few milliseconds, and the longest some
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What came of the search.
+/// Result of the search.
 #[derive(Debug, Clone)]
 pub enum Verdict {
     /// A program fails.
     Killed {
-        /// Which.
+        /// The program.
         program: String,
-        /// How: the first line of it.
+        /// First line of its failure.
         why: String,
     },
-    /// None of so many does.
+    /// None of this number of programs fails.
     Survived(usize),
 }
 
-/// Explores programs with a mutant until one fails that holds without it: the first one with every effort, for it is known to be good, then all others. Says which one is next.
+/// Explores programs with a mutant until one fails that does not fail without it. Returns the failure. The
+/// first program, which is the hint, is tried with every effort before the others. Prints the program that is
+/// next.
 fn search(mutant: Mutant, cases: &[Case], budget: Duration) -> Result<Option<String>, String> {
     let explorer = Explorer::new(Effort::Quick.limits())?;
     let started = Instant::now();
@@ -59,7 +62,7 @@ fn search(mutant: Mutant, cases: &[Case], budget: Duration) -> Result<Option<Str
     Ok(None)
 }
 
-/// Searches in this process, with the programs on the standard input, and tells the parent how it goes.
+/// Searches in this process, with the programs on the standard input, and reports the progress to the parent.
 pub fn be(mutant: Mutant, budget: Duration) {
     let lines = std::io::stdin().lines().map_while(Result::ok);
     let cases: Result<Vec<Case>, String> = lines.map(|line| line.parse()).collect();
@@ -79,10 +82,10 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts it: `runner mutate --child`. `which`: numbers of the programs to explore.
+    /// Starts the process: `runner mutate --child`. `which` has the numbers of the programs to explore.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the process cannot be started.
     pub fn start(
         runner: &Path,
         mutant: Mutant,
@@ -99,7 +102,7 @@ impl Child {
             .map_err(|error| format!("starting another process: {error}"))?;
         let (input, output) = (process.stdin.take(), process.stdout.take());
         let text: String = which.iter().map(|&number| format!("{}\n", cases[number])).collect();
-        // A child that has ended says why elsewhere.
+        // If the child has ended, `wait` reports the reason.
         let _ = input.expect("a pipe").write_all(text.as_bytes());
         let (told, lines) = channel();
         thread::spawn(move || {
@@ -109,10 +112,10 @@ impl Child {
         Ok(Child { mutant, process, lines })
     }
 
-    /// Waits for what comes of it.
+    /// Waits for the result.
     ///
     /// # Errors
-    /// If something is wrong without the mutant.
+    /// If a program fails without the mutant, or the child ends before the first program.
     pub fn wait(mut self) -> Result<(Mutant, Verdict), String> {
         let (mut program, mut programs) = (String::new(), 0);
         let verdict = loop {
@@ -122,10 +125,10 @@ impl Child {
                     Some(("killed", why)) => break Verdict::Killed { program, why: why.to_owned() },
                     Some(("survived", _)) => break Verdict::Survived(programs),
                     Some(("broken", why)) => return Err(why.replace('\r', "\n")),
-                    _ => {} // what pheap says is none of ours
+                    _ => {} // a line that pheap has printed
                 },
                 Err(RecvTimeoutError::Timeout) => {
-                    // It may have ended meanwhile.
+                    // This fails if the process has just ended.
                     let _ = self.process.kill();
                     break Verdict::Killed { program, why: "it goes on for ever (hang)".to_owned() };
                 }

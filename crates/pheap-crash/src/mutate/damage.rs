@@ -1,7 +1,8 @@
-//! Heaps of which a bit is wrong: not what a crash leaves, but what checksums are for as well.
+//! Heaps with a wrong bit. Crashes do not leave these, but checksums must notice them.
 //!
-//! Metadata of which there is a copy, or which can be found out again, are replaced: the heap opens, and holds what it held. All others are
-//! missed: the heap is refused. A heap that opens and holds something else, or falls apart when it is used, is a failure.
+//! Metadata that has a copy, or can be reconstructed, is replaced: the heap opens with its content. If other
+//! metadata is wrong, the heap must be refused. It is a failure if a heap opens with other content, or breaks
+//! when it is used.
 
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use pheap::sim::disk::DiskImage;
 use pheap_testkit::{PAGE, newest_slot, word};
 
 named! {
-    /// What is damaged.
+    /// The part of a heap that is damaged.
     pub enum Damage {
         /// One of the two headers.
         Header = "header",
@@ -23,7 +24,7 @@ named! {
         Arena = "arena",
         /// The entries of a span table.
         Entries = "entries",
-        /// What a region's header says once.
+        /// The fields of a region's header that have no copy.
         Region = "region",
         /// A name of a root.
         Name = "name",
@@ -33,20 +34,20 @@ named! {
         LiveSlots = "live-slots",
         /// The head of a write-ahead log that is in use.
         LogHead = "log-head",
-        /// Where it says what is in the heap's file already.
+        /// The mark of the log: up to where its content is in the heap's file.
         LogMark = "log-mark",
-        /// The head of a segment of it that is not in use.
+        /// The head of a segment of the log that is not in use.
         LogSegment = "log-segment",
     }
 }
 
 impl Damage {
-    /// Whether the heap must open all the same, or must not.
+    /// Returns whether the heap must open, or must not. `None`: either is allowed.
     fn opens(self) -> Option<bool> {
         match self {
             Damage::Header | Damage::LiveSlots | Damage::LogMark | Damage::LogSegment => Some(true),
             Damage::Arena | Damage::Entries | Damage::Region | Damage::Name | Damage::LogHead => Some(false),
-            // The end of the table may be of no root.
+            // The last entries of the table may belong to no root.
             Damage::Types => None,
         }
     }
@@ -56,17 +57,17 @@ impl Damage {
     }
 }
 
-/// A heap, and what it holds.
+/// A heap, and its content.
 #[derive(Debug)]
 pub struct Heap {
     image: DiskImage,
-    /// Whether it is opened on a disk.
+    /// Whether the heap is opened on a disk.
     disk: bool,
     state: State,
 }
 
 impl Heap {
-    /// One that was closed, or a crash has left with a log.
+    /// Makes a heap that was closed, or one that a crash has left with a log.
     fn new(logged: bool) -> Result<Heap, String> {
         let [_, _, (content, state), _] = ready()?;
         if !logged {
@@ -86,13 +87,13 @@ impl Heap {
         word(&self.image.data, at)
     }
 
-    /// Offsets of the headers of regions.
+    /// Returns the offsets of the headers of regions.
     fn regions(&self) -> Vec<usize> {
         let begins = |at: &usize| self.image.data[*at..].starts_with(b"\x89PREGIO\n");
         (0..self.image.data.len()).step_by(PAGE).filter(begins).collect()
     }
 
-    /// The bytes that are damaged.
+    /// Returns the byte ranges that are damaged.
     #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
     fn places(&self, what: Damage) -> Vec<Range<usize>> {
         let header = newest_slot(&self.image.data);
@@ -108,9 +109,9 @@ impl Heap {
                 .map(|at| at..at + 8)
                 .filter(|word| self.word(word.start) != 0)
                 .collect(),
-            // Magic, id, type; where the root is; state, generation; checksum.
+            // Magic, id, type; the root object; state, generation; checksum.
             Damage::Region => region(&[0..48, 56..64]),
-            // Each root has had one only.
+            // Each root has had only one name.
             Damage::Name => region(&[512..512 + 24, 512 + 34 * 8..512 + 35 * 8])
                 .into_iter()
                 .chain(region(&[1024..1024 + 24, 1024 + 34 * 8..1024 + 35 * 8]))
@@ -134,7 +135,7 @@ impl Heap {
         }
     }
 
-    /// The heap with a bit flipped.
+    /// Returns the heap with one bit flipped.
     fn with(&self, what: Damage, bit: usize) -> Content {
         let mut image = self.image.clone();
         match &mut image.log {
@@ -145,10 +146,11 @@ impl Heap {
     }
 }
 
-/// Runs a program, damages the newest header of what it leaves, and opens that by the other header, which must know as much.
+/// Runs a program, damages the newest header that it leaves, and opens the heap. The other header must have
+/// the same information.
 ///
 /// # Errors
-/// What is wrong.
+/// The first failure.
 pub fn explore_copy(program: &Program, explorer: &Explorer) -> Result<(), String> {
     let mut trace = explorer.run(program)?;
     let (Some(phase), Some(state)) = (trace.phases.pop(), trace.states.pop()) else {
@@ -156,7 +158,7 @@ pub fn explore_copy(program: &Program, explorer: &Explorer) -> Result<(), String
     };
     let disk = matches!(phase.start, Content::Disk(..));
     let left = match phase.start {
-        // Of a memory, only what is durable.
+        // Of a memory, only the durable words.
         Content::Memory(words, _) => Content::Memory(words, Vec::new()),
         disk => disk,
     };
@@ -171,25 +173,26 @@ pub fn explore_copy(program: &Program, explorer: &Explorer) -> Result<(), String
 }
 
 impl Damage {
-    /// The heap that is damaged, whole.
+    /// Makes the undamaged heap.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the heap cannot be made.
     pub fn heap(self) -> Result<Heap, String> {
         Heap::new(self.in_log())
     }
 
-    /// Damages heaps, one bit at a time, and opens them.
+    /// Damages the heap one bit at a time, and opens it.
     ///
     /// # Errors
-    /// What is wrong with one that opens; or that it does, or does not.
+    /// If the heap opens and must not, does not open and must, or opens with a mistake.
     pub fn explore(self, heap: &Heap) -> Result<(), String> {
         let places = heap.places(self);
         if places.iter().all(Range::is_empty) {
             return Err(format!("there is no {} to damage", self.name()));
         }
         for word in places.into_iter().flatten().step_by(8) {
-            // Of bitmaps, the lowest bits are those of slots that there are; of numbers of segments, those of others.
+            // In a bitmap, the lowest bits belong to existing slots; in the number of a segment, they lead to
+            // other segments.
             let low = if matches!(self, Damage::LiveSlots | Damage::LogSegment) { 0..4 } else { 0..0 };
             let bits = low.chain([word / 8 % 64, (word / 8 * 37 + 11) % 64]);
             for bit in bits.map(|bit| word * 8 + bit) {
@@ -211,7 +214,7 @@ impl Damage {
             Ok(run) => run,
         };
         run.check()?;
-        // Into slots that seem to be free, and into those that are after a collection.
+        // Allocates in slots that seem to be free, then in those that a collection frees.
         for collect in [false, true] {
             if collect {
                 run.collect_all()?;

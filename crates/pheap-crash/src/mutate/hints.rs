@@ -1,6 +1,6 @@
-//! Which program has noticed which mutant, when that was last looked for: the one to begin with. Nothing more than a hint: it saves minutes.
+//! The program that noticed each mutant when this was last recorded. It is tried first, which saves minutes.
 //!
-//! Mutants are known by the text of their line here, for lines move.
+//! A mutant is identified by the text of its line, because line numbers change.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/mutate/hints.tsv")
 }
 
-/// What a mutant is called here.
+/// Returns the name of a mutant in the file.
 pub fn name(source: &Source, mutant: &Mutant) -> String {
     let site = mutant.site;
     let (text, number) = source.text(site.file, site.line);
@@ -27,44 +27,44 @@ pub fn name(source: &Source, mutant: &Mutant) -> String {
 }
 
 impl Hints {
-    /// Reads them. There are none if that fails.
+    /// Reads the hints. Returns none if that fails.
     pub fn read() -> Hints {
         let text = std::fs::read_to_string(path()).unwrap_or_default();
         let programs = text.lines().filter_map(|line| line.rsplit_once('\t'));
         Hints { programs: programs.map(|(name, program)| (name.to_owned(), program.to_owned())).collect() }
     }
 
-    /// Writes them.
+    /// Writes the hints.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the file cannot be written.
     pub fn write(&self) -> Result<(), String> {
         let text: String =
             self.programs.iter().map(|(name, program)| format!("{name}\t{program}\n")).collect();
         std::fs::write(path(), text).map_err(|e| format!("{}: {e}", path().display()))
     }
 
-    /// All of them: what mutants are called, and programs.
+    /// Returns the names of mutants and their programs.
     pub fn iter(&self) -> impl Iterator<Item = (&String, &String)> {
         self.programs.iter()
     }
 
-    /// The program that has noticed a mutant.
+    /// Returns the program that noticed a mutant.
     pub fn of(&self, source: &Source, mutant: &Mutant) -> Option<&str> {
         self.programs.get(&name(source, mutant)).map(String::as_str)
     }
 
-    /// Notes what has noticed a mutant.
+    /// Records the program that noticed a mutant.
     pub fn add(&mut self, source: &Source, mutant: &Mutant, program: &str) {
         self.programs.insert(name(source, mutant), program.to_owned());
     }
 
-    /// Forgets what had noticed a mutant.
+    /// Removes the hint of a mutant.
     pub fn forget(&mut self, source: &Source, mutant: &Mutant) {
         self.programs.remove(&name(source, mutant));
     }
 
-    /// Forgets mutants that are not there any more.
+    /// Removes the hints of mutants that no longer exist.
     pub fn keep(&mut self, source: &Source, mutants: &[Mutant]) {
         let names: Vec<String> = mutants.iter().map(|mutant| name(source, mutant)).collect();
         self.programs.retain(|name, _| names.contains(name));

@@ -1,21 +1,25 @@
-//! The mutation score: with each flush, fence, log entry, write, sync and checksum test of the protocols left out, or late, one at a time, some program must
-//! fail. A mutant that no program notices shows a hole in the tests, unless the source says why it does no harm.
+//! The mutation score. One mutant at a time leaves out or delays a flush, fence, log entry, write, sync or
+//! checksum test of the protocols. Some program must then fail. A mutant that no program notices shows a hole
+//! in the tests, unless the source argues that it is harmless.
 //!
-//! 1. Each [program](programs) runs as it is, to see which sites it reaches. A site of the [`source`] that none reaches counts as a mutant that
-//!    survives.
-//! 2. For each mutant, the programs that reach its site are explored, those first that were made for it, then the quickest, until one fails or the time is over. That happens in a
-//!    [process of its own](child), for a mutant may run for ever, or crash. What has failed is explored again without the mutant: it must hold then.
-//! 3. For what survives, the source must have an argument, in a comment above the line: `SURVIVES drop: …`, or `SURVIVES delay: …`.
+//! 1. Each [program](programs) runs without a mutant, to find the sites that it reaches. A site of the
+//!    [`source`] that no program reaches counts as a mutant that survives.
+//! 2. For each mutant, the programs that reach its site are explored until one fails or the time is over.
+//!    Programs made for mutants come first, then the quickest. This happens in a [separate process](child),
+//!    because a mutant may hang or crash. A program that failed is explored again without the mutant: it must
+//!    not fail then.
+//! 3. A mutant that survives needs an argument in the source, in a comment above the line:
+//!    `SURVIVES drop: …`, or `SURVIVES delay: …`.
 //!
 //! | file | |
 //! |---|---|
-//! | [`programs`] | which programs there are |
-//! | [`damage`] | heaps of which a byte is wrong |
+//! | [`programs`] | the programs that are tried |
+//! | [`damage`] | heaps with a wrong bit |
 //! | [`situations`] | other threads, other heaps |
-//! | [`hints`] | what to begin with |
-//! | [`source`] | sites and arguments, as the source has them |
+//! | [`hints`] | the program to begin with |
+//! | [`source`] | sites and arguments in the source |
 //! | [`child`] | the search for a program that fails, and its process |
-//! | [`score`] | what came of it |
+//! | [`score`] | the results |
 
 pub mod child;
 pub mod damage;
@@ -59,29 +63,29 @@ pub struct Args {
     child: Option<Mutant>,
 }
 
-/// A site, and what of it can come late; the programs that reach it, in the order in which they are tried.
+/// A site that programs reach.
 #[derive(Debug, Clone)]
 pub struct Reached {
-    /// Whether what it asks for can come late.
+    /// Whether the operation of the site can come late.
     pub delays: bool,
-    /// Numbers of programs.
+    /// Numbers of the programs that reach it, in the order in which they are tried.
     pub cases: Vec<usize>,
 }
 
 impl Reached {
-    /// The mutants of the site.
+    /// Returns the mutants of the site.
     pub fn mutants(&self, site: Site) -> impl Iterator<Item = Mutant> {
-        // Two threads are in a lock at a time, or not.
+        // A lock can only be left out.
         let delays = self.delays && site.kind != Kind::Lock;
         let mutations = [Some(Mutation::Drop), delays.then_some(Mutation::Delay)];
         mutations.into_iter().flatten().map(move |mutation| Mutant { site, mutation })
     }
 }
 
-/// Runs each program as it is, and says which sites it reaches.
+/// Runs each program without a mutant. Returns the sites that it reaches.
 ///
 /// # Errors
-/// What is wrong with a program that fails without any mutant.
+/// The failure of a program that fails without a mutant.
 pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
     let explorer = Explorer::new(Effort::Quick.limits())?;
     let mut found: BTreeMap<Site, Reached> = BTreeMap::new();
@@ -112,7 +116,8 @@ pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
     Ok(found)
 }
 
-/// Tries the mutants that `args` ask for, prints what becomes of them, and returns whether all that survive have an argument.
+/// Tries the mutants that `args` select, and prints the results. Returns whether each surviving mutant has an
+/// argument.
 ///
 /// # Errors
 /// If a program fails without a mutant, or the source cannot be read.
@@ -141,14 +146,14 @@ pub fn run(args: &Args) -> Result<bool, String> {
         while running.len() < args.jobs.max(1)
             && let Some(mutant) = waiting.next()
         {
-            // What notices the one often notices the other.
+            // The program that notices one mutant of a site often notices the other.
             let both = [mutant.mutation, mutant.mutation.other()];
             let both = both.map(|mutation| hints.of(&source, &Mutant { mutation, ..mutant }));
             let hint = both.into_iter().flatten().filter_map(|program| numbers.get(program));
             let which: Vec<usize> = hint.chain(&reached[&mutant.site].cases).copied().collect();
             running.push_back(Child::start(&runner, mutant, &cases, &which, budget)?);
         }
-        // In order, so that the output is.
+        // In order, so that the output is ordered.
         let Some(child) = running.pop_front() else { break };
         let (mutant, verdict) = child.wait()?;
         match &verdict {

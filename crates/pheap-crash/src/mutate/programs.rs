@@ -1,4 +1,4 @@
-//! The programs that are to notice mutants.
+//! The programs that should notice mutants.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,21 +14,21 @@ use crate::{Explorer, Limits, Program};
 /// How thoroughly programs are explored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// At a glance.
+    /// Few images.
     Quick,
     /// More images, and transactions after each recovery.
     Thorough,
-    /// And crashes in each recovery.
+    /// As thorough, with crashes in each recovery.
     Deep,
-    /// As the explorer does with programs that are short.
+    /// The limits that the explorer has for short programs.
     Wide,
 }
 
 impl Effort {
-    /// From the quickest to the longest.
+    /// All efforts, from the quickest to the longest.
     pub const ALL: [Effort; 4] = [Effort::Quick, Effort::Thorough, Effort::Deep, Effort::Wide];
 
-    /// What the explorer is told.
+    /// Returns the limits of the exploration.
     pub fn limits(self) -> Limits {
         let thorough = Limits {
             breadth: Breadth { exhaustive: 5, corners: 5, random: 12 },
@@ -46,20 +46,20 @@ impl Effort {
     }
 }
 
-/// Something that fails if a mutant has done harm.
+/// A test that fails if a mutant does harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Case {
     /// A program for the explorer.
     Program(Program),
-    /// Heaps of which a bit is wrong.
+    /// Heaps with a wrong bit.
     Damage(Damage),
-    /// A heap whose newest header is wrong at the end of a program.
+    /// A program whose newest header is damaged at the end.
     Copy(Program),
-    /// A program all of whose recoveries are explored.
+    /// A program whose recoveries are all explored.
     Deep(Program),
     /// Threads that meet at locks.
     Contention(usize),
-    /// Something else.
+    /// A situation.
     Situation(Situation),
 }
 
@@ -99,7 +99,8 @@ impl FromStr for Case {
 }
 
 impl Case {
-    /// What is tried first: what was made for this, then longer programs, which show more, then those of one operation. `time` is what it takes.
+    /// Returns the rank in which the case is tried: cases made for mutants first, then longer programs, which
+    /// show more, then programs of one operation. `time` is its duration.
     pub fn rank(&self, time: Duration) -> u8 {
         match self {
             Case::Damage(_) | Case::Situation(_) if time < Duration::from_millis(300) => 0,
@@ -112,10 +113,11 @@ impl Case {
         }
     }
 
-    /// Makes what it starts with, without any mutant. What is returned explores it, and says what is wrong.
+    /// Makes the initial heap without a mutant. The returned function explores the case, and returns its
+    /// failure.
     ///
     /// # Errors
-    /// If not even that can be made.
+    /// If the initial heap cannot be made.
     pub fn prepare(&self, effort: Effort, explorer: &Explorer) -> Result<Explore<'_>, String> {
         let anew = |limits| explorer.anew(limits);
         let explore = |mut explorer: Explorer, program| -> Explore<'_> {
@@ -141,10 +143,10 @@ impl Case {
     }
 }
 
-/// What explores a program.
+/// Explores a case.
 pub type Explore<'c> = Box<dyn FnOnce() -> Result<(), String> + 'c>;
 
-/// Longer than one operation. Most are from the tests, where it says what they are for.
+/// Programs of more than one operation. Most are from the tests, which explain them.
 const LONGER: &[&str] = &[
     // In memory.
     "set a; set a",
@@ -158,7 +160,7 @@ const LONGER: &[&str] = &[
     "many a; set a",
     "pin: set a; set a",
     "big a; wide a",
-    // The header of a heap that was closed is in caches.
+    // The header of a heap that was closed is still in caches.
     "big a; close",
     "grow a; wide a",
     "pin: grow a; wide a",
@@ -180,7 +182,7 @@ const LONGER: &[&str] = &[
     "grow a; unlink-big a; collect; push b; grow b",
     "grow a; free-big a; grow b",
     "grow a; unlink-big a; collect; power",
-    // A span takes pages that several had before.
+    // A span takes pages that several spans had before.
     "stuff a; stuff a; push b; push b; push b; push b; push b; stuff a; remove b; push a; push a; push a; push a",
     "wal: stuff b; stuff b; stuff a; stuff a; stuff a; replace b; replace b; remove b; push a; push a; push a; push a; push a",
     "wal: stuff b; stuff b; stuff a; stuff a; stuff a; remove b; push a; push a; push a; push a; push a; power",
@@ -209,7 +211,7 @@ const LONGER: &[&str] = &[
     "crashed moved: push a; relocate; churn a",
     "push a; push b; convert; set a; power",
     "pin: big a; wide a; convert; push a; convert; set a",
-    // Bitmaps of what is live that an earlier close has stored are in the same pages.
+    // Bitmaps of live slots that an earlier close has stored are in the same pages.
     "replace a; close",
     "wal: replace a; close",
     "eager: collect; close; kill; push a; close",
@@ -219,7 +221,7 @@ const LONGER: &[&str] = &[
     "eager: stuff a; close; pop-free a; close; power",
     "fill a; many a",
     "fill a; close",
-    // Of the bases that a heap had, one is left when it has moved.
+    // Of the bases that a heap had, one is left after it has moved.
     "crashed moved: close; push a",
     // On a disk.
     "wal eager: push a; close",
@@ -249,7 +251,7 @@ const LONGER: &[&str] = &[
     "wal small: fill a; checkpoint; fill b; fill a; power",
     "wal small: push a; set-amid-checkpoint; push a",
     "wal eager: push a; cut a; churn a",
-    // Big objects lie where small ones of another root were.
+    // Large objects lie where small ones of another root were.
     "wal: push b; push b; remove b; big a; big a; big a; big a; power",
     "wal lazy: set a; set b",
     "wal lazy: push a; sync; push b",
@@ -260,7 +262,7 @@ const LONGER: &[&str] = &[
     "wal lazy: fill a; fill b; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; fill b",
 ];
 
-/// Programs that write headers. Each of the two must know what the other one does.
+/// Programs that write headers. Each of the two header slots must have the same information.
 const HEADERS: &[&str] = &[
     "kill",
     "close",
@@ -288,7 +290,7 @@ const HEADERS: &[&str] = &[
     "wal: push a; convert",
 ];
 
-/// Programs all of whose recoveries are explored.
+/// Programs whose recoveries are all explored.
 const DEEP: &[&str] = &[
     "close",
     "push a; close",
@@ -316,12 +318,13 @@ const DEEP: &[&str] = &[
     "wal crashed: push a",
 ];
 
-/// What is recorded in a log of a disk goes to any place in a sector, after so many short records.
+/// Operations that write to the log of a disk. Each runs after up to [`RECORDS`] short records, so that its
+/// record lies at different places of a sector.
 const ALIGNED: &[&str] =
     &["remove b", "remove b; create b", "rename b", "grow a", "create b", "migrate a", "collect"];
 const RECORDS: usize = 8;
 
-/// Programs on a disk of which each call fails, once.
+/// Programs on a disk. Each is tried once for each of its calls, which fails.
 const FAILING: &[&str] = &[
     "wal: push a",
     "wal: push a; set a",
@@ -335,10 +338,11 @@ const FAILING: &[&str] = &[
     "push a; convert; push a",
 ];
 
-/// All programs: of one operation in each setting, longer ones, with calls that fail, and damaged heaps.
+/// Returns all cases: programs of one operation in each setting, longer ones, programs with failing calls,
+/// threads, situations and damaged heaps.
 ///
 /// # Errors
-/// If one of them has nothing to work on.
+/// If an operation of a program has nothing to work on.
 pub fn all() -> Result<Vec<Case>, String> {
     let explorer = Explorer::new(Limits::quick(1))?;
     let mut programs: Vec<Program> =

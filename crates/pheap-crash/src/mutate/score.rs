@@ -1,4 +1,4 @@
-//! What came of the mutants.
+//! The results of the mutants.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use pheap::sim::mutant::{Mutant, Site};
 use super::child::Verdict;
 use super::source::{Line, Source};
 
-/// The mutants so far.
+/// Counters of the mutants so far.
 #[derive(Debug)]
 pub struct Score<'s> {
     source: &'s Source,
     killed: usize,
     argued: usize,
     survived: usize,
-    /// Of these, sites that no program reaches.
+    /// Of the survivors without an argument, the sites that no program reaches.
     unreached: usize,
     last: Option<Site>,
 }
 
 impl<'s> Score<'s> {
-    /// None yet.
+    /// Makes counters of zero.
     pub fn new(source: &'s Source) -> Score<'s> {
         Score { source, killed: 0, argued: 0, survived: 0, unreached: 0, last: None }
     }
@@ -32,7 +32,7 @@ impl<'s> Score<'s> {
         }
     }
 
-    /// Counts a mutant, and prints what came of it.
+    /// Counts a mutant, and prints its result.
     pub fn add(&mut self, mutant: Mutant, verdict: Verdict) {
         let Mutant { site, mutation } = mutant;
         self.head(site);
@@ -73,12 +73,12 @@ impl<'s> Score<'s> {
         }
     }
 
-    /// Whether all that survive have an argument.
+    /// Returns whether each surviving mutant has an argument.
     pub fn is_good(&self) -> bool {
         self.survived == 0
     }
 
-    /// One line of JSON.
+    /// Formats the score as one line of JSON.
     pub fn json(&self, time: Duration) -> String {
         let Score { killed, argued, survived, unreached, .. } = self;
         format!(

@@ -1,4 +1,5 @@
-//! What no program of one thread and known types shows: other threads, files of other heaps, types of which there is much to say.
+//! Situations that programs of one thread and known types do not reach: other threads, files of other heaps,
+//! large types.
 
 mod backup;
 mod begun;
@@ -28,74 +29,74 @@ use crate::run::{Ready, Run, catching, options, ready};
 use crate::subset::Breadth;
 use pheap_testkit::Rng;
 
-/// How long another thread has to do what it must not.
+/// Time that another thread has to do something forbidden.
 const PATIENCE: Duration = Duration::from_millis(100);
 const BREADTH: Breadth = Breadth { exhaustive: 8, corners: 4, random: 8 };
 
 named! {
     /// A situation.
     pub enum Situation {
-        /// A thread reads what another one has committed, and is still waiting for.
+        /// A thread reads data whose commit another thread still waits for.
         Read = "a reader waits",
-        /// It does so in a transaction that changes nothing.
+        /// The thread reads it in a transaction that changes nothing.
         Commit = "a reading transaction waits",
-        /// In one that fails.
+        /// In a transaction that fails.
         GiveUp = "a failing transaction waits",
-        /// In one over two roots that fails.
+        /// In a transaction over two roots that fails.
         GiveUpBoth = "a failing transaction over two roots waits",
-        /// In one over two roots that changes nothing.
+        /// In a transaction over two roots that changes nothing.
         CommitBoth = "a reading transaction over two roots waits",
-        /// It checks the heap.
+        /// The thread checks the heap.
         Check = "a check waits",
-        /// It finds that the root is gone, which the other thread has removed.
+        /// The thread finds that the other thread has removed the root.
         Removed = "a handle of a root that is removed waits",
-        /// It finds that the root has another type, which the other thread has given it.
+        /// The thread finds that the other thread has migrated the root.
         Migrated = "a handle of a root that is migrated waits",
-        /// A heap that was closed with nothing of it durable gets a write-ahead log.
+        /// A heap that was closed without a sync gets a write-ahead log.
         Unsynced = "a file that nobody has synced",
-        /// A write-ahead log is that of another heap, or an older one.
+        /// The write-ahead log belongs to another heap, or is an older one.
         ForeignLog = "a log of another heap",
-        /// It is that of a copy of the heap.
+        /// The log belongs to a copy of the heap.
         Twins = "a log of a copy",
-        /// Somebody removes the log of a heap that is open.
+        /// The log of an open heap is removed.
         LogRemoved = "a log that is removed",
-        /// A crash has left spans that belong to nobody, and an object takes the pages of many of them.
+        /// A crash has left spans without an owner, and an object takes the pages of many of them.
         Reused = "pages that a crash has left",
         /// The same on a disk.
         ReusedOnDisk = "pages that a crash has left on a disk",
-        /// Segments of a log are used again while it is not durable that nobody needs what they held.
+        /// Segments of a log are used again before the checkpoint that freed them is durable.
         Recycled = "segments that are used again",
-        /// A type of which there is so much to say that the type table needs another extent.
+        /// A type whose description is so large that the type table needs another extent.
         Types = "a large type",
-        /// A heap is opened as `Process` when a sync has failed, or a process was killed.
+        /// A heap is opened as `Process` after a sync has failed, or a process was killed.
         Mapped = "a file that is mapped when a sync has failed",
-        /// A heap gets a log when a sync of the process that has closed it has failed.
+        /// A heap gets a log after the process that closed it had a failed sync.
         Begun = "a log that begins when a sync has failed",
-        /// Transactions for which nobody waits, or for which somebody waits later.
+        /// Transactions for which no thread waits, or a thread waits later.
         Deferred = "deferred commits",
-        /// Snapshots of what is durable, beside these.
+        /// Snapshots of durable versions during such transactions.
         Durable = "durable snapshots",
-        /// A backup, the logs of which are not empty, gets a write-ahead log.
+        /// A backup whose logs are not empty gets a write-ahead log.
         Backup = "a backup with a log",
     }
 }
 
-/// What situations start with.
+/// Initial state of a situation.
 #[derive(Debug)]
 pub struct Start {
     content: Content,
     state: State,
-    /// Heaps of files: the heap, and its log.
+    /// Files of other heaps: the heap, and its log.
     files: Vec<(Vec<u8>, Vec<u8>)>,
-    /// All that programs start with.
+    /// The initial heaps of programs.
     ready: Ready,
 }
 
 impl Situation {
-    /// Makes what it starts with.
+    /// Makes the initial state.
     ///
     /// # Errors
-    /// If that cannot be made.
+    /// If it cannot be made.
     pub fn start(self) -> Result<Start, String> {
         let ready = ready()?;
         let (content, state) = ready[2].clone();
@@ -103,10 +104,10 @@ impl Situation {
         Ok(Start { content, state, files, ready })
     }
 
-    /// Lets it happen.
+    /// Runs the situation.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first failure.
     pub fn explore(self, start: Start) -> Result<(), String> {
         catching(|| match self {
             Situation::ForeignLog => logs::foreign_log(&start.files),
@@ -126,14 +127,15 @@ impl Situation {
         })
     }
 
-    /// A thread looks at a root, in some way, while what another one has committed is being synced. What it has seen it must not tell before.
+    /// Lets a thread look at a root while a commit of another thread is being synced. The thread must not get
+    /// the result before the sync ends.
     fn waits(self, start: Start) -> Result<(), String> {
         let image = start.content.image();
         let disk = Arc::new(SimDisk::new(image));
         let heap = opened(&disk)?;
         let root = |name: &str| record(&heap, name);
         let (a, b) = (root("a")?, root("b")?);
-        // The log is made now, and synced, and not by what comes.
+        // The log is created and synced now, so that the following transaction does not do it.
         b.txn(|_, _| Ok(())).said()?;
         let (told, heard) = channel();
         let (result, done) = channel();
@@ -168,7 +170,7 @@ impl Situation {
         }
     }
 
-    /// What there is to see of the first root.
+    /// Looks at the first root. Returns the value 77 if the change is visible.
     fn look(self, a: &Root<Record<'static>>, b: &Root<Record<'static>>, heap: &Heap) -> Option<u64> {
         let mut seen = None;
         match self {
@@ -225,7 +227,7 @@ fn record(heap: &Heap, name: &str) -> Result<Root<Record<'static>>, String> {
     heap.existing_root(name).said()
 }
 
-/// Lets the power fail at each wanted point of a medium that has begun with `start`, and looks at what is left.
+/// Cuts the power at each wanted point of a medium that began with `start`, and checks the images.
 fn crash_everywhere(
     start: Content,
     points: &[Moment],
@@ -250,7 +252,7 @@ fn crash_everywhere(
     Ok(())
 }
 
-/// What a heap must hold, and go on to hold.
+/// Opens a heap that must hold `state`, and uses it.
 fn must_hold(content: Content, state: &State) -> Result<(), String> {
     let mut run = Run::open(Setting::default(), content, Some(state.clone()), 3)?;
     run.check()?;
@@ -259,7 +261,7 @@ fn must_hold(content: Content, state: &State) -> Result<(), String> {
     run.finish().map(|_| ())
 }
 
-/// The file of a heap is in the page cache only, and what it was before is on the disk: nothing.
+/// The file of a heap is in the page cache only. The disk still has its content from before: zeros.
 fn unsynced(start: Start) -> Result<(), String> {
     let image = start.content.image();
     let nothing = DiskImage { data: vec![0; image.data.len()], log: None };
@@ -276,7 +278,7 @@ fn unsynced(start: Start) -> Result<(), String> {
     crash_everywhere(before, &points, acknowledged, |content| must_hold(content, &state))
 }
 
-/// Roots with spans of many sizes, side by side.
+/// Programs that leave adjacent spans of many sizes.
 const BEFORE: [&str; 4] = [
     "stuff a; stuff a; push b; push b; push b; push b; push b; stuff a",
     "stuff a; push b; stuff a; stuff b; stuff b; stuff a; stuff b",
@@ -300,7 +302,8 @@ fn reused(start: &Start, wal: bool) -> Result<(), String> {
             if *op != Some(program.ops.len()) {
                 continue;
             }
-            // None of what is pending, half of it, or all: of a log, one record of two.
+            // Tries none of the pending changes, a quarter, half, three quarters, and all. With a log this
+            // can leave one of two records.
             for part in 0..=4 {
                 let chosen: Vec<bool> =
                     (0..point.pending()).map(|i| i * 4 < point.pending() * part).collect();
@@ -312,7 +315,7 @@ fn reused(start: &Start, wal: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens what a crash has left, and takes pages for small objects at once, and for one that takes the pages of many.
+/// Opens the image of a crash, allocates small objects, and a large one that takes the pages of many spans.
 fn push_after(left: Content) -> Result<(), String> {
     let mut run = Run::open(Setting::default(), left.clone(), None, 2)?;
     let mut states = vec![run.state().clone()];
@@ -336,7 +339,8 @@ fn push_after(left: Content) -> Result<(), String> {
     )
 }
 
-/// After a checkpoint, transactions that nobody syncs go to segments that were used before. Of what they write, the disk has the newest part.
+/// After a checkpoint, unsynced transactions go to segments that were used before. The images have the newest
+/// of their writes.
 fn recycled(start: Start) -> Result<(), String> {
     let setting = Setting { wal: true, lazy: true, ..Setting::default() };
     let mut run = Run::open(setting, start.content.on_disk(), Some(start.state), 1)?;
@@ -353,7 +357,7 @@ fn recycled(start: Start) -> Result<(), String> {
     let mut image = Snapshot::new(phase.start.clone());
     for (point, _) in &phase.points {
         image.advance(point);
-        // Some of the points after the checkpoint will do.
+        // Some of the points after the checkpoint are enough.
         let (done, safe) = point.acknowledged();
         if safe + states.len() != trace.states.len() || !done.is_multiple_of(5) {
             continue;

@@ -1,8 +1,9 @@
-//! The sites that the source of `pheap` has, and what it says about mutants that survive.
+//! The sites in the source of `pheap`, and its arguments for mutants that survive.
 
 use pheap::sim::mutant::{Kind, Site};
 
-/// What calls ask for, and these calls, between bars: text before the parenthesis, with as much of the receiver as tells them from other calls.
+/// The kinds of sites, and the calls that are such sites, separated by bars. Each call is the text before the
+/// parenthesis, with as much of the receiver as distinguishes it from other calls.
 const CALLS: &[(&[Kind], &str)] = &[
     (
         &[Kind::Flush],
@@ -33,24 +34,24 @@ const CALLS: &[(&[Kind], &str)] = &[
     (&[Kind::Checksum], "holds(| checked("),
 ];
 
-/// A line that asks for something.
+/// A line with a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// The file, relative to the root of the workspace.
     pub file: String,
     /// Its number, from 1.
     pub line: u32,
-    /// What it asks for.
+    /// The kinds of the site.
     pub kinds: &'static [Kind],
 }
 
 impl Line {
-    /// Whether a site is in this line.
+    /// Returns whether a site is in this line.
     pub fn is(&self, site: &Site) -> bool {
         self.line == site.line && self.file == site.file
     }
 
-    /// The line as a site.
+    /// Returns a site of the line.
     pub fn of(&self, kind: Kind) -> Site {
         Site { kind, file: self.file.clone().leak(), line: self.line, column: 0 }
     }
@@ -59,15 +60,15 @@ impl Line {
 /// The source of `pheap`.
 #[derive(Debug)]
 pub struct Source {
-    /// All lines that ask for something.
+    /// All lines with a site.
     pub sites: Vec<Line>,
-    /// Functions that pass on who has called them: their callers are the sites.
+    /// Functions marked `#[track_caller]`: their callers are the sites.
     pub helpers: Vec<String>,
     files: Vec<(String, Vec<String>)>,
 }
 
 impl Source {
-    /// Reads it.
+    /// Reads the source.
     pub fn read() -> Source {
         let mut source = Source { sites: Vec::new(), helpers: Vec::new(), files: Vec::new() };
         for (name, text) in pheap_testkit::sources(concat!(env!("CARGO_MANIFEST_DIR"), "/../pheap/src")) {
@@ -77,7 +78,8 @@ impl Source {
     }
 
     fn add(&mut self, file: String, lines: Vec<String>) {
-        // The check of a heap writes nothing, and what the format of backups writes to is no file of a heap. Both have functions of the same names.
+        // The check of a heap writes nothing, and the files that backups write are not those of a heap. Both
+        // have functions of the same names.
         let skipped = [
             "src/sim",
             "src/faults",
@@ -91,7 +93,7 @@ impl Source {
         ]
         .iter()
         .any(|part| file.contains(part));
-        // Those tell who has called them when they panic.
+        // Functions of these files report their caller when they panic.
         let panics = ["/api/", "/collections/", "/ptr.rs", "/ptr/", "/__private/"]
             .iter()
             .any(|part| file.contains(part));
@@ -112,7 +114,7 @@ impl Source {
                 passed = lines.len();
             }
             if code.starts_with("if bug(") && i >= passed {
-                passed = end_of_block(&lines, i); // what a seeded bug does
+                passed = end_of_block(&lines, i); // the code of a seeded bug
             }
             let is_code = !code.starts_with("//") && !code.contains("fn ") && i >= passed;
             if !is_code || skipped {
@@ -127,7 +129,7 @@ impl Source {
         self.files.push((file, lines));
     }
 
-    /// A line, and how many lines above it in the file have the same text.
+    /// Returns the text of a line, and the number of lines above it in the file that have the same text.
     pub fn text(&self, file: &str, line: u32) -> (&str, usize) {
         let lines = self.files.iter().find(|(name, _)| name == file).map_or(&[][..], |(_, lines)| lines);
         let text = lines.get(line as usize - 1).map_or("", |text| text.trim());
@@ -135,7 +137,7 @@ impl Source {
         (text, above.count())
     }
 
-    /// Why a mutant does no harm, or is never reached, if the source says so.
+    /// Returns the argument of the source why a mutant is harmless, or is never reached.
     pub fn argument(&self, file: &str, line: u32, kind: Kind, what: &str) -> Option<String> {
         let (_, lines) = self.files.iter().find(|(name, _)| name == file)?;
         let is_comment = |i: usize| lines[i].trim_start().starts_with("//");
@@ -164,7 +166,7 @@ impl Source {
     }
 }
 
-/// The number of the line behind the block whose head is at `head`.
+/// Returns the number of the line behind the block that begins in line `head`.
 fn end_of_block(lines: &[String], head: usize) -> usize {
     let indent = lines[head].len() - lines[head].trim_start().len();
     let end = format!("{}}}", " ".repeat(indent));
@@ -183,8 +185,7 @@ mod tests {
     fn each_helper_is_in_the_list_of_calls() {
         let source = Source::read();
         assert!(source.helpers.len() > 20, "{:?}", source.helpers);
-        // What only other helpers call.
-        // Or what panics, and asks for nothing.
+        // Functions that only other helpers call, or that panic and are no sites.
         let inner = [
             "sub_assign",
             "add_assign",

@@ -1,4 +1,4 @@
-//! What operations do to the collections of a root.
+//! Effects of operations on the collections of a root.
 
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -14,22 +14,23 @@ use crate::shelf::{Item, Shelf};
 /// A root with collections.
 type Handle = Root<Store<'static>>;
 
-/// Keys of the ordered map do not come in order.
+/// Returns a key of the ordered maps. Increasing values have keys in another order.
 fn key(value: u64) -> String {
     format!("{:016x}", value.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// What the hash map has for a number.
+/// Returns the value that the hash map has for a number.
 fn pair(value: u64) -> [u64; 2] {
     [value, !value]
 }
 
-/// Texts of one to four characters of two bytes each, and a number.
+/// Returns a text: some characters of two bytes each, and a number.
 fn text(value: u64) -> String {
     "ß".repeat(1 + (value / 1000 % 4) as usize * 5) + &value.to_string()
 }
 
-/// Elements that are more than the buffer of a vector has room for, which may be twice as long as its content.
+/// Returns more values than the buffer of a vector has room for. The buffer may be twice as long as its
+/// content.
 fn grown(vec: &[u64], value: u64) -> Range<u64> {
     value..value + (vec.len() as u64 + 1).max(8)
 }
@@ -56,7 +57,7 @@ fn extend<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, values: Range<u64>) -> 
     field!(shelf.vec).extend(tx, items)
 }
 
-/// Something to all of them.
+/// Changes each collection.
 fn change_all<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, model: &RootState, value: u64) -> Result<()> {
     if let Some(first) = model.map.keys().next() {
         field!(shelf.map).remove(tx, first);
@@ -171,7 +172,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> R
                 model.versions.insert(key(value), value);
             }
             run(&|tx, shelf| {
-                // Nodes of the transaction's own.
+                // Nodes that this transaction allocates.
                 insert_versioned(tx, shelf, value..value + 1)?;
                 insert_versioned(tx, shelf, value + 1..value + 2)?;
                 aborted(tx.nested(shelf, |tx, shelf| {
@@ -182,7 +183,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> R
                 tx.nested(shelf, |tx, shelf| insert_versioned(tx, shelf, value + 2..value + 3))
             })
         }
-        // A run sees to the steps of the latter.
+        // The run performs the steps of `MapChurn`.
         Shelved::Shelve | Shelved::MapChurn => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
-//! The alphabet of programs: the settings and operations that they are made of.
+//! The alphabets of programs: the settings and operations that they consist of.
 
 use super::{Change, Op, Program, Setting};
 
-/// The settings that programs are enumerated in.
+/// Returns the settings that programs are enumerated in.
 pub fn settings() -> [Setting; 22] {
     let setting = Setting::default();
     let wal = Setting { wal: true, ..setting };
@@ -32,7 +32,8 @@ pub fn settings() -> [Setting; 22] {
     ]
 }
 
-/// Operations as text, in groups: each of `a: push pop; b: set; both close` is an operation, of the root that its group is of, if of one.
+/// Parses groups of operations. In `a: push pop; b: set; both close`, each word is an operation, on the root
+/// of its group if it has one.
 fn ops(text: &str) -> Vec<Op> {
     let of_group = |group: &str| {
         let (root, names) = group.split_once(':').unwrap_or(("", group));
@@ -42,8 +43,8 @@ fn ops(text: &str) -> Vec<Op> {
     text.split(';').flat_map(of_group).collect()
 }
 
-/// The operations that programs are enumerated from. Operations that are the same in a setting are left out, and so are most on
-/// the second root, which is like the first.
+/// Returns the operations that programs are enumerated from. Operations that are the same in another setting
+/// are left out, and most of those on the second root, because they equal those on the first.
 pub fn alphabet(setting: Setting) -> Vec<Op> {
     let Setting { empty, pin, full, swapped, eager, crashed, moved, wal, lazy, .. } = setting;
     if setting.is_short_of_room() {
@@ -120,8 +121,8 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
     })
 }
 
-/// A few operations of each kind, for all programs of up to four of them: allocation, writes, growth, an abort, two roots, a collection, what
-/// the collector and openings do; with a log on a disk, or without.
+/// Returns a few operations of each kind, for all programs of up to four of them: allocations, writes,
+/// growth, an abort, two roots, a collection, and openings. `wal` adds a checkpoint.
 pub fn core(wal: bool) -> Vec<Op> {
     let mut all =
         ops("a: set push pop many grow abort; both; a: map-insert map-remove; collect kill relocate");
@@ -129,12 +130,12 @@ pub fn core(wal: bool) -> Vec<Op> {
     all
 }
 
-/// All sensible programs of `len` operations in this setting.
+/// Returns all sensible programs of `len` operations in this setting.
 pub fn all(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
     programs(alphabet(setting), setting, len)
 }
 
-/// All sensible programs of `len` [core](core()) operations in this setting.
+/// Returns all sensible programs of `len` [core](core()) operations in this setting.
 pub fn core_programs(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
     programs(core(setting.wal), setting, len)
 }
@@ -157,10 +158,11 @@ mod tests {
     use super::*;
     use crate::program::{Both, One, Shelved, Which};
 
-    /// Enumerated, random and fuzzed programs have their operations from here: one that is in no alphabet would never run.
+    /// Enumerated, random and fuzzed programs have only operations of an alphabet, so an operation that is in
+    /// none would never run.
     #[test]
     fn each_operation_is_in_an_alphabet() {
-        // Of which root does not matter.
+        // The root does not matter.
         let of_a = |op| match op {
             Op::One(one, _) => Op::One(one, Which::A),
             op => op,

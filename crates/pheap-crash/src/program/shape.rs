@@ -1,15 +1,16 @@
-//! Which programs make sense.
+//! Programs in which each operation has something to work on.
 
 use super::{Both, Change, One, Op, Program, Setting, Shelved, THIN, USED, filled_map, filled_tree};
 
-/// What must be known of a heap to tell whether an operation does anything.
+/// The facts about a heap that decide whether an operation does anything. Each array has an element for each
+/// root.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shape {
     pub(crate) exists: [bool; 2],
     pub(crate) listed: [usize; 2],
     pub(crate) big: [bool; 2],
     pub(crate) held: [bool; 2],
-    /// Keys of the maps.
+    /// Number of keys in the hash maps.
     pub(crate) mapped: [usize; 2],
     pub(crate) sorted: [usize; 2],
     pub(crate) versioned: [usize; 2],
@@ -26,7 +27,7 @@ impl Shape {
         }
     }
 
-    /// What the heap is like after `op`; `None` if that has nothing to work on.
+    /// Returns the shape of the heap after `op`. Returns `None` if `op` has nothing to work on.
     pub(crate) fn after(mut self, op: Op) -> Option<Shape> {
         match op {
             Op::One(one, which) => {
@@ -107,7 +108,7 @@ impl Shape {
 }
 
 impl Program {
-    /// Whether each operation has something to work on: no root that does not exist, no list that is empty.
+    /// Returns whether each operation has something to work on: its roots exist, and its lists have nodes.
     pub fn is_sensible(&self) -> bool {
         let shape = self.ops.iter().try_fold(Shape::start(self.setting), |shape, &op| shape.after(op));
         shape.is_some()

@@ -1,11 +1,11 @@
-//! Panics that are failures.
+//! Turns panics into failures.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// What the last panic of this thread said, while it is caught.
+    /// Message of the last panic of this thread that was caught.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
     static CATCHING: RefCell<usize> = const { RefCell::new(0) };
 }
@@ -29,7 +29,7 @@ pub fn catching<R>(f: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
     result.unwrap_or_else(|_| Err(PANIC.take().unwrap_or("a panic".to_owned())))
 }
 
-/// Runs something that has no result, and turns a panic into an error.
+/// Runs a function without a result, and turns a panic into an error.
 pub fn no_panic(f: impl FnOnce()) -> Result<(), String> {
     catching(|| {
         f();

@@ -1,4 +1,4 @@
-//! Calls that fail: what the heap says, and what is there when it is opened again.
+//! Calls that fail: the errors of the heap, and its state after the next opening.
 
 use std::collections::HashMap;
 use std::sync::mpsc::channel;
@@ -15,11 +15,11 @@ use crate::ops;
 use crate::program::{One, Which};
 use pheap_testkit::Rng;
 
-/// How often each kind of call was made on each file.
+/// Number of calls of each kind on each file.
 pub type Calls = HashMap<(File, Call), usize>;
 
 impl Run {
-    /// Counts what was called on the medium, before there is another.
+    /// Adds the calls on the current medium to the counters, before the medium is replaced.
     pub(super) fn count(&mut self) {
         for key in fault::kinds() {
             *self.calls.entry(key).or_default() += self.medium.calls(key.0, key.1);
@@ -27,18 +27,18 @@ impl Run {
         self.failed += self.medium.failed();
     }
 
-    /// How often each kind of call was made.
+    /// Returns the number of calls of each kind.
     pub(super) fn all_calls(mut self) -> Calls {
         self.count();
         self.calls.clone()
     }
 
-    /// How many calls have failed so far.
+    /// Returns the number of calls that have failed so far.
     pub(crate) fn failures(&self) -> usize {
         self.failed + self.medium.failed()
     }
 
-    /// Sets a new medium up.
+    /// Sets up the failing call and the short writes of a new medium.
     pub(super) fn spoil(&self) {
         let failing = self.how.failing.filter(|_| self.failures() == 0).and_then(|failing| {
             failing.on_disk(self.calls.get(&(failing.which, failing.call)).copied().unwrap_or(0))
@@ -46,12 +46,12 @@ impl Run {
         self.medium.spoil(failing, self.setting.short);
     }
 
-    /// Whether errors are to be expected.
+    /// Returns whether errors are expected: a call on this medium has failed.
     pub(super) fn is_failing(&self) -> bool {
         self.medium.failed() > 0
     }
 
-    /// No call fails any more. Returns whether the page cache has forgotten what could not be made durable.
+    /// Stops failing calls. Returns whether the page cache has forgotten data that was not durable.
     pub(super) fn heal(&mut self) -> bool {
         let evicts = self.how.failing.is_some_and(|failing| failing.evict);
         if evicts {
@@ -67,7 +67,7 @@ impl Run {
         evicts
     }
 
-    /// An error that a disk can cause when a heap is opened. That the file is bad is not one of them.
+    /// Checks that a failing disk can cause this error of an opening. A damaged file is not such an error.
     pub(super) fn may_be_said_by_opening(&self, error: &Error) -> Result<(), String> {
         match error {
             Error::Io { .. }
@@ -78,22 +78,22 @@ impl Run {
         }
     }
 
-    /// After an error of an operation that would have led to `after`: the heap must say no more, and have all that was acknowledged when it is
-    /// opened again.
+    /// Recovers from an error of an operation that would have led to the state `after`. The heap must refuse
+    /// further operations, and have all acknowledged operations when it is opened again.
     pub(super) fn recover(&mut self, error: Error, after: State) -> Result<(), String> {
         let expected = match error {
             Error::OutcomeUnknown { .. } => after,
-            // Something before the operation has failed, so nothing was done.
+            // An earlier call has failed, so the operation has changed nothing.
             Error::Failed { .. } => self.state.clone(),
-            // The sync of a longer file may have been to write back what checkpoints have written.
+            // The sync of a longer file may have failed to write back pages of a checkpoint.
             Error::Io { ref context, .. } if context.starts_with("growing") => {
                 self.must_be_shut()?;
                 self.state.clone()
             }
-            // Nothing has changed, and it may be tried again.
+            // Nothing has changed, and the program may try again.
             Error::Io { ref context, .. } if context.starts_with("creating the log") => self.state.clone(),
             Error::Io { .. } if self.state == after => after,
-            // What is mapped is read, where others would fault.
+            // The simulator reads mapped pages, where a real heap would get a fault.
             Error::Io { .. } if self.how.failing.is_some_and(|failing| failing.call == Call::Read) => {
                 self.state.clone()
             }
@@ -106,7 +106,7 @@ impl Run {
         self.open_after(expected)
     }
 
-    /// Neither reads nor transactions are possible.
+    /// Checks that reads, transactions, syncs and checkpoints all fail.
     fn must_be_shut(&mut self) -> Result<(), String> {
         let heap = self.heap.as_ref().expect("it is open");
         let name = Run::name(&self.state, Which::A);
@@ -127,7 +127,8 @@ impl Run {
         Ok(())
     }
 
-    /// Opens a heap again that was closed because its disk had failed. `after`: what it holds if all has reached the disk.
+    /// Opens a heap that was closed because its disk had failed. `after` is its state if all writes have
+    /// reached the disk.
     pub(super) fn open_after(&mut self, after: State) -> Result<(), String> {
         self.trace.states.push(after);
         let evicted = self.heal();
@@ -146,7 +147,8 @@ impl Run {
         self.look()
     }
 
-    /// A transaction runs when a checkpoint has written its pages, and before it gives private ones back.
+    /// Runs a transaction in the middle of a checkpoint: its pages are written, and private pages are not
+    /// released yet.
     pub(super) fn set_amid_checkpoint(&mut self) -> Result<(), String> {
         let medium = self.medium.clone();
         self.step(|heap, handles, state, value| {
@@ -176,7 +178,7 @@ impl Run {
             };
             state.roots.insert(name, model);
             match (set, checkpoint) {
-                // The transaction is there, but the operation is not done.
+                // The transaction is committed, but the operation is not complete.
                 (Ok(()), Err(Error::Failed { reason })) => {
                     Err(Error::OutcomeUnknown { source: std::io::Error::other(reason) })
                 }

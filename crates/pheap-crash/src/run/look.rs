@@ -1,4 +1,4 @@
-//! What is looked at after each step, besides what the roots hold.
+//! Checks after each step, in addition to the content of the roots.
 
 use crate::report::Said;
 use pheap::{Heap, Report};
@@ -20,7 +20,7 @@ impl Run {
         Err(format!("the heap holds something else than was written:\n{}", self.state.difference(found)))
     }
 
-    /// Checks what is held, and that nothing is taken for free that can be reached.
+    /// Checks the held pointers, and that each reachable object counts as live.
     pub(super) fn look(&mut self) -> Result<(), String> {
         self.look_at_held()?;
         let (stats, objects) = (self.heap().stats(), self.objects());
@@ -30,7 +30,8 @@ impl Run {
         Ok(())
     }
 
-    /// How many objects the roots and what is held lead to, by what the model knows, and what was seen of collections.
+    /// Returns the number of objects that are reachable from roots and held pointers. The model has those of
+    /// the program. The last reading counted those of collections.
     fn objects(&self) -> u64 {
         let of = |which: Which| {
             let root = self.state.roots.get(&Run::name(&self.state, which))?;
@@ -41,7 +42,7 @@ impl Run {
         [of(Which::A), of(Which::B), third].into_iter().flatten().sum::<u64>() + self.owned
     }
 
-    /// Checks that what is held is what it was.
+    /// Checks that held lists are unchanged.
     pub(super) fn look_at_held(&mut self) -> Result<(), String> {
         let heap = self.heap.as_ref().expect("it is open");
         for which in [Which::A, Which::B] {
@@ -57,7 +58,7 @@ impl Run {
         Ok(())
     }
 
-    /// Collects all that is garbage: what is left must be what can be reached.
+    /// Collects all garbage. The remaining objects must be the reachable ones.
     pub fn collect_all(&mut self) -> Result<(), String> {
         let failures = self.failures();
         self.step(|heap, _, _, _| {
@@ -77,12 +78,12 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that the heap is sound in itself.
+    /// Checks the consistency of the heap.
     pub fn check(&self) -> Result<(), String> {
         self.check_settled(None)
     }
 
-    /// The same, by what a check has said since the heap was last changed, if there was one.
+    /// Does the same with the report of a check, if there was one after the last change of the heap.
     pub fn check_settled(&self, report: Option<Report>) -> Result<(), String> {
         let check = || catching(|| self.heap().check().said());
         let report = report.map_or_else(check, Ok)?;

@@ -1,4 +1,4 @@
-//! Opening heaps, ending processes, and opening heaps again.
+//! Opens heaps, ends processes, and opens the heaps again.
 
 use super::{Phase, Run, bases, catching, first_of, no_panic};
 use crate::medium::{Content, Medium, Snapshot};
@@ -8,7 +8,7 @@ use crate::program::Change;
 use pheap_testkit::Rng;
 
 impl Run {
-    /// Goes on with a medium that has this content.
+    /// Replaces the medium by one with this content.
     pub(super) fn change_medium(&mut self, content: Content) -> Result<(), String> {
         first_of(&self.medium.violations())?;
         self.count();
@@ -29,10 +29,10 @@ impl Run {
         Ok(self.observe_opened()?.state)
     }
 
-    /// Reads a heap that was opened just now.
+    /// Reads a heap that was just opened.
     pub(super) fn observe_opened(&mut self) -> Result<Seen, String> {
         match self.observe() {
-            // A check writes what it waits for, and the disk may fail then as well.
+            // A check writes pending changes, so it can fail on a failing disk.
             Err(_) if self.is_failing() => {
                 self.end()?;
                 self.heal();
@@ -59,7 +59,7 @@ impl Run {
         Ok(())
     }
 
-    /// Notes that the heap was opened, and that its state is now known.
+    /// Notes that the heap was opened and its state is known.
     pub(super) fn acknowledge_opening(&mut self) {
         self.collect();
         self.lost = false;
@@ -73,7 +73,7 @@ impl Run {
         Ok(seen)
     }
 
-    /// Ends the process, one way or another, and opens the heap again.
+    /// Ends the process in one of the ways, and opens the heap again.
     pub(super) fn restart(&mut self, how: Change) -> Result<(), String> {
         let heap = self.let_go().expect("it is open");
         let free = heap.stats().free_bytes;
@@ -101,11 +101,12 @@ impl Run {
         } else {
             self.collect();
             let content = self.left(how);
-            // Closes the heap, on a medium that no one looks at again.
+            // Closes the heap, on a medium that is no longer used.
             no_panic(|| drop(heap))?;
             content
         };
-        // What such a process has stored is not durable before the heap is opened, and lost if the power fails.
+        // The stores of such a process are not durable before the heap is opened. They are lost if the power
+        // fails.
         self.quiet |= how == Change::Convert && !on_disk;
         let newest_may_be_gone = self.setting.lazy && matches!(how, Change::Power | Change::Torn);
         self.lost |= newest_may_be_gone;
@@ -119,7 +120,7 @@ impl Run {
         self.trace.states.push(self.state.clone());
         self.acknowledge_opening();
         let free_now = self.heap.as_ref().map_or(0, |heap| heap.stats().free_bytes);
-        // What a collection has freed may be garbage again: nobody waits for its records.
+        // Memory that a collection has freed may be garbage again, because its records need not be durable.
         let forgets = self.setting.lazy && !matches!(how, Change::Close | Change::Move);
         if free_now < free && self.failures() == 0 && !forgets {
             return Err(format!("{} bytes of pages are lost", free - free_now));
@@ -127,7 +128,7 @@ impl Run {
         self.compare(&found)
     }
 
-    /// What is left when the process ends in this way.
+    /// Returns the content that the medium has when the process ends in this way.
     fn left(&self, how: Change) -> Content {
         let phase = self.trace.phases.last().expect("there is one");
         let (point, _) = phase.points.last().expect("the last step was acknowledged");

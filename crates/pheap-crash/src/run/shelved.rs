@@ -7,7 +7,7 @@ use crate::program::{One, Op, Shelved, Which};
 use crate::report::Said;
 
 impl Run {
-    /// A transaction on the collections of one root.
+    /// Runs a transaction on the collections of one root.
     pub(super) fn shelved(&mut self, what: Shelved, which: Which) -> Result<(), String> {
         if what != Shelved::Shelve {
             self.shelve(which)?;
@@ -15,14 +15,14 @@ impl Run {
         self.step_on(which, store, |root, model, value| collections::one(root, model, what, value))
     }
 
-    /// Transactions on the hash map of a root.
+    /// Runs transactions on the hash map of a root.
     pub(super) fn map_churn(&mut self, which: Which) -> Result<(), String> {
         let (steps, explored) = MAP_CHURN;
         self.shelve(which)?;
         for i in 0..steps {
             let what = [Shelved::MapClear, Shelved::MapFill, Shelved::MapInsert][i % 3];
             self.quiet = i + explored < steps;
-            // It may be empty already.
+            // The map may already be empty.
             if self.applies(Op::One(One::Shelved(what), which)) {
                 self.shelved(what, which)?;
             }
@@ -30,14 +30,14 @@ impl Run {
         Ok(())
     }
 
-    /// A transaction on the collections of both roots.
+    /// Runs a transaction on the collections of both roots.
     pub(super) fn both_map(&mut self) -> Result<(), String> {
         self.shelve(Which::A)?;
         self.shelve(Which::B)?;
         self.step_on_both(store, collections::both)
     }
 
-    /// Uses the collections of the roots that have some: one of a few operations, by number.
+    /// Runs one of a few operations, by number, on the collections of the roots that have them.
     pub fn use_collections(&mut self, number: usize) -> Result<(), String> {
         use Shelved::{
             MapClear, MapFill, MapInsert, MapRemove, SnapFill, SnapThin, StringSet, TreeFill, TreeRemove,
@@ -63,7 +63,8 @@ impl Run {
         Ok(found.said()?.has_shelf())
     }
 
-    /// Gives a root collections, if it has none. Crashes in the midst of that are explored where it is an operation of its own.
+    /// Gives a root collections, if it has none. The crashes during this are not explored here: the operation
+    /// `shelve` has them.
     fn shelve(&mut self, which: Which) -> Result<(), String> {
         if self.has_shelf(which)? {
             return Ok(());

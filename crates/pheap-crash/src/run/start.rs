@@ -1,16 +1,16 @@
-//! What programs start with.
+//! The initial heaps of programs.
 
 use super::{Calls, Opening, Run, Trace, catching};
 use crate::medium::Content;
 use crate::model::State;
 use crate::program::{Change, One, Op, Program, Setting, USED, Which};
 
-/// Runs a program, and returns what happened.
+/// Runs a program. Returns its record.
 pub fn run(program: &Program, ready: &Ready) -> Result<Trace, String> {
     start(program, ready)?.finish()
 }
 
-/// Runs a program, and returns what it has called.
+/// Runs a program. Returns the number of its calls.
 pub fn calls(program: &Program, ready: &Ready) -> Result<Calls, String> {
     Ok(start(program, ready)?.all_calls())
 }
@@ -31,11 +31,11 @@ fn start(program: &Program, ready: &Ready) -> Result<Run, String> {
     Ok(run)
 }
 
-/// The media that programs start with, and what they hold: heaps with two roots. In the second one the second root was created first; the third
-/// one is [used](Setting::is_used), the fourth one was not closed either.
+/// The initial media of programs, with heaps of two roots, and their states. In the second heap the second
+/// root was created first. The third heap is [used](Setting::is_used). The fourth is used and was not closed.
 pub type Ready = [(Content, State); 4];
 
-/// Makes the heaps that programs start with.
+/// Makes the initial heaps of programs.
 pub fn ready() -> Result<Ready, String> {
     let make = |ops: &[Op], closes: bool| {
         let mut run = Run::open(Setting::default(), Content::default(), None, 0)?;
@@ -59,7 +59,7 @@ pub fn ready() -> Result<Ready, String> {
 }
 
 impl Run {
-    /// Closes the heap. Returns what the medium holds then.
+    /// Closes the heap. Returns the content of the medium.
     fn close(mut self) -> Result<Content, String> {
         let heap = self.let_go().expect("it is open");
         catching(|| heap.close().map_err(|error| format!("closing fails: {error}")))?;

@@ -1,43 +1,44 @@
-//! What a crash leaves of that which is pending, as an input says it.
+//! The choice of the pending changes that a crash leaves, as text of an input.
 
 use std::fmt;
 
 use crate::medium::Moment;
 use crate::subset::Piece;
 
-/// Which of the pending changes are there after a crash. Numbers are taken modulo how many there are.
+/// The pending changes that a crash leaves. Numbers are taken modulo the number of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Keep {
-    /// The power fails: nothing more has reached the medium.
+    /// The power fails, and no pending change has reached the medium.
     None,
-    /// All has.
+    /// All changes.
     All,
-    /// This one.
+    /// Only this change.
     Only(usize),
-    /// All but this one.
+    /// All changes except this one.
     But(usize),
-    /// The first so many.
+    /// The first changes, this many.
     First(usize),
-    /// Those whose bit is set; of a mask that is repeated.
+    /// The changes whose bit is set. The mask is repeated.
     Mask(Mask),
-    /// The same, with a bit for each cache line, or page of a disk.
+    /// The same, with a bit for each cache line, or each page of a disk.
     Groups(Mask),
-    /// The process is killed: what was stored or written up to this moment after the last point is there, and not durable.
+    /// The process is killed at this moment after the last point. Its writes up to then are there, and not
+    /// durable.
     Kill(usize),
 }
 
-/// Some bits, as text in hexadecimal digits: the lowest bit of the first digit comes first.
+/// Bits, written as hexadecimal digits. The lowest bit of the first digit comes first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mask {
-    /// A digit for each four bits.
+    /// Four bits for each digit.
     pub digits: Vec<u8>,
 }
 
 impl Mask {
-    /// How many digits a mask has at most.
+    /// Largest number of digits.
     pub const MAX: usize = 64;
 
-    /// Bit `i`. Not set if there are no digits at all.
+    /// Returns bit `i`. It is not set if there are no digits.
     pub fn bit(&self, i: usize) -> bool {
         let digit = (i / 4).checked_rem(self.digits.len()).map_or(0, |at| self.digits[at]);
         digit >> (i % 4) & 1 == 1
@@ -70,17 +71,17 @@ impl fmt::Display for Keep {
     }
 }
 
-/// A choice, made for a point.
+/// A choice for one point.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// A flag for each change that is pending.
+    /// A flag for each pending change.
     pub(super) chosen: Vec<bool>,
-    /// The process is killed.
+    /// Whether the process is killed.
     pub(super) killed: bool,
 }
 
 impl Keep {
-    /// The words of the text that follow where the crash is. What is not understood is nothing.
+    /// Parses the words of the text behind the number of the point. An unknown word is [`Keep::None`].
     pub fn parse(word: &str, argument: &str) -> Keep {
         let n = argument.parse().unwrap_or(0);
         match word {
@@ -119,7 +120,8 @@ impl Keep {
     }
 }
 
-/// Numbers for the groups that changes reach the medium in, from 0 on.
+/// Returns the number of the group of each change, counted from 0. Changes of a group reach the medium
+/// together.
 fn groups(point: &Moment) -> Vec<usize> {
     let of: Vec<u64> = match point {
         Moment::Memory(point) => point.pending.iter().map(Piece::group).collect(),
@@ -145,7 +147,7 @@ mod tests {
         let point = Point {
             durable: vec![],
             pending: (0..len).map(|i| (i * 4, 1)).collect(),
-            // The last one first.
+            // The last change was written first.
             order: (0..len).rev().map(|i| i + 5).collect(),
             before: 5,
             words: 1000,

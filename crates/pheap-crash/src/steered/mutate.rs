@@ -1,4 +1,4 @@
-//! Scripts that are like others.
+//! Mutations of scripts.
 
 use super::script::{is_repeated, opened};
 use super::{Crash, Keep, Mask, Script};
@@ -7,10 +7,10 @@ use crate::program::alphabet::{alphabet, settings};
 use crate::program::{Op, Program, Setting, Which};
 use pheap_testkit::Rng;
 
-/// What scripts are made of.
+/// The parts that scripts are made of.
 #[derive(Debug)]
 pub struct Words {
-    /// Those that are many transactions are in it once, the others more often.
+    /// All operations. Those of many transactions are here once, all others more often.
     ops: Vec<Op>,
     settings: Vec<Setting>,
     failing: Vec<Failing>,
@@ -23,7 +23,7 @@ impl Default for Words {
 }
 
 impl Words {
-    /// All that there is.
+    /// Collects all parts.
     pub fn new() -> Words {
         let mut ops: Vec<Op> = Vec::new();
         for op in settings().into_iter().flat_map(alphabet) {
@@ -40,7 +40,7 @@ impl Words {
         let short: Vec<Op> = ops.iter().copied().filter(|op| !is_repeated(*op)).collect();
         ops.extend(short.repeat(7));
         let mut settings = settings().to_vec();
-        // Each of the flags alone, too.
+        // And each flag alone.
         let text: String =
             settings.iter().map(|&setting| Program { setting, ..Program::default() }.to_string()).collect();
         for word in text.split([' ', ':']).filter(|word| !word.is_empty()) {
@@ -54,13 +54,13 @@ impl Words {
     }
 }
 
-/// One of them. There is one at least.
+/// Returns a random element of a slice that is not empty.
 fn one_of<T: Clone>(all: &[T], rng: &mut Rng) -> T {
     all[rng.below(all.len())].clone()
 }
 
 impl Script {
-    /// Changes something.
+    /// Changes a random part of the script.
     pub fn mutate(&mut self, words: &Words, rng: &mut Rng) {
         match rng.below(8) {
             0..3 => change(&mut self.program, words, Script::OPS, rng),
@@ -94,7 +94,7 @@ impl Script {
         self.settle();
     }
 
-    /// The beginning of this script, and the end of another one.
+    /// Returns the beginning of this script with the end of another one.
     pub fn cross(&self, other: &Script, rng: &mut Rng) -> Script {
         let mut new = self.clone();
         if rng.chance(128) {
@@ -147,7 +147,7 @@ fn new_crash(script: &Script, at: usize, words: &Words, rng: &mut Rng) -> Crash 
     change_keep(&mut keep, rng);
     let before = at.checked_sub(1).map(|before| &script.crashes[before]);
     let depth = before.map_or(0, |crash| crash.depth + rng.below(2));
-    // Recoveries have few points, programs some more.
+    // Recoveries have fewer points than programs.
     Crash { depth, at: rng.below(if depth == 0 { 64 } else { 16 }), keep, then }
 }
 
@@ -206,7 +206,7 @@ mod tests {
         let words = Words::new();
         let mut rng = Rng::new(&[3]);
         let mut scripts = vec![Script::default(), Script::parse("wal: push a\nat 3 mask 5\n> at 1 all")];
-        // So many that each operation comes up several times, the rare ones, too.
+        // Enough that each operation comes up several times, also the rare ones.
         for _ in 0..80_000 {
             let mut script = one_of(&scripts, &mut rng);
             if rng.chance(32) {
@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(Script::parse(&script.to_string()), script);
             scripts.push(script);
         }
-        // Nothing is out of reach.
+        // All operations can come up.
         for op in &words.ops {
             assert!(scripts.iter().any(|script| script.program.ops.contains(op)), "{op}");
         }

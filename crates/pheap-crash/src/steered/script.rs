@@ -7,26 +7,27 @@
 //! at 40 kill 5
 //! ```
 //!
-//! The first line is the program. Each other one is a crash of it: where, what is left of that which was pending, and what is done with
-//! the heap after the recovery. A line that begins with `>` is a crash of what the line before does: of its recovery, or after that.
+//! The first line is the program. Each following line is a crash of the program: the point, the pending
+//! changes that the crash leaves, and the operations on the heap after the recovery. A line that begins with
+//! `>` is a crash of the run that the previous line starts: during its recovery, or after it.
 //!
-//! Any text is a script: what is not understood is left out.
+//! Any text is a script. Unknown parts are left out.
 
 use std::fmt;
 
 use super::keep::Keep;
 use crate::program::{One, Op, Program, Setting};
 
-/// A crash, and what is done then.
+/// A crash, and the run after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crash {
-    /// How many crashes were before it: 0 for a crash of the program.
+    /// Number of crashes before it: 0 for a crash of the program.
     pub depth: usize,
-    /// At which point, modulo how many there are.
+    /// Number of the point, modulo the number of points.
     pub at: usize,
-    /// What is left.
+    /// The pending changes that are left.
     pub keep: Keep,
-    /// How the heap is opened then, and what is done with it.
+    /// The setting that the heap is then opened with, and the operations on it.
     pub then: Program,
 }
 
@@ -35,21 +36,21 @@ pub struct Crash {
 pub struct Script {
     /// The program.
     pub program: Program,
-    /// Its crashes, and those of what is done after them.
+    /// The crashes of the program, and those of the runs after them.
     pub crashes: Vec<Crash>,
 }
 
 impl Script {
-    /// How many operations a program has at most.
+    /// Largest number of operations of a program.
     pub const OPS: usize = 8;
-    /// How many operations there are after a crash.
+    /// Largest number of operations after a crash.
     pub const THEN: usize = 3;
-    /// How many crashes there are.
+    /// Largest number of crashes.
     pub const CRASHES: usize = 6;
-    /// How many crashes follow one another.
+    /// Largest number of crashes that follow each other.
     pub const DEPTH: usize = 3;
 
-    /// Makes a script of any text.
+    /// Parses a text.
     pub fn parse(text: &str) -> Script {
         let mut lines = text.lines();
         let program = program(lines.next().unwrap_or_default(), Script::OPS);
@@ -59,7 +60,7 @@ impl Script {
         script
     }
 
-    /// Keeps within the limits.
+    /// Cuts the script down to the limits.
     pub(super) fn settle(&mut self) {
         self.program.ops.truncate(Script::OPS);
         self.crashes.truncate(Script::CRASHES);
@@ -69,7 +70,7 @@ impl Script {
             deepest = (crash.depth + 1).min(Script::DEPTH - 1);
             crash.then.ops.truncate(Script::THEN);
         }
-        // One of them takes as long as a hundred others.
+        // One such operation takes as long as a hundred others.
         let ops = self.crashes.iter_mut().map(|crash| &mut crash.then.ops).chain([&mut self.program.ops]);
         let mut repeated = false;
         ops.for_each(|ops| ops.retain(|op| !is_repeated(*op) || !std::mem::replace(&mut repeated, true)));
@@ -91,16 +92,16 @@ impl fmt::Display for Crash {
     }
 }
 
-/// Whether an operation is many transactions.
+/// Returns whether an operation consists of many transactions.
 pub(super) fn is_repeated(op: Op) -> bool {
     matches!(op, Op::One(One::Burst | One::Fill | One::Churn, _))
 }
 
-/// As much of the text as is a program.
+/// Parses a program. Unknown parts of the text are left out.
 fn program(text: &str, most: usize) -> Program {
     let (words, ops) = text.split_once(':').unwrap_or(("", text));
     let mut program = Program::default();
-    // Word by word, so that one that nobody knows does no harm.
+    // Word by word, so that only unknown words are left out.
     let known = |words: &str| format!("{words}:").parse::<Program>().ok();
     let mut good = String::new();
     for word in words.split_whitespace() {
@@ -128,7 +129,7 @@ fn crash(line: &str) -> Crash {
     Crash { depth, at, keep, then }
 }
 
-/// What a setting says of how a heap is opened, which is all that can be said of one that is there.
+/// Returns the flags that apply when an existing heap is opened.
 pub(super) fn opened(setting: Setting) -> Setting {
     let Setting { pin, eager, moved, wal, lazy, small, short, .. } = setting;
     Setting { pin, eager, moved, wal, lazy, small, short, ..Setting::default() }

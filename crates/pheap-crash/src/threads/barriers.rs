@@ -1,4 +1,4 @@
-//! What threads rely on where they meet, left out: some program has to notice.
+//! Leaves out the protections that threads rely on where they meet. Some program must notice each of these.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::mutate::source::Source;
 
 const NOTHING: Seed = Seed { mistake: None, bug: None, mutant: None, notes: false };
 
-/// A mistake, and the program that is known to notice it.
+/// A mistake, and the program that notices it.
 pub type Barrier = (Seed, &'static str);
 
 const fn mistake(mistake: Mistake, program: &'static str) -> Barrier {
@@ -23,7 +23,7 @@ const fn bug(bug: Bug, program: &'static str) -> Barrier {
     (Seed { bug: Some(bug), ..NOTHING }, program)
 }
 
-/// All of them.
+/// All mistakes.
 pub const BARRIERS: &[Barrier] = &[
     mistake(Mistake::NoHeavyFence, "an owner and a writer"),
     mistake(Mistake::NoHeavyFence, "an owner and a reader"),
@@ -41,10 +41,11 @@ pub const BARRIERS: &[Barrier] = &[
     bug(Bug::TellAtOnce, "removed beside its user, logged"),
 ];
 
-/// The first failure of a program with a mistake, if there is one, and how many schedules that has taken.
+/// Returns the first failure of a program with a mistake, if there is one, and the number of schedules until
+/// then.
 ///
 /// # Errors
-/// If there is no such program.
+/// If the program does not exist.
 pub fn notice(seed: Seed, program: &str, limits: Limits) -> Result<Option<(u64, String)>, String> {
     let program = PROGRAMS.iter().find(|other| other.name == program).ok_or("there is no such program")?;
     let mut exploration = Exploration::new(*program, limits, seed)?;
@@ -52,7 +53,7 @@ pub fn notice(seed: Seed, program: &str, limits: Limits) -> Result<Option<(u64, 
     Ok(failure.map(|failure| (exploration.totals().schedules, failure.to_string())))
 }
 
-/// What the programs write back, make durable and log: each place in the source, and who comes there.
+/// Returns the flushes, fences, log entries, writes and syncs that the programs come to, with these programs.
 fn sites(limits: Limits) -> Result<BTreeMap<Site, Vec<&'static Program>>, String> {
     let mut reached: BTreeMap<Site, Vec<&Program>> = BTreeMap::new();
     for program in PROGRAMS {
@@ -68,10 +69,11 @@ fn sites(limits: Limits) -> Result<BTreeMap<Site, Vec<&'static Program>>, String
     Ok(reached)
 }
 
-/// Leaves out one after the other. Returns whether each of [`BARRIERS`] was noticed. (What else is not noticed by two short threads, [`mutate`](crate::mutate) does.)
+/// Leaves out one protection at a time. Returns whether each of [`BARRIERS`] was noticed.
+/// ([`mutate`](crate::mutate) covers the sites that two short threads do not notice.)
 ///
 /// # Errors
-/// If something is wrong without any mistake.
+/// If a program fails without a mistake.
 pub fn run(limits: Limits) -> Result<bool, String> {
     let mut all = true;
     for &(seed, program) in BARRIERS {
@@ -93,7 +95,7 @@ pub fn run(limits: Limits) -> Result<bool, String> {
         let mutant = Some(Mutant { site, mutation: Mutation::Drop });
         let mut found = None;
         for program in &programs {
-            // A log that is not written to, say, needs no order in which to notice.
+            // Few schedules are enough: a missing log write, for example, shows in every order.
             let limits = Limits { preemptions: 1, schedules: 300, ..limits };
             if let Some((schedules, _)) = notice(Seed { mutant, ..NOTHING }, program.name, limits)? {
                 found = Some((program.name, schedules));

@@ -1,4 +1,4 @@
-//! Running a program under one schedule after the other, and crashing it at each of their points.
+//! Runs a program under one schedule after the other, and crashes it at each point.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,67 +21,67 @@ use crate::subset::Breadth;
 use pheap_testkit::Rng;
 use pheap_testkit::rng::mix;
 
-/// How much to explore of each program.
+/// Limits of the exploration of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Interruptions of a thread that could go on.
     pub preemptions: usize,
-    /// Schedules. If there are more, all with one interruption or none, as far as there is room, and some of the others.
+    /// Largest number of schedules. Those with fewer interruptions come first, in random order.
     pub schedules: usize,
-    /// Images that are opened.
+    /// Largest number of images opened.
     pub images: u64,
     /// Subsets at each point.
     pub breadth: Breadth,
-    /// One in so many of the heaps that were recovered is used, crashed again, and opened once more.
+    /// One in this many recovered heaps is used, crashed again, and opened once more.
     pub after_every: u64,
-    /// For what is random.
+    /// Seed of random choices.
     pub seed: u64,
 }
 
-/// A mistake that is switched on in the threads.
+/// A mistake that is switched on in both threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seed {
-    /// One in how threads meet.
+    /// A mistake in how threads meet.
     pub mistake: Option<Mistake>,
-    /// One in a protocol.
+    /// A mistake in a protocol.
     pub bug: Option<pheap::sim::Bug>,
-    /// A flush, fence or log entry that is left out.
+    /// A mutant, which leaves out a flush, fence, log entry, write or sync.
     pub mutant: Option<Mutant>,
-    /// It is noted which of these there are.
+    /// Whether the sites that the threads come to are recorded.
     pub notes: bool,
 }
 
-/// What was done.
+/// Counters of an exploration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Programs that were explored.
+    /// Programs explored.
     pub programs: u64,
-    /// Schedules that were run.
+    /// Schedules run.
     pub schedules: u64,
-    /// Of programs of which all schedules were run that the limit of interruptions allows.
+    /// Programs whose schedules were all run, up to the limit of interruptions.
     pub complete: u64,
     /// Steps of threads.
     pub steps: u64,
-    /// Points at which the power failed or the process was killed, and which no other schedule had come to.
+    /// Points that no earlier schedule had come to.
     pub points: u64,
-    /// What crashes there can leave, compared with what threads had been told.
+    /// Images of crashes at these points, compared with the results that threads had got.
     pub images: u64,
-    /// The same with the points that other schedules had come to.
+    /// Images of crashes at the points of all schedules.
     pub repeated: u64,
-    /// Of these, different ones, which were opened.
+    /// Images that were opened, because they equalled no earlier one.
     pub opened: u64,
     /// Programs that failed.
     pub failures: u64,
 }
 
-/// A program that can be broken.
+/// A program that fails.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The program.
     pub program: &'static str,
     /// The schedule.
     pub plan: Plan,
-    /// Where, and what is wrong.
+    /// The crash, if there was one, and the error.
     pub message: String,
 }
 
@@ -94,19 +94,19 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Threads that wait for ever keep their heap, and its addresses.
+/// Number of heaps that threads which wait for ever keep, together with their addresses.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
 fn base() -> u64 {
     (0x5c00 - LOST.load(Ordering::Relaxed)) << 32
 }
 
-/// A run of a program.
+/// Record of a run under one schedule.
 struct Execution {
     moments: Vec<Moment>,
     events: Vec<Event>,
     steps: Vec<Step>,
-    /// What is wrong with it, crash or none.
+    /// The first error that a thread or the medium has reported.
     wrong: Option<String>,
 }
 
@@ -118,13 +118,13 @@ pub struct Exploration {
     base: u64,
     start: Content,
     totals: Totals,
-    /// [`State::digest`] of what recovery makes of images.
+    /// [`State::digest`] of the recovered state, by the hash of the image.
     known: HashMap<u64, u64>,
-    /// Points that were explored, and how many images they have.
+    /// Number of images of the points explored, by a hash of the point.
     points: HashMap<u64, u64>,
-    /// Digests of the states that may be found, by what has happened.
+    /// Digests of the states that recovery may find, by a hash of the events.
     allowed: HashMap<u64, Arc<Vec<u64>>>,
-    /// What threads have come to.
+    /// The sites that threads have come to.
     noted: Vec<Noted>,
 }
 
@@ -135,10 +135,10 @@ fn hash_of(what: &impl Hash) -> u64 {
 }
 
 impl Exploration {
-    /// Begins one.
+    /// Prepares the exploration of a program.
     ///
     /// # Errors
-    /// If not even the heap can be made that the program starts with.
+    /// If the initial heap cannot be made.
     pub fn new(program: Program, limits: Limits, seed: Seed) -> Result<Exploration, String> {
         let base = base();
         let medium = Medium::new(Content::default());
@@ -153,7 +153,7 @@ impl Exploration {
         Ok(Exploration { program, limits, seed, base, start, totals, known, points, allowed, noted })
     }
 
-    /// Which flushes, fences and the like its threads have come to.
+    /// Returns the sites that the threads have come to.
     pub fn sites(&mut self) -> Vec<Site> {
         mutant::note_sites(true);
         self.noted.drain(..).for_each(mutant::add_noted);
@@ -162,12 +162,12 @@ impl Exploration {
         sites
     }
 
-    /// What was done so far.
+    /// Returns the totals so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Explores schedules, those with few interruptions first.
+    /// Explores schedules, those with fewer interruptions first.
     ///
     /// # Errors
     /// The first failure.
@@ -178,7 +178,7 @@ impl Exploration {
         for preemptions in 0..=self.limits.preemptions {
             let is_last = preemptions == self.limits.preemptions;
             let mut next = Vec::new();
-            // In any order, so that what there is no time for is spread over all.
+            // In random order, so that the schedules left out for lack of time are spread evenly.
             for i in 0..level.len() {
                 let other = i + rng.below(level.len() - i);
                 level.swap(i, other);
@@ -199,10 +199,10 @@ impl Exploration {
         Ok(())
     }
 
-    /// Runs one schedule, and crashes it everywhere.
+    /// Runs one schedule, and crashes it at each point.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first failure.
     pub fn run(&mut self, plan: &Plan) -> Result<Vec<Step>, Box<Failure>> {
         self.totals.schedules += 1;
         let result = self.execute(plan).and_then(|execution| {
@@ -256,7 +256,7 @@ impl Exploration {
             threads.push(thread::Builder::new().spawn(work).said()?);
         }
         let steps = turns.join().inspect_err(|_| {
-            // They have their heap for ever.
+            // The threads keep their heap for ever.
             LOST.fetch_add(1, Ordering::Relaxed);
         });
         let steps = match steps {
@@ -280,7 +280,8 @@ impl Exploration {
         Ok(Execution { moments, events, steps, wrong })
     }
 
-    /// Digests of the states that may be found when so much has happened and, when `events` had.
+    /// Returns the digests of the states that recovery may find after these events. `told`: all operations
+    /// that have returned must be there.
     fn allowed(&mut self, start: &State, events: &[Event], told: bool) -> Arc<Vec<u64>> {
         let key = hash_of(&(events, told));
         let program = self.program;
@@ -298,7 +299,7 @@ impl Exploration {
         let mut before = 0;
         for (at, moment) in execution.moments.iter().enumerate().skip(begin) {
             image.advance(moment);
-            // What is done before the schedule begins is there when it does.
+            // Changes made before the schedule begins are part of its initial state.
             let start = match &start {
                 Some(start) => start.clone(),
                 None => {
@@ -308,7 +309,7 @@ impl Exploration {
                 }
             };
             let events = &execution.events[..moment.acknowledged().0 - 1];
-            // Who was killed since the last point had been told no more than there.
+            // A process that was killed since the last point had no more results than at that point.
             let told = std::mem::replace(&mut before, events.len());
             let is_told = self.program.medium == super::program::Medium::Lazy;
             let failed = self.allowed(&start, events, false);
@@ -388,7 +389,7 @@ impl Exploration {
         ControlFlow::Break((wrong, chosen.to_vec(), killed))
     }
 
-    /// Opens what a crash has left, and sometimes uses it.
+    /// Opens the image of a crash. Uses the heap in some of the cases.
     fn open(&self, content: Content, hash: u64) -> Result<State, String> {
         let uses = hash != 0 && mix(hash).is_multiple_of(self.limits.after_every);
         let medium = Medium::new(content);
@@ -423,13 +424,14 @@ impl Exploration {
     }
 }
 
-/// The schedules with one interruption more.
+/// Returns the schedules that have one interruption more.
 fn interruptions(plan: &Plan, steps: &[Step]) -> Vec<Plan> {
     let from = plan.switches.last().map_or(0, |last| last.at + 1);
     let mut more = Vec::new();
     for (at, step) in steps.iter().enumerate().skip(from).filter(|(_, step)| step.switches) {
         for late in [false, true] {
-            // If others would see no difference, crashes leave more of what is late.
+            // If the late stores make no difference to the other thread, late changes still leave more
+            // images.
             let (anything, store) = step.late;
             if late && anything || !late && (store || !anything) {
                 let switches = [&plan.switches[..], &[Switch { at, late }]].concat();

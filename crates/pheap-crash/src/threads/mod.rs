@@ -1,10 +1,12 @@
-//! Two threads, all orders of their steps up to a bound, and all that crashes leave at each of them.
+//! Two threads: all orders of their steps up to a bound, with the images of crashes at each point.
 //!
-//! The threads of a [`program`] run under a [`scheduler`], one at a time: at each step (a lock, an atomic, a store to the medium, a flush, a fence, a write, a sync …) the other one may go on. [`explore`]
-//! runs all schedules with few interruptions. At each point, it makes what crashes can leave, opens it, and asks the [`model`] whether some order of the operations explains both what threads were told
-//! and what is there. Threads that wait for ever are a failure like any other.
+//! The threads of a [`program`] run under a [`scheduler`], one at a time. At each step (a lock, an atomic, a
+//! store to the medium, a flush, a fence, a write, a sync …) the other thread may go on. [`explore`] runs all
+//! schedules with few interruptions. At each point, it makes the images that crashes can leave, and opens
+//! them. It asks the [`model`] whether some order of the operations explains both the results of the threads
+//! and the recovered state. Threads that wait for ever are a failure as well.
 //!
-//! [`barriers`] are left out one by one; some program has to notice each.
+//! [`barriers`] leaves out protections, one at a time. Some program must notice each.
 
 pub mod barriers;
 pub mod explore;
@@ -46,19 +48,19 @@ pub struct Args {
     seed: u64,
 }
 
-/// For a first look.
+/// Returns the limits for a first look.
 pub fn quick(seed: u64) -> Limits {
     let breadth = Breadth { exhaustive: 3, corners: 1, random: 3 };
     Limits { preemptions: 2, schedules: 150, images: 4000, breadth, after_every: 64, seed }
 }
 
-/// For an hour: all images up to 2^14 of a point.
+/// Returns the limits for an hour: all images of a point, up to 2^14.
 pub fn full(seed: u64) -> Limits {
     let breadth = Breadth { exhaustive: 14, corners: 32, random: 512 };
     Limits { preemptions: 2, schedules: 20_000, images: 1 << 22, breadth, after_every: 64, seed }
 }
 
-/// With a mistake, until somebody notices.
+/// Returns the limits for finding a mistake.
 pub fn patient(seed: u64) -> Limits {
     let breadth = Breadth { exhaustive: 5, corners: 4, random: 12 };
     Limits { preemptions: 3, schedules: 40_000, images: 20_000, breadth, after_every: 8, seed }
@@ -92,10 +94,10 @@ impl std::fmt::Display for Totals {
     }
 }
 
-/// Explores. Returns whether all is well.
+/// Explores the programs that `args` select. Returns whether all of them hold.
 ///
 /// # Errors
-/// If there is nothing to explore.
+/// If no program matches.
 pub fn run(args: &Args) -> Result<bool, String> {
     if args.barriers {
         return barriers::run(patient(args.seed));

@@ -1,36 +1,37 @@
-//! The oracle: what a heap holds, what operations do to it, and which states the power may leave, given what threads were told.
+//! The oracle: the content of a heap, the effects of operations, and the states that a crash may leave after
+//! given results.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::program::{Op, Which};
 
-/// What a root holds.
+/// Content of a root.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Account {
-    /// A bit for each operation that has added one; its twin is in another line.
+    /// A bit for each [`Op::Add`] and similar operation. Its twin is in another cache line.
     pub x: u64,
-    /// The operation that has been the last one.
+    /// Number of the last of these operations.
     pub last: u64,
-    /// Two elements of a slice, which long transactions write.
+    /// Two elements of the slice that long transactions write.
     pub slice: [u64; 2],
     /// The values of a list.
     pub list: Vec<u64>,
-    /// What a large object is full of.
+    /// Value of all elements of the large object.
     pub big: u64,
 }
 
-/// What a heap holds.
+/// Content of a heap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct State {
-    /// The roots that there are.
+    /// The existing roots.
     pub roots: BTreeMap<Which, Account>,
-    /// A map with versions.
+    /// Content of the map with versions.
     pub map: BTreeMap<u64, u64>,
 }
 
 impl State {
-    /// A number that tells states apart.
+    /// Returns a number that identifies the state.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -38,27 +39,27 @@ impl State {
     }
 }
 
-/// What an operation has returned.
+/// Result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It is done.
+    /// The operation is done.
     Done,
-    /// It has failed, and tells which operation was the last one.
+    /// The operation has failed. It had read this number of the last operation.
     After(u64),
-    /// There is no such root any more, or the heap is closed.
+    /// The root no longer exists, or the heap is closed.
     Gone,
-    /// What was read.
+    /// The content of roots.
     Seen(Vec<Account>),
-    /// The same of the map.
+    /// The content of the map.
     Map(BTreeMap<u64, u64>),
 }
 
-/// A heap, and what its threads have of it.
+/// A heap, and the snapshots of its threads.
 #[derive(Debug, Clone, Default)]
 struct Model {
     state: State,
     closed: bool,
-    /// Versions of the map that threads keep.
+    /// The version of the map that each thread keeps.
     kept: [Option<BTreeMap<u64, u64>>; 2],
 }
 
@@ -79,7 +80,7 @@ impl Model {
         }
     }
 
-    /// Applies what the operation with this number does, of this thread. A heap that is closed does nothing.
+    /// Applies an operation of a thread, which writes `number`. On a closed heap it does nothing.
     fn apply(&mut self, op: Op, number: u64, thread: usize) -> Outcome {
         if self.closed && op != Op::Wait {
             return Outcome::Gone;
@@ -143,18 +144,18 @@ impl Model {
     }
 }
 
-/// What has happened.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A thread has begun its next operation.
     Begin(usize),
-    /// That has returned. `safe`: a power failure takes nothing of it away.
+    /// The running operation of a thread has returned. The flag tells whether it survives a power failure.
     End(usize, Outcome, bool),
-    /// A power failure takes nothing of this operation of a thread away, nor of those that it has seen.
+    /// This operation of a thread survives a power failure, with all that it has seen.
     Safe(usize, usize),
 }
 
-/// An operation as it was seen from outside.
+/// An operation and its events.
 #[derive(Debug, Clone)]
 struct Seen {
     op: Op,
@@ -164,15 +165,18 @@ struct Seen {
     safe: bool,
 }
 
-/// The number by which an operation writes.
+/// Returns the number that an operation writes.
 pub fn number(thread: usize, op: usize) -> u64 {
     2 + (thread * 8 + op) as u64
 }
 
-/// The states that may be found after a crash when this has happened, as digests. `told`: all that has returned is there, whether it is safe or not.
+/// Returns the states that recovery may find after these events. `told`: all operations that have returned
+/// must be there, durable or not.
 ///
-/// They are those of an order of all operations that have returned, and perhaps some of those that are running, in which each returns what it has returned, and none comes before
-/// one that had returned when it began; up to one of them, and at least up to the last one that is safe. Empty, if there is no such order.
+/// A state is allowed if some order of operations leads to it. The order has all operations that have
+/// returned, with the results that they returned, and perhaps some that were running. No operation comes
+/// before one that had returned when it began. The state is that after one of the operations, and not before
+/// the last one that survives a power failure. If there is no such order, the result is empty.
 pub fn allowed(start: &State, threads: [&[Op]; 2], events: &[Event], told: bool) -> Vec<State> {
     let mut seen: [Vec<Seen>; 2] = Default::default();
     for (at, event) in events.iter().enumerate() {
@@ -198,12 +202,13 @@ pub fn allowed(start: &State, threads: [&[Op]; 2], events: &[Event], told: bool)
     found
 }
 
-/// Whether all `such` operations come before these.
+/// Returns whether no operation from `next` on is one of `such`.
 fn is_over(seen: &[Vec<Seen>; 2], next: [usize; 2], such: impl Fn(&Seen) -> bool) -> bool {
     seen.iter().zip(next).all(|(seen, next)| !seen[next..].iter().any(&such))
 }
 
-/// Goes on with an order from these operations on. `path`: the states that may be found of those before.
+/// Continues an order of operations from `next` on. `path` has the states that recovery may find of the
+/// operations before.
 fn order(seen: &[Vec<Seen>; 2], next: [usize; 2], model: &Model, path: &[State], found: &mut Vec<State>) {
     if is_over(seen, next, |seen| seen.end.is_some()) {
         for state in path {

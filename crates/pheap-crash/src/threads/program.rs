@@ -1,102 +1,102 @@
-//! Programs of two threads: operations on a heap with two roots, or with one and a map.
+//! Programs of two threads: operations on a heap with two roots, or with one root and a map.
 
 use std::fmt;
 
 use crate::named::named;
 
 named! {
-    /// Which root.
+    /// A root.
     pub enum Which {
         /// The first one.
         A = "a",
         /// The second one.
         B = "b",
-        /// One that is created meanwhile.
+        /// A root that the program creates.
         C = "c",
     }
 }
 
 impl Which {
-    /// The other one of two.
+    /// Returns the other one of the first two.
     pub fn other(self) -> Which {
         if self == Which::A { Which::B } else { Which::A }
     }
 }
 
-/// What a thread does.
+/// An operation of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A short transaction, which changes two lines.
     Add(Which),
-    /// The same in two roots, this one named first.
+    /// The same over two roots, this one named first.
     Both(Which),
-    /// A long one, which stores in place what it has copied before.
+    /// A long transaction, which stores its earlier copies in place.
     Spill(Which),
-    /// The same in two roots.
+    /// The same over two roots.
     SpillBoth(Which),
-    /// A short one that fails.
+    /// A short transaction that fails.
     Abort(Which),
-    /// A long one that fails.
+    /// A long transaction that fails.
     SpillAbort(Which),
-    /// One that panics.
+    /// A transaction that panics.
     Panic(Which),
     /// A read.
     Read(Which),
     /// A read within a read of the first root.
     ReadBoth(Which),
-    /// A read that does not wait until what it sees is durable.
+    /// A deferred read: it does not wait until the data is durable.
     ReadLater(Which),
-    /// A transaction that does not wait until it is durable.
+    /// A deferred transaction.
     Defer(Which),
-    /// The same in two roots.
+    /// A deferred transaction over two roots.
     DeferBoth(Which),
-    /// Waits until the last one of these is durable, of the other thread, or of this one if there is none.
+    /// Waits for the last deferred transaction of the other thread, or of this one if that has none.
     Wait,
-    /// Puts a new object into a list.
+    /// Adds a new object to a list.
     Push(Which),
-    /// Takes one out.
+    /// Removes an object from a list.
     Pop(Which),
-    /// Allocates a large object: the heap has to grow.
+    /// Allocates a large object, for which the heap must grow.
     Grow(Which),
-    /// Changes the map, in two places.
+    /// Changes the map in two places.
     Insert,
-    /// Takes a snapshot of the map, and looks at it.
+    /// Takes a snapshot of the map, and reads it.
     Look,
-    /// The same.
+    /// The same, in a program that reads it again.
     Keep,
-    /// Looks at it once more.
+    /// Reads the snapshot again.
     LookAgain,
     /// Removes a root.
     Remove(Which),
-    /// Creates one.
+    /// Creates the third root.
     Create,
-    /// Collects garbage everywhere.
+    /// Collects all roots.
     Collect,
-    /// In one root.
+    /// Collects one root.
     CollectOne(Which),
     /// Makes a checkpoint.
     Checkpoint,
-    /// Makes everything durable.
+    /// Syncs the heap.
     Sync,
     /// Closes the heap.
     Close,
 }
 
-/// How a heap is opened.
+/// The medium of a heap, and its durability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
-    /// In memory, by cache lines. (A killed process leaves there what it leaves with `Process`.)
+    /// Persistent memory. (With `Process`, a killed process leaves the same.)
     Memory,
-    /// The same, with long transactions only.
+    /// The same, with undo logging only.
     Undo,
-    /// With a write-ahead log.
+    /// A disk, with a write-ahead log.
     Log,
-    /// The same, synced on demand.
+    /// The same, with a log that is synced on demand.
     Lazy,
 }
 
 impl Medium {
-    /// Whether there is a write-ahead log.
+    /// Returns whether there is a write-ahead log.
     pub fn is_log(self) -> bool {
         matches!(self, Medium::Log | Medium::Lazy)
     }
@@ -105,22 +105,22 @@ impl Medium {
 /// A program.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    /// What it is called.
+    /// Name of the program.
     pub name: &'static str,
-    /// What the heap is on.
+    /// Medium of the heap.
     pub medium: Medium,
-    /// What each thread does before the schedule begins.
+    /// Operations of each thread before the schedule begins.
     pub before: [&'static [Op]; 2],
-    /// What they do then.
+    /// Operations of each thread under the schedule.
     pub threads: [&'static [Op]; 2],
-    /// A collection is running all the time.
+    /// Whether a collection runs all the time.
     pub eager: bool,
-    /// The heap is closed when the last thread has ended.
+    /// Whether the heap is closed when the last thread has ended.
     pub closes: bool,
 }
 
 impl Program {
-    /// Whether its heap has a map, rather than a second root.
+    /// Returns whether the heap has a map, and no second root.
     pub fn has_map(&self) -> bool {
         let ops = self.before.iter().chain(&self.threads).flat_map(|ops| ops.iter());
         ops.into_iter().any(|op| matches!(op, Op::Insert | Op::Look | Op::Keep | Op::LookAgain))
@@ -160,9 +160,9 @@ impl Program {
     }
 }
 
-/// After these, a thread is the owner of the lock.
+/// After these operations, the thread is the owner of the lock.
 const OWNS: &[Op] = &[Add(A)];
-/// After these, the lock has no owner any more.
+/// After these operations, the lock has no owner.
 const REVOKES: &[Op] = &[Read(A)];
 
 /// All programs.

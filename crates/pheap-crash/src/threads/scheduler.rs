@@ -1,4 +1,4 @@
-//! Who goes on: one thread at a time, the same one until it waits or ends, or a plan says that it is the other's turn.
+//! Runs one thread at a time: the same one until it waits, ends, or is interrupted by the plan.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use pheap::sim::{Scheduler, is_late, pass_fence};
 
-/// A thread that makes more steps than this goes on for ever.
+/// A thread that makes more steps than this runs for ever.
 const MANY: usize = 20_000;
-/// Nor does any program take so long.
+/// Time after which a thread that makes no step is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where the other thread goes on, though this one could.
+/// An interruption: the other thread goes on although this one could.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Switch {
-    /// Before this step, of all that are made.
+    /// Number of the step before which it happens, of the steps of both threads.
     pub at: usize,
-    /// It does not see yet what this one has stored plainly.
+    /// Whether the other thread does not see the late stores of this one yet.
     pub late: bool,
 }
 
-/// A schedule: which thread begins, and where it is interrupted. All else follows.
+/// A schedule: the thread that begins, and its interruptions. They determine the run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Plan {
     /// The thread that begins.
     pub first: usize,
-    /// In order.
+    /// The interruptions, in order.
     pub switches: Vec<Switch>,
 }
 
@@ -56,22 +56,22 @@ impl FromStr for Plan {
     }
 }
 
-/// A step that was made.
+/// A step of a thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    /// By which thread.
+    /// The thread.
     pub thread: usize,
-    /// What it was about to do.
+    /// The operation that follows the step.
     pub what: &'static str,
-    /// The other one could have gone on.
+    /// Whether the other thread could have gone on.
     pub switches: bool,
-    /// There was something that it would not have seen; and that was a store.
+    /// Whether the thread had late changes, and whether one of them was a store.
     pub late: (bool, bool),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
-    /// It can go on. What it has waited for has come to pass, or the time was over.
+    /// The thread can go on. `woken` is false if its time limit was over.
     Ready {
         woken: bool,
     },
@@ -86,16 +86,16 @@ enum Status {
 struct State {
     turn: usize,
     status: [Status; 2],
-    /// Both have done what they do before the schedule begins.
+    /// Whether both threads have done the operations before the schedule.
     begun: bool,
     steps: Vec<Step>,
-    /// Switches that are done.
+    /// Number of interruptions that have happened.
     switched: usize,
-    /// Why nobody goes on any more.
+    /// Reason why no thread can go on.
     stuck: Option<String>,
 }
 
-/// The scheduler of two threads. Before the schedule begins, one after the other does what it likes.
+/// The scheduler of two threads. Before the schedule begins, the threads run one after the other.
 #[derive(Debug)]
 pub struct Turns {
     plan: Plan,
@@ -104,7 +104,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Follows this plan.
+    /// Makes a scheduler that follows this plan.
     pub fn new(plan: Plan) -> Turns {
         let state = State {
             turn: 0,
@@ -121,7 +121,8 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the other one its turn, and waits for the next one of this thread. For ever, if nobody goes on any more.
+    /// Lets the other thread run, and waits for the next turn of this one. It waits for ever if the threads
+    /// are stuck.
     fn switch(&self, mut state: MutexGuard<'_, State>, me: usize) {
         state.turn = 1 - me;
         self.changed.notify_all();
@@ -138,7 +139,7 @@ impl Turns {
         }
     }
 
-    /// Waits for the turn of this thread, at the very beginning.
+    /// Waits for the first turn of this thread.
     pub fn enter(&self, me: usize) {
         let mut state = self.lock();
         while state.turn != me {
@@ -146,7 +147,8 @@ impl Turns {
         }
     }
 
-    /// This thread has done what comes before the schedule. The last one calls `begin` before it begins.
+    /// Notes that this thread has done the operations before the schedule. The last thread calls `begin`,
+    /// which starts the schedule.
     pub fn arrive(&self, me: usize, begin: impl FnOnce()) {
         let mut state = self.lock();
         if me == 1 {
@@ -159,7 +161,7 @@ impl Turns {
         self.switch(state, me);
     }
 
-    /// This thread has done all.
+    /// Notes that this thread has ended.
     pub fn end(&self, me: usize) {
         let mut state = self.lock();
         state.status[me] = Status::Ended;
@@ -174,10 +176,10 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Waits until both have ended. Returns the steps that were made.
+    /// Waits until both threads have ended. Returns their steps.
     ///
     /// # Errors
-    /// They wait for one another, or go on for ever. Then they are still there, and so is all that they have.
+    /// If the threads wait for each other, or run for ever. They then still exist, and keep their heap.
     pub fn join(&self) -> Result<Vec<Step>, String> {
         let mut state = self.lock();
         let mut before = usize::MAX;
@@ -223,7 +225,7 @@ impl Scheduler for Turns {
         state.status[me] = Status::Waits { address, limited };
         match state.status[1 - me] {
             Status::Ready { .. } if state.begun => {}
-            // The other one has waited for longer.
+            // The other thread has waited for longer.
             Status::Waits { limited: true, .. } => state.status[1 - me] = Status::Ready { woken: false },
             _ if limited => {
                 state.status[me] = Status::Ready { woken: true };

@@ -1,4 +1,4 @@
-//! A heap with the roots of a program: what operations do to it, and what it holds.
+//! The heap of a program of two threads: the effects of operations, and its content.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,9 @@ use crate::report::Said;
 use crate::run::catching;
 use crate::tuning::SMALL;
 
-/// Elements of the slice.
+/// Number of elements of the slice.
 const SLICE: usize = 8;
-/// Elements of a large object: the pages of a root have room for one.
+/// Number of elements of a large object. The pages of a root have room for one.
 const BIG: usize = 1500;
 
 #[derive(Persist)]
@@ -41,7 +41,7 @@ struct Node<'r> {
 
 type Map = PSnapMap<'static, u64, u64>;
 
-/// How the heap of a program is opened.
+/// Returns the options that the heap of a program is opened with.
 pub(super) fn options(program: &Program, base: u64) -> Options {
     let options = Options::new().tuning(SMALL).arena_size(64 << 10).reserve(16 << 20).collect_threads(1);
     let options = options.pin_undo(program.medium == Medium::Undo).base(base).log_limit(1 << 20);
@@ -60,7 +60,7 @@ fn create_root(heap: &Heap, which: Which) -> pheap::Result<Root<Record<'static>>
     heap.root_or(which.name(), |tx| create(tx))
 }
 
-/// Makes what the programs start with.
+/// Creates the initial roots of a program.
 pub(super) fn create_all(heap: &Heap, program: &Program) -> Result<(), String> {
     let a = create_root(heap, Which::A).said()?;
     a.txn(|tx, p| push(tx, p, 1)).said()?;
@@ -87,7 +87,7 @@ fn add<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, number: u64) -> pheap::Result
     Ok(())
 }
 
-/// Becomes long, with copies to be stored in place: two of them overlap.
+/// Makes the transaction long, with two overlapping copies that are then stored in place.
 fn spill<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, number: u64) -> pheap::Result<()> {
     add(tx, p, number)?;
     let slice = tx[p].slice.expect("it was made with one");
@@ -130,7 +130,7 @@ fn see_map(map: &Snapshot<u64, u64>) -> pheap::Result<BTreeMap<u64, u64>> {
     })
 }
 
-/// What a heap holds that was opened just now, by one thread. It is checked first, so that no pointer leads anywhere.
+/// Reads a heap that was just opened. Checks it first, so that all pointers are valid.
 pub(super) fn look(heap: &Heap) -> Result<State, String> {
     let report = heap.check().said()?;
     if !report.is_clean() {
@@ -156,7 +156,7 @@ fn entries<'r>(view: &View<'r>, map: &PSnapMap<'r, u64, u64>) -> BTreeMap<u64, u
     map.iter(view).map(|(key, value)| (*key, *value)).collect()
 }
 
-/// Goes on with a heap that was recovered. Returns what it should hold then.
+/// Uses a recovered heap. Returns its expected state.
 pub(super) fn use_it(heap: &Heap, state: &State) -> Result<State, String> {
     let mut state = state.clone();
     for (which, account) in &mut state.roots {
@@ -177,24 +177,24 @@ pub(super) fn use_it(heap: &Heap, state: &State) -> Result<State, String> {
     if found == state { Ok(state) } else { Err(format!("it should hold {state:?}, and holds {found:?}")) }
 }
 
-/// What has happened, and what threads have given one another.
+/// Events and commits that the threads share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) events: Vec<Event>,
-    /// The last deferred commit of each thread, and which operation of it that was.
+    /// The last deferred commit of each thread, and the index of its operation.
     commits: [Option<(usize, Arc<Commit>)>; 2],
-    /// The first thing that was wrong.
+    /// The first error.
     pub(super) wrong: Option<String>,
-    /// Which flushes, fences and the like threads have come to.
+    /// The sites that the threads have come to.
     pub(super) noted: Vec<Noted>,
 }
 
-/// What threads share, also if one of them has panicked.
+/// Locks the shared data, also after a thread has panicked.
 pub(super) fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread has.
+/// The handles of a thread.
 pub(super) struct Hands {
     thread: usize,
     program: Program,
@@ -236,7 +236,7 @@ impl Hands {
         self.map.as_ref().expect("the program has a map")
     }
 
-    /// Notes what has happened.
+    /// Notes an event.
     fn note(&self, event: Event) {
         let mut shared = locked(&self.shared);
         shared.events.push(event);
@@ -244,14 +244,14 @@ impl Hands {
         self.medium.acknowledge(told, told);
     }
 
-    /// Does what comes before the schedule.
+    /// Runs the operations before the schedule.
     pub(super) fn prepare(&mut self) -> Result<(), String> {
         let ops = self.program.before[self.thread];
-        // Each changes something.
+        // The numbers alternate, so that each operation changes something.
         ops.iter().enumerate().try_for_each(|(i, &op)| self.run(op, 0, i as u64 % 2).map(drop))
     }
 
-    /// Does what the program says.
+    /// Runs the operations of the program.
     pub(super) fn run_all(&mut self) {
         for (i, &op) in self.program.threads[self.thread].iter().enumerate() {
             self.note(Event::Begin(self.thread));
@@ -266,7 +266,7 @@ impl Hands {
         }
     }
 
-    /// Runs an operation, which writes this number: what it returns, and whether a power failure takes nothing of that away.
+    /// Runs an operation, which writes `number`. Returns its result, and whether it survives a power failure.
     fn run(&mut self, op: Op, index: usize, number: u64) -> Result<(Outcome, bool), String> {
         let lazy = self.program.medium == Medium::Lazy;
         let done = |result: pheap::Result<()>| match result {
@@ -274,7 +274,7 @@ impl Hands {
             Err(Error::Closed | Error::NoSuchRoot(_)) => Ok(Outcome::Gone),
             Err(error) => Err(error.to_string()),
         };
-        // Why it has failed may tell of what it has seen.
+        // A failing transaction also returns a value that it has read.
         let rolled_back = |result: pheap::Result<()>, last: u64| match result {
             Err(Error::Aborted(_)) => Ok(Outcome::After(last)),
             Ok(()) => Err("it should have failed".to_owned()),
@@ -419,10 +419,10 @@ impl Hands {
             _ => outcome,
         }?;
         let safe = match op {
-            // Nobody is told whether others are durable.
+            // A deferred read does not wait for the commits that it sees.
             Op::ReadLater(_) => !self.program.medium.is_log(),
             Op::Wait | Op::Collect | Op::CollectOne(_) => false,
-            // All that had returned when it began.
+            // All operations that had returned when it began are durable.
             Op::Sync | Op::Checkpoint | Op::Close => true,
             _ => safe,
         };

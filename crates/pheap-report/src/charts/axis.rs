@@ -1,22 +1,22 @@
-//! Axes: where values lie, and which of them have a label.
+//! Axes: the positions of values, and the values that have a label.
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use std::ops::Range;
 
-/// An axis, logarithmic or not. *Positions* are values, or their logarithms.
+/// A linear or logarithmic axis. *Positions* are values, or their logarithms.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Axis {
     pub(super) logarithmic: bool,
-    /// Positions, lower end first.
+    /// Positions of the ends, the lower one first.
     pub(super) range: (f64, f64),
-    /// Values that have a line and a label.
+    /// Values with a line and a label.
     pub(super) ticks: Vec<f64>,
-    /// Values that have a faint line.
+    /// Values with a faint line.
     pub(super) fine_ticks: Vec<f64>,
 }
 
 impl Axis {
-    /// An axis on which each of these values has a label, with some space at both ends.
+    /// Makes an axis on which each of these values has a label, with some space at both ends.
     pub(super) fn of_values(values: impl Iterator<Item = f64>, logarithmic: bool) -> Axis {
         let mut ticks: Vec<f64> = values.collect();
         ticks.sort_by(f64::total_cmp);
@@ -27,7 +27,8 @@ impl Axis {
         Axis { logarithmic, range: (low - space, high + space), ticks, fine_ticks: Vec::new() }
     }
 
-    /// A logarithmic axis that has room for all values: powers of ten have labels, or more of them if there are few.
+    /// Makes a logarithmic axis with room for all values. Powers of ten have labels. A short axis has more
+    /// labels.
     pub(super) fn of_range(low: f64, high: f64) -> Axis {
         let (low, high) = (low.log10(), high.log10());
         let space = (0.05 * (high - low)).max(0.08);
@@ -71,12 +72,12 @@ fn position(value: f64, logarithmic: bool) -> f64 {
     if logarithmic { value.log10() } else { value }
 }
 
-/// Moves labels apart that want to be at these heights, so that each has `gap` for itself and all are within `range`.
-/// Their order stays.
+/// Moves labels apart. `wanted` has their ideal heights. Each label gets `gap`, all lie within `range`, and
+/// their order stays.
 pub(super) fn spread(wanted: &[i32], gap: i32, range: (i32, i32)) -> Vec<i32> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|&i| wanted[i]);
-    // Clusters of labels that touch, centred on where they want to be: (sum of wanted offsets, members).
+    // Clusters of labels that touch, each centred on the ideal heights of its members: (members, top).
     let mut clusters: Vec<(Vec<usize>, i32)> = Vec::new();
     for i in order {
         let mut members = vec![i];
@@ -97,7 +98,7 @@ pub(super) fn spread(wanted: &[i32], gap: i32, range: (i32, i32)) -> Vec<i32> {
         clusters.push((members, top));
     }
     let mut placed = vec![0; wanted.len()];
-    // From the bottom, as clusters that were moved up may have reached those above.
+    // Goes up from the bottom, because clusters that were moved up may overlap those above.
     let mut limit = range.1;
     for (members, top) in clusters.into_iter().rev() {
         let top = top.min(limit - members.len() as i32 * gap);
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(placed, [100, 120, 300, 80]);
         let placed = spread(&[395, 399, 2], 20, (0, 400));
         assert_eq!(placed, [370, 390, 10]);
-        // Too many for where they want to be.
+        // Too many labels for their ideal heights.
         let placed = spread(&[50; 5], 20, (0, 100));
         assert_eq!(placed, [10, 30, 50, 70, 90]);
     }

@@ -1,4 +1,4 @@
-//! Charts of bars that lie, in groups that share a scale.
+//! Charts of horizontal bars, in groups that share a scale.
 
 use super::lines::{heading, text};
 use super::style::{FAINT_INK, INK, Look, Stroke};
@@ -6,7 +6,7 @@ use crate::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-/// What is to be drawn.
+/// The content of a chart of bars.
 pub(crate) struct BarChart {
     pub(crate) title: String,
     pub(crate) note: String,
@@ -24,15 +24,15 @@ pub(crate) struct Bar {
 
 const WIDTH: i32 = 960;
 const TOP: i32 = 76;
-/// Where bars begin, and where the longest whisker ends.
+/// Left ends of the bars, and right end of the longest whisker.
 const BARS: (i32, i32) = (190, 850);
 const BAR: i32 = 27;
 const THICKNESS: i32 = 18;
-/// The title of a group.
+/// Height of a group's title.
 const GROUP: i32 = 30;
 const GAP: i32 = 16;
 
-/// The chart as SVG.
+/// Draws the chart as SVG.
 pub(crate) fn draw(chart: &BarChart) -> Result<String> {
     let longest = chart.groups.iter().flat_map(|group| &group.1).map(|bar| bar.high).fold(0.0, f64::max);
     let pixel = |value: f64| BARS.0 + (value / longest * f64::from(BARS.1 - BARS.0)).round() as i32;
@@ -59,7 +59,7 @@ pub(crate) fn draw(chart: &BarChart) -> Result<String> {
                 let end = pixel(bar.value).max(BARS.0 + 1);
                 let corners = [(BARS.0 + 1, y), (end, y + THICKNESS)];
                 let color = bar.look.color();
-                // As lines of other forms are broken, bars are hollow or pale.
+                // Broken lines of other charts correspond to pale bars here.
                 match bar.look.stroke {
                     Stroke::Solid => area.draw(&Rectangle::new(corners, color.filled()))?,
                     Stroke::Dashed => area.draw(&Rectangle::new(corners, color.mix(0.55).filled()))?,

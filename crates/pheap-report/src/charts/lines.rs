@@ -1,4 +1,4 @@
-//! Charts of lines, whose labels stand beside their right ends.
+//! Charts of lines, with labels at their right ends.
 
 use super::axis::{Axis, spread};
 use super::style::{FAINT_INK, FINE_GRID, GRID, INK, Look, Marker, Stroke};
@@ -8,7 +8,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What is to be drawn.
+/// The content of a chart of lines.
 pub(super) struct LineChart {
     pub(super) title: String,
     pub(super) note: String,
@@ -24,7 +24,7 @@ pub(super) struct LineChart {
 pub(super) struct Line {
     pub(super) label: String,
     pub(super) look: Look,
-    /// By `x`.
+    /// In the order of `x`.
     pub(super) points: Vec<Point>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Point {
 }
 
 const SIZE: (u32, u32) = (960, 540);
-/// The right part, which has the labels.
+/// Width of the right part, which has the labels.
 const LABELS: i32 = 200;
 const PLOT: PlotArea =
     PlotArea { left: 86, top: 74, right: SIZE.0 as i32 - LABELS, bottom: SIZE.1 as i32 - 64 };
@@ -51,7 +51,7 @@ struct PlotArea {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The chart as SVG.
+/// Draws the chart as SVG.
 pub(super) fn draw(chart: &LineChart) -> Result<String> {
     let mut svg = String::new();
     {
@@ -62,7 +62,7 @@ pub(super) fn draw(chart: &LineChart) -> Result<String> {
         for line in chart.lines.iter().filter(|line| line.look.marker != Marker::None) {
             whiskers(&area, chart, line)?;
         }
-        // What is first in the table is on top.
+        // The first line of the table is drawn last, on top.
         for line in chart.lines.iter().rev() {
             let path: Vec<(i32, i32)> =
                 line.points.iter().map(|point| chart.pixel(point.x, point.y)).collect();
@@ -92,7 +92,7 @@ pub(super) fn heading(area: &Area<'_>, title: &str, note: &str) -> Result<()> {
     Ok(())
 }
 
-/// The frame, which plotters draws: the grid, the labels of its lines, and the titles of the axes.
+/// Draws the frame by plotters: the grid, its labels, and the titles of the axes.
 fn axes(area: &Area<'_>, chart: &LineChart) -> Result<()> {
     let (x_label, y_label) = (|at: &f64| (chart.x_label)(*at), |at: &f64| (chart.y_label)(*at));
     let mut context = ChartBuilder::on(area)
@@ -124,7 +124,7 @@ fn whiskers(area: &Area<'_>, chart: &LineChart, line: &Line) -> Result<()> {
     let style = line.look.color().mix(0.65).stroke_width(1);
     for point in &line.points {
         let ((x, low), (_, high)) = (chart.pixel(point.x, point.low), chart.pixel(point.x, point.high));
-        // A marker is as high as that.
+        // A marker has this height, so it would cover shorter whiskers.
         if low - high > 8 {
             area.draw(&PathElement::new(vec![(x, low), (x, high)], style))?;
             for end in [low, high] {
@@ -163,7 +163,7 @@ fn marker(area: &Area<'_>, (x, y): (i32, i32), look: &Look) -> Result<()> {
     Ok(())
 }
 
-/// Beside the right end of each line, and not on each other.
+/// Draws labels at the right ends of the lines, without overlaps.
 fn labels(area: &Area<'_>, chart: &LineChart) -> Result<()> {
     let ends: Vec<(i32, i32)> = chart
         .lines
@@ -179,7 +179,7 @@ fn labels(area: &Area<'_>, chart: &LineChart) -> Result<()> {
         if edge - end.0 < 60 {
             area.draw(&PathElement::new(vec![(end.0 + 6, end.1), (edge, end.1), (x - 2, y)], faint))?;
         } else {
-            // So that nobody takes it for a part of the line.
+            // Dotted, so that it does not look like a part of the line.
             let path = [(end.0 + 8, end.1), (edge, end.1), (x - 2, y)];
             area.draw(&DashedPathElement::new(path, 1, 6, faint))?;
         }

@@ -1,4 +1,4 @@
-//! Charts: which there are, what they show, and how they are drawn.
+//! Charts: the list of charts, their data, and drawing them.
 
 mod axis;
 pub(crate) mod bars;
@@ -19,7 +19,7 @@ use bars::{Bar, BarChart};
 use lines::{Line, LineChart, Point};
 use table::{Bars, Group, Kind, Series, X, Y};
 
-/// What labels and marks mean.
+/// Returns the text that explains labels and marks.
 fn note<'a>(mut labels: impl Iterator<Item = &'a str>) -> String {
     let forms = if labels.any(|label| label.ends_with("plain code")) {
         "; plain code: as one writes it first, best code: as fast as we know how"
@@ -29,7 +29,7 @@ fn note<'a>(mut labels: impl Iterator<Item = &'a str>) -> String {
     format!("medians; whiskers: fastest and slowest run{forms}")
 }
 
-/// The chart as SVG; none if there are no rows for it.
+/// Draws the chart as SVG. Returns `None` if there are no rows for it.
 pub(crate) fn draw(chart: &Chart, rows: Rows<'_>) -> Result<Option<String>> {
     match &chart.kind {
         Kind::Lines { bench, x, y, x_title, series } => {
@@ -101,7 +101,7 @@ fn series_of(rows: Rows<'_>, name: &str, x: X, y: Y, series: &[Series]) -> Vec<L
         let line = Line { label: series.label.to_owned(), look: series.look, points };
         let variants: Vec<Option<String>> =
             figures.into_iter().map(|(_, figure)| Some(figure.variant)).collect();
-        // Where straightforward code is the best one, one line says so.
+        // If straightforward code is the best variant, one line stands for both.
         let same = lines.iter_mut().find(|(others, other)| {
             *others == variants && other.look.system == line.look.system && !line.points.is_empty()
         });
@@ -114,7 +114,7 @@ fn series_of(rows: Rows<'_>, name: &str, x: X, y: Y, series: &[Series]) -> Vec<L
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-/// A point of a line, if its size belongs into a chart with this axis.
+/// Returns a point of a line, if its size belongs to a chart with this axis.
 fn point(size: Size, figure: &Figure, x: X, y: Y) -> Option<Point> {
     let at = match x {
         X::N | X::Exponent => Some(size.n).filter(|_| size.threads == 1),
@@ -130,11 +130,11 @@ fn point(size: Size, figure: &Figure, x: X, y: Y) -> Option<Point> {
     let ends = (value(figure.min), value(figure.max));
     let (low, high) = (ends.0.min(ends.1), ends.0.max(ends.1));
     let point = Point { x: at? as f64, y: value(figure.seconds), low, high };
-    // A logarithm of nothing cannot be drawn.
+    // A logarithmic axis has no place for zero.
     (point.x > 0.0 && low > 0.0 && high.is_finite()).then_some(point)
 }
 
-/// The systems that have rows of a benchmark, in the order of legends.
+/// Returns the systems that have rows of a benchmark, in the order of legends.
 pub(crate) fn systems(rows: Rows<'_>, bench: &str) -> Vec<String> {
     let mut systems: Vec<String> = rows.of_bench(bench).map(|row| row.system.clone()).collect();
     systems.sort_by(|a, b| (rank(a), a).cmp(&(rank(b), b)));

@@ -1,8 +1,8 @@
-//! How systems look: a colour for each, the same in all charts, and a shape for each form of it.
+//! Styles of systems: a colour for each, the same in all charts, and a shape for each variant of a system.
 
 use plotters::style::RGBColor;
 
-/// The palette of Okabe and Ito, which people with any kind of colour vision can tell apart, and two greys.
+/// The palette of Okabe and Ito, which is distinguishable with any kind of colour vision, and two greys.
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const VERMILION: RGBColor = RGBColor(213, 94, 0);
 const PURPLE: RGBColor = RGBColor(204, 121, 167);
@@ -15,14 +15,14 @@ const GREY: RGBColor = RGBColor(150, 150, 150);
 
 /// Text.
 pub(super) const INK: RGBColor = RGBColor(40, 40, 40);
-/// Text of less importance.
+/// Less important text.
 pub(super) const FAINT_INK: RGBColor = RGBColor(105, 105, 105);
 /// Lines of the grid.
 pub(super) const GRID: RGBColor = RGBColor(215, 215, 215);
-/// Lines between those.
+/// Fine lines of the grid.
 pub(super) const FINE_GRID: RGBColor = RGBColor(240, 240, 240);
 
-/// In the order of legends, as systems call themselves and as they are called.
+/// Systems in the order of legends: the name in rows, the name for people, and the colour.
 const SYSTEMS: [(&str, &str, RGBColor); 14] = [
     ("pheap", "pheap", BLUE),
     ("pmdk", "PMDK", VERMILION),
@@ -32,7 +32,7 @@ const SYSTEMS: [(&str, &str, RGBColor); 14] = [
     ("rusqlite", "SQLite", SKY),
     ("volatile", "volatile Rust", DARK),
     ("floor", "floor", GREY),
-    // Of the benchmark of key-value stores.
+    // Systems of the benchmark of key-value stores.
     ("pheap-kv", "pheap-kv", BLUE),
     ("pheap-kv again", "pheap-kv again", BLUE),
     ("pheap-kv-pmem", "pheap-kv, Pmem", BLUE),
@@ -41,12 +41,12 @@ const SYSTEMS: [(&str, &str, RGBColor); 14] = [
     ("sqlite", "SQLite", SKY),
 ];
 
-/// What a system is called where people read.
+/// Returns the name of a system for people.
 pub(crate) fn display_name(system: &str) -> &str {
     SYSTEMS.iter().find(|known| known.0 == system).map_or(system, |known| known.1)
 }
 
-/// Where a system comes in lists.
+/// Returns the position of a system in lists.
 pub(crate) fn rank(system: &str) -> usize {
     SYSTEMS.iter().position(|known| known.0 == system).unwrap_or(SYSTEMS.len())
 }
@@ -55,7 +55,7 @@ pub(super) fn color(system: &str) -> RGBColor {
     SYSTEMS.iter().find(|known| known.0 == system).map_or(GREY, |known| known.2)
 }
 
-/// How a line runs.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Stroke {
     Solid,
@@ -63,7 +63,7 @@ pub(super) enum Stroke {
     Dotted,
 }
 
-/// What points look like.
+/// Shape of points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Marker {
     Circle,
@@ -73,7 +73,7 @@ pub(super) enum Marker {
     None,
 }
 
-/// A line, or a bar.
+/// Style of a line or of a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Look {
     pub(super) system: &'static str,
@@ -86,7 +86,7 @@ impl Look {
         Look { system, stroke, marker }
     }
 
-    /// The look of a system that comes in one form only.
+    /// Returns the style of a system that has only one variant.
     pub(crate) fn of_system(system: &str) -> Look {
         let known = SYSTEMS.iter().find(|known| known.0 == system).map_or("", |known| known.0);
         match known {

@@ -1,43 +1,43 @@
-//! Which charts there are: a table.
+//! The table of charts.
 
 use super::style::{Look, Marker, Stroke};
 use crate::choose::{Choice, Code};
 
-/// A chart, and the file that it goes to.
+/// A chart.
 pub(crate) struct Chart {
-    /// Without the ending.
+    /// Name of its file, without the ending.
     pub(crate) file: &'static str,
     pub(crate) title: &'static str,
     pub(super) kind: Kind,
 }
 
 pub(super) enum Kind {
-    /// Lines of one benchmark, a point for each size.
+    /// Lines of one benchmark, with a point for each size.
     Lines { bench: &'static str, x: X, y: Y, x_title: &'static str, series: &'static [Series] },
     /// Lines over the number of threads, one for each system.
     Systems { bench: &'static str, y_title: &'static str },
-    /// Bars in groups, all of one scale.
+    /// Bars in groups that share a scale.
     Bars { groups: &'static [Group], value: &'static str },
 }
 
-/// What varies from point to point.
+/// The quantity on the horizontal axis.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum X {
     /// `n`, on a logarithmic axis.
     N,
-    /// `n` which is an exponent, or in some other way the logarithm of the work.
+    /// `n` on a linear axis: `n` is an exponent, or another logarithm of the work.
     Exponent,
     Threads,
-    /// Objects of a transaction.
+    /// Number of objects in a transaction.
     Objects,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Y {
     Time,
-    /// The time of one of `n`.
+    /// The time of one of the `n` operations.
     TimeOfEach,
-    /// How many of `n` there are in a second.
+    /// Number of operations per second.
     Rate,
 }
 
@@ -55,11 +55,12 @@ pub(super) struct Group {
 }
 
 pub(super) enum Bars {
-    /// Of the only size of a benchmark; the time of one of `n`.
+    /// A bar for each series, at the only size of a benchmark; the time of one of the `n` operations.
     Each(&'static [Series]),
-    /// One for each system; the time of one of `n`, of rows whose variant has this part (all if it is empty).
+    /// A bar for each system; the time of one of the `n` operations. Only rows whose variant has this part
+    /// are used, or all if it is empty.
     Systems(&'static str),
-    /// One for each of these variants, with its name for people; the time of everything.
+    /// A bar for each of these variants, with its name for people; the time of the whole run.
     Variants(&'static [(&'static str, &'static str, Look)]),
 }
 
@@ -101,7 +102,7 @@ const VOLATILE: Series = Series {
 const FLOOR: Series =
     Series { label: "floor", choice: Choice::Floor, look: Look::new("floor", Stroke::Dashed, Marker::None) };
 const ALL: &[Series] = &[PHEAP, PHEAP_WRITTEN, PHEAP_PROCESS, PHEAP_WAL, PMDK, PMDK_WRITTEN, VOLATILE, FLOOR];
-/// Where no process ends and no power fails, `Process` and `Pmem` come to the same.
+/// Without `Process`, because `Process` and `Pmem` only differ when a process ends or the power fails.
 const RESTART: &[Series] = &[PHEAP, PHEAP_WRITTEN, PHEAP_WAL, PMDK, PMDK_WRITTEN, VOLATILE];
 
 const fn lines(bench: &'static str, x: X, y: Y, x_title: &'static str) -> Kind {
@@ -112,7 +113,7 @@ const fn restart(bench: &'static str, x_title: &'static str) -> Kind {
     Kind::Lines { bench, x: X::N, y: Y::Time, x_title, series: RESTART }
 }
 
-/// In the order of the report.
+/// The charts in the order of the report.
 pub(crate) const CHARTS: [Chart; 15] = [
     Chart {
         file: "txn",

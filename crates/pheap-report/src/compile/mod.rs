@@ -1,4 +1,5 @@
-//! What `#[txn]` and `#[derive(Persist)]` add to a build: a generated program and an example, each built with and without them.
+//! The cost of `#[txn]` and `#[derive(Persist)]` in a build: a generated program and an example are built
+//! with and without them.
 
 mod program;
 
@@ -10,18 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Instant, SystemTime};
 
-/// How many rows come.
+/// Number of rows of this part.
 pub(crate) const ROWS: u64 = 10;
 
-/// The cargo that runs this program, or the one in the path.
+/// Returns the command for the cargo that runs this program, or the one in the path.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// What one does to build, as rows call it.
+/// The cargo commands that are measured, as rows name them.
 const KINDS: [&str; 2] = ["check", "build"];
 
-/// How much is built, and how often.
+/// Size of the programs, and number of builds.
 struct Plan {
     functions: usize,
     records: usize,
@@ -45,7 +46,8 @@ pub(crate) fn measure(repository: &Path, quick: bool, sink: &mut Sink) -> Result
     let workspace = Workspace::generate(folder.path(), repository, &plan)?;
     for kind in KINDS {
         for group in &workspace.groups {
-            // Those of a group are the same, with the same features: no crate that is measured has them to build, too.
+            // All crates of a group have the same dependencies and features, so no measured build has to
+            // build these.
             sink.say(format!("compile: cargo {kind}, dependencies"));
             workspace.build(kind, group.crates[0])?;
             workspace.measure(kind, group, plan.rounds, sink)?;
@@ -54,7 +56,7 @@ pub(crate) fn measure(repository: &Path, quick: bool, sink: &mut Sink) -> Result
     workspace.agree()
 }
 
-/// Crates that are built in turns, and what they count as.
+/// Crates that are built in turns, and the `n` of their rows.
 struct Group {
     crates: Vec<&'static str>,
     n: usize,
@@ -95,7 +97,7 @@ impl Workspace {
         }
         workspace.groups.push(Group { crates: vec!["example", "example_plain"], n: attributes });
         fs::write(path.join("Cargo.toml"), MANIFEST)?;
-        // The versions that the repository is tested with.
+        // Uses the versions that the repository is tested with.
         fs::copy(repository.join("Cargo.lock"), path.join("Cargo.lock"))?;
         Ok(workspace)
     }
@@ -137,7 +139,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// What it takes to build a crate whose source has changed.
+    /// Builds a crate whose source has a new modification time. Returns the time in seconds.
     fn build(&self, kind: &str, name: &str) -> Result<f64> {
         let source = File::options().append(true).open(self.path.join(name).join("src/main.rs"))?;
         source.set_modified(SystemTime::now())?;
@@ -146,14 +148,14 @@ impl Workspace {
             .current_dir(&self.path)
             .args([kind, "-p", name, "--target-dir"])
             .arg(self.path.join("target"));
-        // Nothing has changed, so an incremental build would do nothing.
+        // The source has not changed, so an incremental build would do nothing.
         command.env("CARGO_INCREMENTAL", "0");
         let start = Instant::now();
         lines_of(command, |_| Ok(()), |_| {})?;
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// An error unless the generated programs all compute the same.
+    /// Returns an error unless all generated programs compute the same.
     fn agree(&self) -> Result<()> {
         let mut first = None;
         for name in &self.groups[0].crates {
@@ -173,7 +175,7 @@ impl Workspace {
     }
 }
 
-/// The source files of a folder, by name.
+/// Returns the source files of a folder, sorted by name.
 fn sources(folder: &Path) -> Result<Vec<(String, String)>> {
     let mut sources = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -188,7 +190,7 @@ fn is_attribute(line: &str) -> bool {
     line.trim_start().starts_with("#[txn]")
 }
 
-/// The text with all lines of `#[txn]` left out.
+/// Returns the text without the lines of `#[txn]`.
 fn without_attribute(text: &str) -> String {
     text.lines().filter(|line| !is_attribute(line)).map(|line| format!("{line}\n")).collect()
 }

@@ -1,21 +1,21 @@
-//! A program of many small functions that change records, written for each of the sides that are compared.
+//! Generates a program of many small functions that change records, for each of the compared sides.
 //!
-//! All sides do the same, function by function, and print the same number.
+//! The functions of all sides do the same, and the programs print the same number.
 
 use std::fmt::Write as _;
 
-/// How the program is written.
+/// A variant of the program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Side {
     /// On a persistent heap, each function with `#[txn]`.
     Annotated,
-    /// The same with the attribute left out, and nothing else.
+    /// The same without the attribute.
     Plain,
-    /// With `&mut` and `Box` instead, and without pheap.
+    /// With `&mut` and `Box`, without pheap.
     Volatile,
 }
 
-/// The program, with this many functions over this many types of records.
+/// Returns the program, with this number of functions over this number of record types.
 pub(super) fn program(side: Side, functions: usize, records: usize) -> String {
     let mut out = String::new();
     let volatile = side == Side::Volatile;
@@ -100,8 +100,8 @@ impl Record{record} {{
     )
 }
 
-/// What a function does, on a heap and with `&mut`; `A` and `B` are fields, `I` is a number that differs from function to function,
-/// and `CALL` calls the function before it.
+/// Bodies of functions, on a heap and with `&mut`. `A` and `B` are fields, `I` is a number that differs from
+/// function to function, and `CALL` calls the previous function.
 const BODIES: [(&str, &str); 8] = [
     (
         "tx[s].A = tx[s].A.wrapping_add(x);
@@ -238,7 +238,7 @@ fn function(side: Side, i: usize, record: usize, first: bool) -> String {
     }
 }
 
-/// A function that calls those of a record.
+/// Returns a function that calls all functions of a record.
 fn run_all(volatile: bool, record: usize, functions: std::ops::Range<usize>) -> String {
     let mut out = if volatile {
         format!("\nfn run{record}(mut x: u64) -> u64 {{\n    let s = &mut *Record{record}::new();\n")

@@ -1,4 +1,4 @@
-//! Charts of rates, and of reads of redb's table.
+//! Charts of rates, and of the reads of redb's table.
 
 use super::tables::threads;
 use super::{DISK, Line, MEMORY, Part, Row, TURNS, redb, systems};
@@ -7,7 +7,7 @@ use crate::charts::bars::{self, Bar, BarChart};
 use crate::charts::{Look, display_name};
 use crate::numbers::{time, with_commas};
 
-/// All for which there are rows: names of files, and SVG.
+/// Draws all charts that have rows. Returns names of files, and SVG.
 pub(super) fn all(rows: &[Row]) -> Result<Vec<(&'static str, String)>> {
     let rates = |part: &Part, workloads| groups_of(&Part { workloads, ..*part }.lines(rows));
     let charts = [
@@ -51,7 +51,7 @@ fn groups_of(lines: &[Line<'_>]) -> Vec<Group> {
     lines.iter().map(|line| (title(line), bars_of(line, bar))).collect()
 }
 
-/// The rows of redb's table that are in its chart.
+/// The rows of redb's table that its chart shows.
 const READS: [&str; 4] =
     ["random reads", "random range reads", "random reads (4 threads)", "random reads (16 threads)"];
 

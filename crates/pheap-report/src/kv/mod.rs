@@ -1,4 +1,4 @@
-//! `docs/benchmarks/kv.md`: tables and charts of what `cargo bench --bench kv` prints.
+//! `docs/benchmarks/kv.md`: tables and charts of the output of `cargo bench --bench kv`.
 
 mod charts;
 mod tables;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
-/// One line. Which fields there are besides the first ones says whether it is a rate, a time or a size.
+/// One line of the output: a rate, a time or a size, depending on its fields.
 #[derive(Clone, Debug, Deserialize)]
 struct Row {
     bench: String,
@@ -24,18 +24,18 @@ struct Row {
     value: u64,
     entries: u64,
     ops_per_second: Option<f64>,
-    /// The slowest run's, and the fastest one's.
+    /// Rate of the slowest run, and of the fastest run.
     least: Option<f64>,
     most: Option<f64>,
     p99_us: Option<f64>,
-    /// Bytes written for each byte put: as the system counts them, and as the disk gets them.
+    /// Bytes written for each byte put: as counted at system calls, and at the disk.
     system_amplification: Option<f64>,
     disk_amplification: Option<f64>,
-    /// Bytes that the files take, and that the store has in memory, its own and of files.
+    /// Bytes of the files, of the store's private memory, and of the files that it has in memory.
     space: Option<f64>,
     anonymous: Option<f64>,
     mapped: Option<f64>,
-    /// Of redb's table.
+    /// Fields of redb's table.
     row: Option<String>,
     ms: Option<f64>,
     bytes: Option<f64>,
@@ -48,20 +48,20 @@ fn parse(text: &str) -> Result<Vec<Row>> {
         .collect()
 }
 
-/// Rows that are shown together.
+/// Rows that one table shows.
 struct Part {
-    /// Of the block in the page.
+    /// Name of the block in the page.
     name: &'static str,
     dir: &'static str,
     processors: u64,
     sync: bool,
-    /// `ycsb_g` has a tenth of them.
+    /// Number of entries. `ycsb_g` has a tenth.
     entries: u64,
     workloads: &'static [&'static str],
     values: &'static [u64],
 }
 
-/// Values of db_bench's workloads, and the records of YCSB.
+/// Sizes of values in db_bench's workloads, and of the records of YCSB.
 const LARGE: &[u64] = &[800, 1_000, 10_000];
 const DB_BENCH: &[&str] =
     &["fillseq", "fillrandom", "overwrite", "readrandom", "readwhilewriting", "seekrandom", "deleterandom"];
@@ -103,7 +103,7 @@ const TWO: Part = Part {
     workloads: DB_BENCH,
     values: &[800],
 };
-/// What is written, and what is in memory.
+/// The tables of bytes written and of memory.
 const WRITTEN: Part = Part { name: "written", entries: 200_000, workloads: &["overwrite"], ..TWO };
 const WRITTEN_UNSYNCED: Part = Part { sync: false, ..WRITTEN };
 const PARTS: [Part; 9] = [
@@ -132,7 +132,8 @@ impl Part {
             && row.ops_per_second.is_some()
     }
 
-    /// Its lines, in order: what was measured in the same way.
+    /// Returns the lines of the part, in order. A line has the rows of the same workload, value size and
+    /// number of threads.
     fn lines<'r>(&self, rows: &'r [Row]) -> Vec<Line<'r>> {
         let mut lines: Vec<Line<'_>> = Vec::new();
         for &workload in self.workloads {
@@ -151,12 +152,12 @@ impl Part {
     }
 }
 
-/// Where redb's table was measured.
+/// The `dir` of redb's table.
 const WHOLE: &str = "disk";
-/// The same with a tenth of the entries, in turns.
+/// The same with a tenth of the entries, the systems in turns.
 const TURNS: &str = "disk, in turns";
 
-/// The lines of redb's table.
+/// Returns the lines of redb's table.
 fn redb<'r>(rows: &'r [Row], dir: &str) -> Vec<Line<'r>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     let of = rows.iter().filter(|row| row.dir == dir);
@@ -169,7 +170,7 @@ fn redb<'r>(rows: &'r [Row], dir: &str) -> Vec<Line<'r>> {
     lines
 }
 
-/// What is compared.
+/// Rows that are compared with each other.
 struct Line<'r> {
     what: String,
     threads: u64,
@@ -177,13 +178,13 @@ struct Line<'r> {
 }
 
 impl<'r> Line<'r> {
-    /// The row of a system: what was measured last.
+    /// Returns the row of a system: the last one, if there are several.
     fn of(&self, system: &str) -> Option<&'r Row> {
         self.rows.iter().rfind(|row| row.system == system).copied()
     }
 }
 
-/// The systems of these rows, in the order in which they come.
+/// Returns the systems of these rows, in the order of their first rows.
 fn systems<'r>(rows: impl Iterator<Item = &'r Row>) -> Vec<&'r str> {
     let mut systems: Vec<&str> = Vec::new();
     for row in rows {
@@ -198,7 +199,7 @@ fn is_pheap(system: &str) -> bool {
     system.starts_with("pheap")
 }
 
-/// Draws the charts, and fills in the blocks of `kv.md`, in this directory.
+/// Draws the charts, and fills in the blocks of `kv.md`, in the directory `out`.
 pub(crate) fn write(file: &Path, out: &Path) -> Result<()> {
     let error = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let rows = parse(&fs::read_to_string(file).map_err(|e| error(file, e))?)?;

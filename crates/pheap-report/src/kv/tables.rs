@@ -4,7 +4,7 @@ use super::{Line, Row, is_pheap, systems};
 use crate::numbers::{three_digits, with_commas};
 use crate::report::{NOTHING, table as markdown};
 
-/// Thousands of operations a second, and within how many µs 99 % of them are.
+/// Returns a table of rates, in thousands of operations per second, and of the 99th percentiles in µs.
 pub(super) fn rates(lines: &[Line<'_>]) -> String {
     let systems = systems(lines.iter().flat_map(|line| line.rows.iter().copied()));
     if systems.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn threads(number: u64) -> String {
     if number == 1 { "1 thread".into() } else { format!("{number} threads") }
 }
 
-/// What each store has written for what was put, what its files take, and what it has in memory.
+/// Returns a table of each store's write amplification, of the size of its files, and of its memory.
 pub(super) fn written(unsynced: Option<&Line<'_>>, synced: Option<&Line<'_>>) -> String {
     let lines = [(unsynced, "no"), (synced, "each write")];
     let cells = lines.iter().filter_map(|(line, sync)| Some(((*line)?, sync))).flat_map(|(line, sync)| {
@@ -76,7 +76,7 @@ pub(super) fn written(unsynced: Option<&Line<'_>>, synced: Option<&Line<'_>>) ->
 /// Bytes of a key, in db_bench's workloads.
 const KEY: u64 = 16;
 
-/// The rows by which redb compares itself with others.
+/// Returns the rows of redb's own comparison.
 pub(super) fn redb(lines: &[Line<'_>]) -> String {
     let systems = systems(lines.iter().flat_map(|line| line.rows.iter().copied()));
     if systems.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn redb(lines: &[Line<'_>]) -> String {
     format!("{}\n{}", markdown(&header, &cells), wins.text("rows that are times"))
 }
 
-/// Milliseconds, or bytes.
+/// A value in milliseconds or in bytes.
 struct Figure {
     value: f64,
     is_time: bool,
@@ -122,14 +122,14 @@ impl Figure {
     }
 }
 
-/// Milliseconds that are as good as none.
+/// Shorter times, in milliseconds, count as this.
 const AT_ONCE: f64 = 1.0;
 
 fn bold(text: String, is_best: bool) -> String {
     if is_best { format!("**{text}**") } else { text }
 }
 
-/// In which rows nothing is faster than pheap-kv, and what is in the others.
+/// Number of rows, and the rows in which another system is faster than pheap-kv.
 #[derive(Default)]
 struct Wins {
     all: usize,
@@ -137,10 +137,10 @@ struct Wins {
 }
 
 impl Wins {
-    /// Times, one for each system.
+    /// Adds a row with the time of each system.
     fn add(&mut self, what: &str, systems: &[&str], times: &[Option<f64>]) {
         let all = || systems.iter().zip(times).filter_map(|(system, time)| Some((*system, (*time)?)));
-        // If it was measured twice, the slower one.
+        // If pheap-kv was measured twice, the slower run counts.
         let own = all().filter(|(system, _)| is_pheap(system)).map(|(_, time)| time).reduce(f64::max);
         let Some(own) = own else { return };
         let others = all().filter(|(system, _)| !is_pheap(system));

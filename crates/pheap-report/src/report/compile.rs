@@ -1,11 +1,11 @@
-//! What a build takes.
+//! The table of build times.
 
 use super::table as markdown;
 use crate::choose::Rows;
 use crate::numbers::{three_digits, time, with_commas};
 use crate::row::Row;
 
-/// What one does to build, as rows call it.
+/// The cargo commands, as rows and as people name them.
 const KINDS: [(&str, &str); 2] = [("check", "cargo check"), ("build", "cargo build")];
 
 pub(super) fn table(rows: Rows<'_>) -> String {
@@ -41,7 +41,7 @@ fn figure(row: &Row) -> String {
     format!("{} ({} to {})", time(row.seconds), three_digits(row.min()), three_digits(row.max()))
 }
 
-/// How much longer, in percent.
+/// Formats how much longer a build takes, in percent.
 fn more(row: &Row, other: &Row) -> String {
     let percent = 100.0 * (row.seconds / other.seconds - 1.0);
     format!("{}{} %", if percent < 0.0 { "−" } else { "+" }, three_digits(percent.abs()))

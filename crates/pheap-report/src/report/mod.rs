@@ -1,4 +1,4 @@
-//! `docs/benchmarks/README.md`: text by people, and between markers what this program knows.
+//! `docs/benchmarks/README.md`: text by people, with generated blocks between markers.
 
 mod compile;
 mod peers;
@@ -12,16 +12,16 @@ use crate::choose::Rows;
 use crate::results::Results;
 use std::fmt::Write as _;
 
-/// What a report is that nobody has written anything for yet.
+/// The page for a new report, before people add text.
 pub(crate) const TEMPLATE: &str = include_str!("template.md");
 
-/// `docs/benchmarks/README.md`, or what becomes of it.
+/// Fills the generated blocks of `docs/benchmarks/README.md`, whose text is `text`.
 pub(crate) fn page(text: &str, results: &Results, charts: &[&Chart]) -> Result<String> {
     let rows: Vec<_> = results.rows().collect();
     fill(text, &|name| block(name, results, Rows(&rows), charts))
 }
 
-/// All blocks, by name.
+/// Returns the generated block with this name.
 fn block(name: &str, results: &Results, rows: Rows<'_>, charts: &[&Chart]) -> Option<String> {
     Some(match name {
         "setting" => setting::table(results),
@@ -42,7 +42,7 @@ fn figures(charts: &[&Chart]) -> String {
     out
 }
 
-/// The page with its blocks replaced: what is between `<!-- generated: NAME -->` and `<!-- end -->`.
+/// Returns the page with its blocks replaced: the text between `<!-- generated: NAME -->` and `<!-- end -->`.
 pub(crate) fn fill(page: &str, block: &dyn Fn(&str) -> Option<String>) -> Result<String> {
     const BEGIN: &str = "<!-- generated: ";
     const END: &str = "<!-- end -->";
@@ -63,7 +63,7 @@ pub(crate) fn fill(page: &str, block: &dyn Fn(&str) -> Option<String>) -> Result
     Ok(out)
 }
 
-/// A table in Markdown; the first column is text, the others are numbers.
+/// Returns a table in Markdown. The first column has text, the others have numbers.
 pub(crate) fn table(header: &[&str], lines: &[Vec<String>]) -> String {
     let mut out = format!("| {} |\n|{}\n", header.join(" | "), "---|".repeat(header.len()));
     for line in lines {
@@ -72,7 +72,7 @@ pub(crate) fn table(header: &[&str], lines: &[Vec<String>]) -> String {
     out
 }
 
-/// Where there is nothing to say.
+/// The text of an empty cell.
 pub(crate) const NOTHING: &str = "–";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where a peer is faster than pheap.
+//! The list of comparisons in which another system is faster than pheap.
 
 use super::ratios::size;
 use crate::benches::BENCHES;
@@ -43,7 +43,7 @@ pub(super) fn list(rows: Rows<'_>) -> String {
     }
 }
 
-/// A line, if the peer is.
+/// Returns a line if the peer is faster.
 fn faster(what: &str, peer: &Figure, pheap: &Figure) -> String {
     let ratio = pheap.seconds / peer.seconds;
     let mut out = String::new();
@@ -54,7 +54,8 @@ fn faster(what: &str, peer: &Figure, pheap: &Figure) -> String {
     out
 }
 
-/// pheap's row of the same work. A store that does not wait for the disk where it should is not compared.
+/// Returns whether `pheap` is pheap's row of the same work. A store that should wait for the disk and does
+/// not is not compared.
 fn is_counterpart(pheap: &Row, other: &Row) -> bool {
     let comparable = |row: &Row| {
         row.bench.ends_with("_nosync") || row.bench == "get" || row.syncs_each_commit != Some(false)
@@ -65,18 +66,18 @@ fn is_counterpart(pheap: &Row, other: &Row) -> bool {
         && (other.threads > 1 || comparable(other))
 }
 
-/// How many lookups are in a transaction, as the variant says.
+/// Returns the number of lookups in a transaction, which is a part of the variant.
 pub(super) fn lookups(row: &Row) -> &str {
     row.variant.rsplit(':').next().unwrap_or_default()
 }
 
-/// The time of one of `n`.
+/// Returns the time of one of the `n` operations.
 fn each(row: &Row) -> Figure {
     let n = row.n.max(1) as f64;
     Figure { variant: row.variant.clone(), seconds: row.seconds / n, min: row.min() / n, max: row.max() / n }
 }
 
-/// The systems other than the floor, in the order of legends.
+/// Returns the systems except the floor, in the order of legends.
 pub(super) fn stores(rows: Rows<'_>, bench: &str) -> Vec<String> {
     let mut systems = systems(rows, bench);
     systems.retain(|system| system != "floor");

@@ -1,4 +1,4 @@
-//! pheap, divided by what was measured beside it.
+//! The table of pheap's times, divided by those of other rows.
 
 use super::{NOTHING, table as markdown};
 use crate::benches::{BENCHES, Bench};
@@ -8,7 +8,7 @@ use crate::row::Size;
 use crate::targets::{FLAT, Verdict, verdict};
 use std::fmt::Write as _;
 
-/// The benchmarks, with two lines for a size where straightforward code is not the fastest.
+/// Returns the table. A size has two lines if straightforward code is not the fastest variant.
 pub(super) fn table(rows: Rows<'_>) -> String {
     let mut lines = Vec::new();
     let mut counts = (0, 0);
@@ -100,7 +100,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A size, for people.
+/// Formats a size for people.
 pub(super) fn size(size: Size) -> String {
     let mut out = match size.n {
         n if n >= 1_000_000 && n % 1_000_000 == 0 => format!("{}M", n / 1_000_000),
@@ -116,7 +116,7 @@ pub(super) fn size(size: Size) -> String {
     out
 }
 
-/// Whether opening takes as long for large heaps as for small ones.
+/// Compares the times of opening large heaps and small ones.
 fn flat(rows: Rows<'_>) -> Option<String> {
     let bench = BENCHES.iter().find(|bench| bench.name == "fill_heap_open")?;
     let figures: Vec<(u64, f64)> = rows

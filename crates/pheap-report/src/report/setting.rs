@@ -1,4 +1,4 @@
-//! Where and when.
+//! The table of machines and dates.
 
 use super::{NOTHING, table as markdown};
 use crate::results::{Meta, Results, Section};

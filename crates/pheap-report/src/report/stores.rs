@@ -1,4 +1,4 @@
-//! Rates of stores, side by side.
+//! The table of the stores' rates.
 
 use super::peers::{lookups, stores};
 use super::{NOTHING, table as markdown};
@@ -44,7 +44,7 @@ pub(super) fn tables(rows: Rows<'_>) -> String {
     out
 }
 
-/// Rows that are compared.
+/// Rows that are compared with each other.
 struct Line<'a> {
     what: String,
     rows: Vec<&'a Row>,

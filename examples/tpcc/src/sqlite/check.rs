@@ -1,4 +1,4 @@
-//! The consistency conditions, each as a query for what violates it.
+//! The consistency conditions. Each is a query for the rows that violate it.
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ const CONDITIONS: [(&str, &str); 13] = [
     ),
 ];
 
-/// What each customer has paid, and owes for what was delivered.
+/// Sums that each customer has paid, and that each owes for deliveries.
 const SUMS: &str = "
     CREATE TEMP TABLE paid AS
         SELECT h_c_w_id AS c_w_id, h_c_d_id AS c_d_id, h_c_id AS c_id, sum(h_amount) AS paid

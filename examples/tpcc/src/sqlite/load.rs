@@ -1,4 +1,4 @@
-//! Fills a database with the same rows. As in a heap, each warehouse is one transaction.
+//! Fills a database with the same rows as a heap. One transaction loads a warehouse, as in a heap.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The same on SQLite: a connection for each thread, prepared statements, and its write-ahead log.
+//! The same benchmark on SQLite: a connection for each thread, prepared statements, and a write-ahead log.
 
 mod check;
 mod load;
@@ -16,7 +16,7 @@ use crate::requests::Size;
 pub use check::check;
 pub use load::load;
 
-/// Memory for each connection's pages.
+/// Memory for the pages of each connection, in KiB.
 const CACHE_KIB: i64 = 512 << 10;
 
 pub struct Database {

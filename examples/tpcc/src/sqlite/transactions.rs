@@ -8,7 +8,8 @@ use crate::rows::now;
 use crate::tables::{DISTRICTS, ONE, Text};
 
 pub(super) fn run(connection: &mut Connection, request: &Request) -> Result<Answer> {
-    // Those that write say so at once, or two of them could both have read what neither may then change.
+    // Transactions that write lock the database when they begin. Otherwise two of them could read the same
+    // rows, and then neither could change them.
     let behavior = match request {
         Request::OrderStatus { .. } | Request::StockLevel { .. } => TransactionBehavior::Deferred,
         _ => TransactionBehavior::Immediate,
@@ -93,7 +94,7 @@ fn data(row: &rusqlite::Row, column: usize) -> Result<Text<50>> {
     Ok(Text::new(row.get_ref(column)?.as_blob()?))
 }
 
-/// The number of a customer.
+/// Returns the number of a customer.
 fn find(txn: &Transaction, warehouse: u32, district: u8, who: &Who) -> Result<u32> {
     let name = match who {
         Who::Number(number) => return Ok(*number),

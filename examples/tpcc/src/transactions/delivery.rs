@@ -1,4 +1,4 @@
-//! The oldest new order of each district of a warehouse is delivered, and its customer owes what it costs.
+//! Delivers the oldest new order of each district of a warehouse. The customer then owes the price.
 
 use std::num::{NonZeroU8, NonZeroU64};
 
@@ -20,7 +20,7 @@ pub(super) fn run(warehouse: &Root<Warehouse>, carrier: u8) -> Result<(Answer, C
     })
 }
 
-/// Returns the order, if there was one.
+/// Delivers the oldest order of a district. Returns its number, if there is one.
 #[txn]
 fn deliver<'r>(
     tx: &mut Txn<'r>,

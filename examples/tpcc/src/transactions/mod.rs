@@ -1,4 +1,4 @@
-//! The five transactions. Each returns before it is durable, with a [`Commit`] that tells when it is.
+//! The five transactions. Each returns before it is durable. Its [`Commit`] shows when it is.
 
 mod delivery;
 mod new_order;
@@ -31,7 +31,8 @@ pub fn run(company: &Company, request: &Request) -> Result<(Answer, Option<Commi
     }
 }
 
-/// The number of a customer. If several have the last name, it is the one in the middle, by first name.
+/// Returns the number of a customer. If several customers have the last name, it is the middle one by first
+/// name.
 fn find<'r>(view: &View<'r>, district: P<'r, District<'r>>, who: &Who) -> Result<u32> {
     match who {
         Who::Number(number) => Ok(*number),

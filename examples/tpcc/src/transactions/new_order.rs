@@ -1,4 +1,4 @@
-//! A customer orders 5 to 15 items, of which some may come from other warehouses.
+//! A customer orders 5 to 15 items. Some may come from other warehouses.
 
 use pheap::{Commit, Error, P, Result, Root, Txn, field, txn};
 
@@ -33,7 +33,7 @@ pub(super) fn run(company: &Company, order: &Request) -> Result<(Answer, Commit)
     })
 }
 
-/// The warehouses that take part, each once. The first one is that of the order.
+/// Returns the warehouses that take part, each once. The first one is that of the order.
 fn suppliers(order: &Request) -> Vec<u32> {
     let mut suppliers = vec![order.warehouse];
     for line in &order.lines {
@@ -44,13 +44,14 @@ fn suppliers(order: &Request) -> Vec<u32> {
     suppliers
 }
 
-/// What there is to know of an item.
+/// The properties of an item that an order needs.
 struct Goods {
     price: u32,
     is_original: bool,
 }
 
-/// Items never change, so nothing is lost by reading them before the transaction. `None` if there is no such item.
+/// Looks up the items, with `None` for those that do not exist. Items never change, so they can be read
+/// before the transaction.
 fn look_up(company: &Company, lines: &[Line]) -> Result<Vec<Option<Goods>>> {
     company.items.read(|view, items| {
         let items = &view[view[items]];
@@ -62,13 +63,14 @@ fn look_up(company: &Company, lines: &[Line]) -> Result<Vec<Option<Goods>>> {
     })
 }
 
-/// A line, and whether it is of branded goods.
+/// An order line, and whether its item is branded.
 struct Sold {
     line: OrderLine,
     is_branded: bool,
 }
 
-/// Takes what a line wants from the stock of its supplier. An item that does not exist ends the transaction, and what was done for other lines is undone.
+/// Takes the quantity of a line from the stock of its supplier. If the item does not exist, the transaction
+/// fails, and the changes for other lines are rolled back.
 #[txn]
 fn sell<'r>(
     tx: &mut Txn<'r>,
@@ -82,7 +84,7 @@ fn sell<'r>(
     let mut level = tx[stock].level;
     level.quantity -= i32::from(line.quantity);
     if level.quantity < 10 {
-        level.quantity += 91; // it is ordered at once
+        level.quantity += 91; // the stock is refilled at once
     }
     level.sold += u32::from(line.quantity);
     level.orders += 1;
@@ -99,7 +101,7 @@ fn sell<'r>(
     Ok(Sold { line, is_branded: goods.is_original && is_original(&tx[stock].data) })
 }
 
-/// Enters the order.
+/// Enters the order. Returns the answer.
 #[txn]
 fn place<'r>(
     tx: &mut Txn<'r>,

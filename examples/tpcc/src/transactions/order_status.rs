@@ -1,4 +1,4 @@
-//! What has become of a customer's newest order.
+//! Reads the state of a customer's newest order.
 
 use pheap::{Commit, Result, Root};
 

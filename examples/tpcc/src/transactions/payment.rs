@@ -1,4 +1,4 @@
-//! A customer pays, perhaps at another warehouse than the own one.
+//! A customer pays, perhaps at another warehouse than the customer's own.
 
 use std::io::Write;
 
@@ -19,7 +19,7 @@ pub(super) fn run(company: &Company, payment: &Payment) -> Result<(Answer, Commi
             Ok(Answer::Paid { customer, balance })
         });
     }
-    // The customer's account is below another root. Both change, or none.
+    // The customer's account is under another root. Both roots change, or none.
     let home = company.warehouse(payment.customer_warehouse);
     pheap::txn_deferred((here, home), |((tx, warehouse), (tx_home, home))| {
         let (customer, balance) = pay(tx_home, home, payment)?;
@@ -28,7 +28,7 @@ pub(super) fn run(company: &Company, payment: &Payment) -> Result<(Answer, Commi
     })
 }
 
-/// The side of the customer. Returns who it was, and the balance.
+/// Changes the customer. Returns the customer's number and balance.
 #[txn]
 fn pay<'r>(tx: &mut Txn<'r>, home: P<'r, Warehouse<'r>>, payment: &Payment) -> Result<(u32, i64)> {
     let district = tx[home].districts.at(usize::from(payment.customer_district) - 1);
@@ -45,7 +45,7 @@ fn pay<'r>(tx: &mut Txn<'r>, home: P<'r, Warehouse<'r>>, payment: &Payment) -> R
     Ok((number, account.balance))
 }
 
-/// What is written about customers with bad credit: each payment, the newest one first.
+/// Returns the notes on a customer with bad credit: each payment, the newest first.
 fn note(customer: &Customer, payment: &Payment, number: u32) -> Text<500> {
     let mut text = Vec::with_capacity(600);
     let Payment { warehouse, district, customer_warehouse, customer_district, amount, .. } = payment;
@@ -55,7 +55,7 @@ fn note(customer: &Customer, payment: &Payment, number: u32) -> Text<500> {
     Text::new(&text)
 }
 
-/// The side of the warehouse that is paid.
+/// Changes the warehouse that receives the payment.
 #[txn]
 fn take<'r>(
     tx: &mut Txn<'r>,

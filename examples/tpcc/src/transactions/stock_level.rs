@@ -1,11 +1,11 @@
-//! How many of the items that were sold last are running short.
+//! Counts the items of the newest orders whose stock is low.
 
 use pheap::{Commit, Result, Root};
 
 use crate::requests::Answer;
 use crate::tables::Warehouse;
 
-/// Orders of the district that are looked at.
+/// Number of the district's newest orders that are read.
 const ORDERS: u32 = 20;
 
 pub(super) fn run(warehouse: &Root<Warehouse>, district: u8, threshold: i32) -> Result<(Answer, Commit)> {

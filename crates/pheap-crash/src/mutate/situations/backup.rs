@@ -1,4 +1,4 @@
-//! A backup: its header says that it was closed, and the logs of its roots hold what is in its places, too.
+//! A backup: its header says that it was closed, and the logs of its roots are not empty.
 
 use pheap_testkit::{PAGE, patch_header};
 
@@ -7,10 +7,10 @@ use crate::medium::{Content, Snapshot};
 use crate::program::{Op, Setting};
 use crate::run::Run;
 
-/// Word of a header that says how a heap is in use.
+/// Word of a header that tells how a heap is in use.
 const IN_USE: usize = 16;
 
-/// A backup gets a write-ahead log, again and again. The power fails everywhere.
+/// Opens a backup with a write-ahead log several times, and cuts the power at each point.
 pub(super) fn with_a_log(start: Start) -> Result<(), String> {
     let set: Op = "set a".parse()?;
     let mut run = Run::open(Setting::default(), start.content, Some(start.state), 1)?;

@@ -1,4 +1,5 @@
-//! A heap that was closed gets its log with the first change. What that was read of may be in the page cache only: a sync of the process that has closed it has failed.
+//! A closed heap gets a log with its first change. Its content may be in the page cache only, because a sync
+//! of the process that closed it failed.
 
 use crate::report::Said;
 
@@ -15,8 +16,9 @@ use crate::program::{One, Setting};
 use crate::run::{Ready, Run, options};
 use pheap_testkit::Rng;
 
-/// Each sync of a heap's file fails, once, while it is open as `Process`, is changed and closed. Another process opens it with a log, and perhaps syncs it, before it changes it. The page cache
-/// has forgotten by then what it cannot bring to the disk, or has not.
+/// Fails each sync of a heap's file once, while the heap is open as `Process`, changed and closed. Another
+/// process opens it with a log, perhaps syncs it, and changes it. Before that, the page cache may forget the
+/// data that did not reach the disk.
 pub(super) fn explore([_, _, (content, state), _]: &Ready) -> Result<(), String> {
     for (syncs, evicts) in [(false, false), (false, true), (true, false), (true, true)] {
         for after in 0.. {
@@ -69,8 +71,9 @@ fn set(heap: &Heap, state: &mut State, value: u64) -> pheap::Result<()> {
     ops::one(&root, state.roots.get_mut("a").expect("there is one"), One::Set, value)
 }
 
-/// Lets the power fail everywhere. The heap must hold the last one of the states when it has been told, and one of the last two when it has been synced. Before, it may hold any of them, or be refused: because
-/// nobody has closed it, whatever the disk has torn.
+/// Cuts the power at each point. After the change was acknowledged, the heap must have the last state. After
+/// the sync was acknowledged, it must have one of the last two. Before, it may have any of the states. It may
+/// also be refused because it was not closed, and only for that reason, even if the disk has torn writes.
 fn look(before: Content, points: &[Moment], states: [&State; 4]) -> Result<(), String> {
     let refused = Error::NotClosed.to_string();
     let told = |number: usize| move |point: &Moment| point.acknowledged().1 == number;

@@ -1,4 +1,5 @@
-//! Transactions for which nobody waits: what a power failure leaves of them is those up to one of them, and all for which somebody has waited.
+//! Deferred transactions. A power failure leaves the transactions up to one of them, and at least all for
+//! which a thread has waited.
 
 use pheap::{Commit, Root};
 
@@ -10,7 +11,7 @@ use crate::program::Setting;
 use crate::report::Said;
 use crate::run::{Run, options};
 
-/// The heap, and what it holds after each of the transactions.
+/// The heap, and its state after each transaction.
 struct Heap {
     medium: Medium,
     roots: [Root<Record<'static>>; 2],
@@ -19,7 +20,7 @@ struct Heap {
 }
 
 impl Heap {
-    /// Sets a number of the roots with these names, which are one of them or both.
+    /// Sets a number in the roots with these names: one of the two, or both.
     fn set(&mut self, names: &[&str]) -> Result<(), String> {
         let value = 50 + self.commits.len() as u64;
         let [a, b] = &self.roots;
@@ -47,7 +48,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Notes how many are durable.
+    /// Notes how many transactions are durable.
     fn tell(&self) {
         let durable = self.commits.iter().take_while(|commit| commit.is_durable()).count();
         self.medium.acknowledge(durable, durable);

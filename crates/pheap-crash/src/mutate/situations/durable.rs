@@ -1,4 +1,5 @@
-//! Durable snapshots beside transactions for which nobody waits: what one of them has shown, or something newer, is there after a power failure.
+//! Durable snapshots during deferred transactions. After a power failure, the heap has at least each version
+//! that a snapshot has shown.
 
 use pheap::{Commit, PSnapMap, Root};
 
@@ -10,7 +11,7 @@ use crate::run::options;
 
 type Map = PSnapMap<'static, u64, u64>;
 
-/// Entries of the durable version: each transaction adds the next one.
+/// Returns the number of entries of the durable version. Each transaction adds an entry.
 fn durable(map: &Root<Map>) -> Result<usize, String> {
     map.durable_snapshot().and_then(|snapshot| snapshot.read(|map| map.len())).said()
 }
@@ -24,7 +25,7 @@ pub(super) fn explore(start: Start) -> Result<(), String> {
     let before = medium.durable();
     let mut commits: Vec<Commit> = Vec::new();
     let mut seen = Vec::new();
-    // After how many transactions somebody waits for which.
+    // Number of transactions to add, then the transaction to wait for.
     for (add, wait) in [(4, 1), (1, 4), (3, 5), (2, 9)] {
         for _ in 0..add {
             let key = commits.len() as u64;

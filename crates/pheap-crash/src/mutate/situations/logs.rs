@@ -1,4 +1,4 @@
-//! Logs that are missing, or not those of their heaps.
+//! Logs that are missing, or belong to other heaps.
 
 use crate::report::Said;
 use std::path::Path;
@@ -15,7 +15,8 @@ use crate::tuning::SMALL;
 /// The bytes of two files.
 type HeapAndLog = (Vec<u8>, Vec<u8>);
 
-/// Two heaps in files, of which a crash has left the logs, and the first one again, after it was closed and opened.
+/// Makes two heaps in files with the logs that a crash leaves, and the first heap again after it was closed
+/// and opened.
 pub(super) fn files() -> Result<Vec<HeapAndLog>, String> {
     let folder = pheap_testkit::tempdir();
     let mut made = Vec::new();
@@ -67,7 +68,7 @@ pub(super) fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
     };
     must_be_refused("the log of another heap", open(&one.0, Some(two.1.clone())))?;
     must_be_refused("an older log", open(&again.0, Some(one.1.clone())))?;
-    // The heap that was not closed, closed.
+    // Closes the heap that was not closed.
     let (disk, heap) = open(&one.0, Some(one.1.clone()));
     heap.and_then(|heap| heap.close()).map_err(|error| format!("with its own log: {error}"))?;
     let closed = disk.view();
@@ -85,13 +86,13 @@ pub(super) fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
     }
 }
 
-/// Two copies of a heap, each in use: their logs have the same number.
+/// Uses two copies of a heap. Their logs have the same number.
 pub(super) fn twins(start: Start) -> Result<(), String> {
     let closed = start.content.image();
     let in_use = |copy: u32| {
         let disk = Arc::new(SimDisk::new(closed.clone()));
         disk.set_copy(copy);
-        let heap = opened(&disk)?; // open until its files have been looked at
+        let heap = opened(&disk)?; // open until its files have been read
         set_x(&record(&heap, "a")?, copy.into()).said()?;
         Ok::<DiskImage, String>(disk.view())
     };
@@ -114,7 +115,7 @@ pub(super) fn twins(start: Start) -> Result<(), String> {
     Ok(())
 }
 
-/// A commit is not acknowledged then. Closing the heap saves it.
+/// Removes the log of an open heap. A commit is then not acknowledged. Closing the heap saves it.
 pub(super) fn log_removed(start: Start) -> Result<(), String> {
     let disk = Arc::new(SimDisk::new(start.content.image()));
     let heap = opened(&disk)?;

@@ -1,4 +1,5 @@
-//! A heap that is opened as `Process`, in a file on a disk: what was read may be in the page cache only, because a sync has failed, or a process was killed.
+//! A heap that is opened as `Process` in a file on a disk. Its content may be in the page cache only, because
+//! a sync failed or a process was killed.
 
 use crate::report::Said;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use crate::run::{Ready, Run, bases, options};
 use pheap_testkit::Rng;
 
 pub(super) const EIO: i32 = 5;
-/// How many processes are killed at a point, and two.
+/// The `few` of [`Moment::kills`]: at most this number of killed processes at a point, and two more.
 const KILLS: usize = 1;
 
-/// Each sync of a heap's file fails, once, while the heap is made ready for a log, has one, and is closed.
+/// Fails each sync of a heap's file once, while the heap is prepared for a log, has one, and is closed.
 pub(super) fn explore([_, _, closed, crashed]: &Ready) -> Result<(), String> {
     for (what, (content, state), base) in [
         ("a closed heap", closed, None),
@@ -53,12 +54,13 @@ pub(super) fn disk(image: DiskImage) -> Arc<SimDisk> {
     Arc::new(disk)
 }
 
-/// Opens the heap as `Process`, changes it to `value`, closes it, and lets the power fail everywhere. Returns what happened, and what was durable before.
+/// Opens the heap as `Process`, changes it to `value`, closes it, and cuts the power at each point. Returns
+/// the durable content before, and the points.
 fn use_mapped(disk: &Arc<SimDisk>, state: &State, value: u64) -> Result<(Content, Vec<Moment>), String> {
     let medium = Medium::Disk(disk.clone());
     medium.take_points();
     let before = medium.durable();
-    // In the boot in which it was in use.
+    // In the same boot as the last use.
     let mapped = options(Setting::default(), None).durability(Durability::Process).verify(true);
     let heap =
         mapped.simulate_disk(disk).map_err(|error| format!("opening it as `Process` fails: {error}"))?;
@@ -71,7 +73,7 @@ fn use_mapped(disk: &Arc<SimDisk>, state: &State, value: u64) -> Result<(Content
     };
     let (mut last, mut expected) = (first.clone(), state.clone());
     set(&mut last, value)?;
-    set(&mut expected, value)?; // a process that was killed may have set it to another one
+    set(&mut expected, value)?; // a process that was killed may have set another value
     if expected != last {
         return Err(expected.difference(&last));
     }
@@ -82,7 +84,8 @@ fn use_mapped(disk: &Arc<SimDisk>, state: &State, value: u64) -> Result<(Content
     let closed = |point: &Moment| point.acknowledged().1 == 1;
     crash_everywhere(before.clone(), &points, closed, |content| must_hold(content, &last))
         .map_err(|error| format!("closed, {error}"))?;
-    // Before, it may be refused. That must be because nobody has closed it, whatever the disk has torn.
+    // Before the close, the heap may be refused because it was not closed, and only for that reason, even if
+    // the disk has torn writes.
     let refused = Error::NotClosed.to_string();
     let whole = |content| match Run::open(Setting::default(), content, None, 3) {
         Err(error) if error.contains(&refused) => Ok(()),
@@ -94,7 +97,7 @@ fn use_mapped(disk: &Arc<SimDisk>, state: &State, value: u64) -> Result<(Content
     Ok((before, points))
 }
 
-/// Kills that process everywhere, and another one opens what it has left to the kernel.
+/// Kills that process at each point. Another process opens the content that the kernel has then.
 fn killed((before, points): &(Content, Vec<Moment>), state: &State) -> Result<(), String> {
     let mut now = Snapshot::new(before.clone());
     for (at, point) in points.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A type of which there is so much to say that the type table needs another extent.
+//! A type whose description is so large that the type table needs another extent.
 
 use crate::report::Said;
 use pheap::{Heap, P, Persist};
@@ -30,14 +30,14 @@ of_eight!(Leaf, u64);
 of_eight!(Branch, Leaf);
 of_eight!(Tree, Branch);
 
-/// Small itself: few words reach the medium with what names its type.
+/// A small object: only a few other words reach the medium together with the description of its type.
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Garden<'r> {
     tree: Option<P<'r, Tree>>,
 }
 
-/// Fewer words than an extent has.
+/// A number of words smaller than an extent.
 const EXTENT: usize = 500;
 const NAME: &str = "tree";
 
@@ -46,13 +46,14 @@ fn create(heap: &Heap) -> Result<(), String> {
     heap.root::<Tree>(NAME).map(drop).said()
 }
 
-/// Makes an object that could lead to one of the type, in a transaction, whose one fence makes durable what names the type.
+/// Allocates an object that can point to the type, in a transaction whose only fence makes the description
+/// durable.
 fn allocate(heap: &Heap) -> Result<(), String> {
     let root = record(heap, "a")?;
     root.txn(|tx, _| tx.alloc(Garden::default()).map(drop)).said()
 }
 
-/// Uses the type for the first time, and lets the power fail everywhere.
+/// Uses the type for the first time, and cuts the power at each point.
 pub(super) fn explore(start: &Start) -> Result<(), String> {
     [create, allocate].into_iter().try_for_each(|first_use| first_used(start, first_use))
 }
@@ -61,7 +62,7 @@ fn first_used(start: &Start, first_use: fn(&Heap) -> Result<(), String>) -> Resu
     let options = options(Setting::default(), None);
     let medium = Medium::new(start.content.clone());
     let heap = medium.opened(&options)?;
-    // Pages that are free, and not zero: whichever is the best fit for the type table.
+    // Free pages that are not zero. The type table takes the one that fits best.
     let root = record(&heap, "a")?;
     for words in [&[u64::MAX; 2048][..]; 24].into_iter().chain([&[u64::MAX; 900][..]; 24]) {
         root.txn(|tx, _| tx.alloc_slice_copy(words).map(drop)).said()?;
