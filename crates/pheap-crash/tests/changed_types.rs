@@ -1,4 +1,6 @@
-//! Objects that are converted (`Heap::evolve`), with a crash at any moment of that: whatever it leaves can be opened, nobody can open the root, and whoever converts it again ends with the same.
+//! Conversions of objects (`Heap::evolve`), with a crash at any moment. The heap that the crash leaves can be
+//! opened, but neither program can open its root until a conversion is completed; then the content is the
+//! same as without a crash.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,7 +18,8 @@ use pheap_crash::subset::Breadth;
 use pheap_crash::tuning::SMALL;
 use pheap_testkit::Rng;
 
-/// Images are copied all the time: the allocator of the C library gives each one's memory back to the kernel at once.
+/// The tests copy images all the time. With the C library's allocator, the memory of each image goes back to
+/// the kernel at once.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

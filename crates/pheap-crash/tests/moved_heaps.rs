@@ -1,5 +1,5 @@
-//! A heap that is opened at another address, with a crash at any moment of that: whatever the crash leaves can be opened at a third
-//! address, at the second or the first one, and holds the same.
+//! Relocations of a heap, with a crash at any moment. The heap that the crash leaves can be opened at the
+//! first address, at the second, or at a third one, and holds the same.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -20,7 +20,8 @@ use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::{Breadth, subsets};
 use pheap_testkit::Rng;
 
-/// Images are copied all the time: the allocator of the C library gives each one's memory back to the kernel at once.
+/// The tests copy images all the time. With the C library's allocator, the memory of each image goes back to
+/// the kernel at once.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -201,7 +202,8 @@ fn full_list() -> (Vec<u64>, State, u64) {
     panic!("the list is never full");
 }
 
-/// On a disk that tears what it writes, of which a sync fails and then the power, while two relocations follow one another: one header is whole at any time.
+/// The disk tears its writes. A sync fails, then the power fails, while one relocation follows another. One
+/// of the headers is whole at any time.
 #[test]
 fn a_disk_fails_while_relocations_are_completed() {
     let (image, state, base) = full_list();

@@ -1,11 +1,12 @@
-//! "Order, always": each rule of the protocols, with a program that shows it, and, where a switch breaks the rule, the proof that
-//! the explorer would notice.
+//! "Order, always": for each rule of the protocols, a program that shows the rule. Where a switch breaks the
+//! rule, the test proves that the explorer notices.
 
 use crate::common::{breaks, broken, explorer, glance, holds, holds_at_a_glance, holds_within, limits};
 use pheap::sim::Bug;
 use pheap_crash::Limits;
 
-// Fresh objects and span entries, then the record that makes them reachable, then stores in place, then the reset of the log.
+// The order: fresh objects and span entries, the record that makes them reachable, stores in place, the reset
+// of the log.
 
 #[test]
 fn fresh_objects_are_durable_before_the_record() {
@@ -162,7 +163,8 @@ fn what_is_new_while_a_cycle_runs_stays() {
 
 #[test]
 fn a_cycle_begins_between_two_transactions_and_may_end_within_one() {
-    // The object needs a new arena, and the cycle of the opening ends first; the node that is not linked meanwhile stays.
+    // The object needs a new arena, and the cycle of the opening ends first. The node that is not linked
+    // until then stays.
     holds_at_a_glance(&[
         "crashed: carry a; stuff a",
         "crashed pin: carry a; stuff a",
@@ -264,7 +266,8 @@ fn what_a_new_root_leads_to_stays() {
 fn a_record_behind_a_torn_one_stays_dead() {
     holds(&["set a; set a; torn; set a", "burst a; torn; set a"]);
     breaks(Bug::KeepGeneration, &["set a; set a"]);
-    // Several entries behind one fence: a later one may be whole while the first one is torn, and nothing is replayed.
+    // Several entries share one fence: a later entry may be whole while the first one is torn. Then recovery
+    // replays nothing.
     holds(&["pin: grow a; wide a"]);
     breaks(Bug::KeepGeneration, &["pin: grow a; wide a"]);
 }
