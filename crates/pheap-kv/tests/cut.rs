@@ -1,4 +1,5 @@
-//! What is left of a store that is killed while its shards are cut: by batches that are larger than they are, by what is appended to a key space before another one, and in the middle.
+//! Kills a store while its shards are split: by batches larger than a shard, by appends to a key space that
+//! another key space follows, and by writes in the middle.
 
 use pheap_kv::{Batch, Durability, KeySpace, Options, Store};
 use pheap_testkit::{Rng, child, role, run_until, tempdir};

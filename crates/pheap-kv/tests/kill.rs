@@ -1,4 +1,5 @@
-//! What is left of a store whose program is killed at any moment: all that was acknowledged, and batches as a whole.
+//! Kills the program of a store at any moment. The store keeps all acknowledged writes, and each batch as a
+//! whole.
 
 use pheap_kv::{Batch, Durability, Options, Store};
 use pheap_testkit::{role, run_until, tempdir};
@@ -32,7 +33,8 @@ fn value(n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(1 + n as usize % 150)
 }
 
-/// Writes until it is killed: each time an entry in two key spaces, and how many there are. Every third entry is removed again, every fifth replaced.
+/// Writes until the process is killed. Each batch puts one entry into each of two key spaces, and their count
+/// into the second. Every third entry is removed again, and every fifth replaced.
 fn write(store: &Store, path: &Path, thread: u64) {
     let other = store.space("other").expect("a space");
     let mut file =
