@@ -544,8 +544,8 @@ fn run_all(
     names.into_iter().zip(all.into_values()).collect()
 }
 
-/// Calls methods in a callback: all of them where heaps cost little, and each night; else a third, which is another one for
-/// the next callback.
+/// Calls methods in a callback. Where heaps cost little, and in nightly runs, these are all methods; else a
+/// third of them, which differs from one callback to the next.
 fn check_all(durability: Option<Durability>, callback: &'static Callback) {
     let step = if durability.is_none() || is_thorough() { 1 } else { 3 };
     let number = CALLBACKS.iter().position(|other| other.0 == callback.0).unwrap();

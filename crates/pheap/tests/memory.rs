@@ -107,7 +107,8 @@ fn an_enormous_file_is_checked_in_little_memory() {
     assert!(most < 1 << 20, "{most} bytes");
 }
 
-/// With 8 TiB each, eight heaps have all addresses. Here, for other programs of tests open heaps side by side.
+/// Eight heaps of 8 TiB take all addresses. The test is in this file because other test programs open heaps
+/// in parallel.
 #[test]
 fn there_are_too_many_heaps() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! Who waits for a root gets it, whoever else comes: in turns, for a test with a clock finds out how busy the machine is.
+//! A thread that waits for a root gets it, whichever other threads come. The tests count turns, because a
+//! test with a clock measures how busy the machine is.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -117,8 +118,9 @@ fn a_transaction_over_two_roots_beside_reads_of_both() -> Result<()> {
     Ok(())
 }
 
-/// How many turns on each root begin while `both` has a transaction over them: so many threads have one turn after the other on each, until it is done or they have had
-/// `enough`.
+/// Returns how many turns on each root begin while `both` runs a transaction over them. On each root,
+/// `threads` threads take one turn after the other, until `both` has returned or one root has had `enough`
+/// turns.
 fn turns_beside(
     roots: [&Root<u64>; 2],
     threads: usize,
@@ -167,7 +169,8 @@ fn a_transaction_over_two_roots_beside_transactions_on_each() -> Result<()> {
         done.unwrap();
     };
     let both = || pheap::txn((&a, &b), |((ta, a), (tb, b))| Ok((ta[a] += 1, tb[b] += 1))).map(drop).unwrap();
-    // With one thread, the lock is free for a moment between two transactions, but hardly ever when somebody looks.
+    // With one thread, the lock is free for a moment between two transactions, but a waiting thread hardly
+    // ever sees it free.
     for threads in [1, 2, 3] {
         let turns = turns_beside([&a, &b], threads, enough, stay, both);
         assert!(turns.iter().all(|&turns| turns < enough / 2), "{threads} threads: {turns:?}");
@@ -250,7 +253,8 @@ fn nested_reads_in_opposite_orders_beside_transactions() -> Result<()> {
     Ok(())
 }
 
-/// A transaction over `a` and `b` waits for one on `b`, and keeps reads of `a` away meanwhile; but that one waits for a lock that the reader has.
+/// A transaction over `a` and `b` waits for a transaction on `b`, and keeps reads of `a` away until then. The
+/// transaction on `b` waits for a lock that the reader has.
 #[test]
 fn a_read_that_the_other_root_waits_for() -> Result<()> {
     let (_heap, a, b) = two_roots()?;

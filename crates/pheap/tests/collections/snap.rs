@@ -327,7 +327,8 @@ fn a_full_heap_has_the_map_as_it_was() {
     .unwrap();
 }
 
-/// A process is killed while one thread writes versions and another one reads them, or those that are durable: what has been seen is there, and as a whole.
+/// A process is killed while one thread writes versions and another one reads them: the newest ones, or the
+/// durable ones. All versions that the reader has seen survive, each as a whole.
 #[test]
 fn what_a_snapshot_has_shown_survives_a_kill() {
     const KEYS: u64 = 300;

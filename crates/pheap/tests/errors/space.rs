@@ -184,7 +184,8 @@ fn the_undo_log_cannot_grow() -> Result<()> {
     Ok(())
 }
 
-/// Copies that are looked at again and again are left, but not if there is no room for what they were made of.
+/// A transaction that reads its copies again and again leaves them and writes in place, unless the undo log
+/// has no room for the old content.
 #[test]
 fn copies_that_fit_stay_if_the_undo_log_cannot_grow() -> Result<()> {
     const N: usize = 75_000; // 600 kB of 1 MiB

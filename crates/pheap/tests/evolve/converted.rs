@@ -303,7 +303,8 @@ fn in_place_and_then_to_larger_slots() -> Result<()> {
 /// More than one transaction converts.
 pub(super) const MANY: u64 = 40_000;
 
-/// As if it was killed between any two transactions, or within: what is there is opened again, by whichever program.
+/// Cuts the conversion short between any two transactions, or within one, as a kill would. The heap can be
+/// reopened, and the next run goes on where the last one stopped.
 #[test]
 fn it_goes_on_where_it_was_cut_short() -> Result<()> {
     let dir = tempdir();

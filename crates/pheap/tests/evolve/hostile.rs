@@ -100,7 +100,8 @@ fn a_function_makes_pointers_to_parts() -> Result<()> {
     })
 }
 
-/// What pointers to parts lead to changes; the wholes are reachable by these pointers only, or are something else for the new program.
+/// The parts that pointers lead to change their type. The objects around them are reachable only through
+/// these pointers, or have another content in the new program.
 mod parts {
     use super::*;
 

@@ -1,6 +1,8 @@
-//! A conversion that is killed (`kill -9`) again and again: 3 times, or `PHEAP_KILLS` times; of 20,000 jobs, or `PHEAP_JOBS`.
+//! Kills a conversion (`kill -9`) again and again: 3 times, or `PHEAP_KILLS` times. It converts 20,000 jobs,
+//! or `PHEAP_JOBS`.
 //!
-//! `PHEAP_KILLS=100 PHEAP_JOBS=1000000 cargo test --release -p pheap --test evolve killed -- --nocapture` also tells how long it takes if nobody kills it.
+//! To print also how long a conversion takes without kills: `PHEAP_KILLS=100 PHEAP_JOBS=1000000 cargo test
+//! --release -p pheap --test evolve killed -- --nocapture`
 
 use std::path::Path;
 use std::process::{Child, Command};

@@ -62,8 +62,8 @@ macro_rules! top {
 top!(Before, Old);
 top!(After, New);
 
-/// Stores `each` values in each place, with numbers from 0 on, and removes others. Returns how many numbers it has
-/// given: some of these values the ring has dropped again.
+/// Stores `each` values in each place, numbered from 0, and removes others. Returns how many numbers it has
+/// given out. The ring has dropped some of these values again.
 fn fill(heap: &Heap, each: u64) -> Result<u64> {
     let mut next = 0;
     let mut item = || {

@@ -1,4 +1,5 @@
-//! Roots that are maps of which snapshots are taken: the durable version may be asked for at any time, without the root's lock.
+//! Roots that are maps with snapshots: a reader may ask for the durable version at any time, without the
+//! root's lock.
 
 use std::fmt::Debug;
 use std::sync::Barrier;

@@ -47,7 +47,8 @@ fn transfer(from: &Root<Account<'static>>, to: &Root<Account<'static>>, amount: 
     })
 }
 
-/// The heap is clean, no money is lost, and each history explains the account. Returns the number of transfers.
+/// Asserts that the heap is clean, that no money is lost, and that each history explains the account. Returns
+/// the number of transfers.
 fn audit(heap: &Heap) -> Result<u64> {
     let report = heap.check()?;
     assert!(report.is_clean(), "{report}");
@@ -162,7 +163,8 @@ fn a_file_that_is_there_stays() -> Result<()> {
     Ok(())
 }
 
-/// A program that was killed while it made a copy has left a part of it. In a container, the next one has the same number.
+/// A program that was killed while it made a copy has left a part of the copy. In a container, the next
+/// process has the same number.
 #[test]
 fn what_killed_programs_have_left_is_in_nobodys_way() -> Result<()> {
     let dir = tempdir();
@@ -271,7 +273,8 @@ fn heaps_of_all_kinds_are_copied() -> Result<()> {
     Ok(())
 }
 
-/// What is still in the logs of the original is in its place in the copy. With a log beside it, it must not come back later, over what is newer.
+/// The copy has the content of the original's logs in place. A heap with a log must not apply that content
+/// again later, over newer values.
 #[test]
 fn a_copy_with_a_log_keeps_what_is_newer_than_itself() -> Result<()> {
     let dir = tempdir();

@@ -78,8 +78,8 @@ struct Node<'r> {
     number: u64,
 }
 
-/// The addresses of a heap become free while a copy of it, which lies elsewhere, is verified. When that is depends on the
-/// machine, so it is tried often.
+/// The addresses of a heap become free while a copy of it, at other addresses, is verified. The machine
+/// decides when that happens, so the test tries often.
 #[test]
 fn a_copy_stays_where_it_was_verified() -> Result<()> {
     const NODES: u64 = 100_000;

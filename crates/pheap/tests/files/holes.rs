@@ -217,7 +217,8 @@ fn holes_beside_transactions() -> Result<()> {
     holds(&options().verify(true).open(&path)?, &expected)
 }
 
-/// After a power failure, what the log writes to pages that are free again may have no space: a checkpoint does not find out.
+/// After a power failure, free pages that the log writes to may have no space on the disk. Opening takes that
+/// space, because a checkpoint could not.
 #[test]
 fn what_the_log_writes_to_has_space() -> Result<()> {
     const TEST: &str = "holes::what_the_log_writes_to_has_space";

@@ -182,7 +182,8 @@ fn a_log_that_cannot_be_made_can_be_made_later() {
     }
 }
 
-/// The program has too many files open: for the log, or for the directory that it is in, which is opened to be synced.
+/// The program has too many open files for the log, or for the log's directory, which must be opened to be
+/// synced.
 #[test]
 fn a_log_is_made_when_the_program_has_closed_other_files() {
     let options = options(SyncPolicy::EveryCommit);
@@ -238,7 +239,8 @@ fn a_heap_that_was_renamed_gets_its_log_beside_it() {
     assert_eq!(all(&list(&heap)), [1, 2]);
 }
 
-/// A heap of which it is not known what is live is marked and swept at once. In the background it would be nobody's error that the log cannot be made.
+/// A heap whose live objects are unknown is marked and swept at once, while it is opened. In the background,
+/// no caller would get the error if the log could not be made.
 #[test]
 fn a_heap_that_is_swept_gets_its_log_when_it_is_opened() {
     let (dir, options) = (tempfile::tempdir().unwrap(), options(SyncPolicy::EveryCommit));

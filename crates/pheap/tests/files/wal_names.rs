@@ -1,4 +1,5 @@
-//! Which file is the log of a heap: names that change while the heap is open, mounts, copies, and what lies in a log's place.
+//! Which file is the log of a heap. Names change while the heap is open, there are mounts and copies, and
+//! other files lie where the log should be.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -222,7 +223,8 @@ fn another_file_in_the_place_of_the_log_is_noticed_and_left_alone() {
     }
 }
 
-/// What the log has refused is not in the heap's file, though this process has it: which pages are free, for one.
+/// Closing the heap must not write changes that the log has refused to the heap's file, though this process
+/// has them: for example, which pages are free.
 #[test]
 fn what_was_refused_is_not_taken_for_done_when_the_heap_is_closed() {
     let dir = tempdir();
@@ -456,7 +458,8 @@ fn a_heap_that_is_mounted_by_itself_is_refused() {
         let (heap, alone, container) =
             (call(&dir.join("h")), call(&dir.join("container/h")), call(&dir.join("container")));
         let null = std::ptr::null();
-        // SAFETY: plain system calls with strings that live; the mounts are seen by this process only, and go with it.
+        // SAFETY: plain system calls with strings that live. Only this process sees the mounts, and they end
+        // with it.
         let mounted = unsafe {
             let private = libc::unshare(libc::CLONE_NEWNS) == 0
                 && libc::mount(null, c"/".as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast()) == 0
@@ -520,7 +523,8 @@ fn a_log_on_a_read_only_file_system_is_read() {
         }
         let call = std::ffi::CString::new(dir.as_os_str().as_encoded_bytes()).unwrap();
         let null = std::ptr::null();
-        // SAFETY: plain system calls with strings that live; the mounts are seen by this process only, and go with it.
+        // SAFETY: plain system calls with strings that live. Only this process sees the mounts, and they end
+        // with it.
         let mounted = unsafe {
             libc::unshare(libc::CLONE_NEWNS) == 0
                 && libc::mount(null, c"/".as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast()) == 0

@@ -36,8 +36,8 @@ fn opened(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>, 
     Ok((heap, root, count))
 }
 
-/// [`opened`], when the children of its last user have come to run: until then, they have what it had. And a process that was killed
-/// gives up what it had one by one.
+/// Retries [`opened`] while the heap is locked. Children of its last user hold its lock until they have run,
+/// and a killed process releases its resources one by one.
 fn opened_soon(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>, u64)> {
     let start = Instant::now();
     loop {
@@ -103,7 +103,8 @@ fn a_child_has_neither_heap_nor_log_open() -> Result<()> {
     })
 }
 
-/// A copy is being made when the child is: what the child opens then, the file of the copy does not take from the list when it is dropped.
+/// The child is made while a copy is being made. The child then opens a file; when the copy's file is
+/// dropped, it must not remove the child's file from the list.
 #[test]
 fn a_child_within_a_backup_gives_up_its_own_files_to_its_own_children() -> Result<()> {
     alone("files::a_child_within_a_backup_gives_up_its_own_files_to_its_own_children", |path| {

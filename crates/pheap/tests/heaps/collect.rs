@@ -522,7 +522,8 @@ fn statistics_know_what_they_do_not_know() {
     assert_eq!(heap.stats().live_objects, live + 200_000);
 }
 
-/// A heap that may not grow, and holds garbage: the transaction that finds no room fails, and then there is some.
+/// A heap that may not grow has garbage. The transaction that finds no room fails; then the collection has
+/// made room.
 #[test]
 fn a_full_heap_is_collected() {
     let heap = small().max_size(3 << 20).in_memory().unwrap();

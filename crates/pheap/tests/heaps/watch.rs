@@ -114,7 +114,8 @@ mod later {
     }
 }
 
-/// While a root gets another type, nobody else may make or remove one: a function that does would wait for ever.
+/// While the type of a root changes, no other thread may create or remove roots. A watcher that did so would
+/// wait for ever, so watchers do not hear of these changes.
 #[test]
 fn changes_of_types_are_not_told() -> Result<()> {
     let heap = Heap::in_memory()?;

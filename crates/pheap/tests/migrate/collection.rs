@@ -21,8 +21,8 @@ fn what_the_old_root_alone_led_to_is_garbage() -> Result<()> {
     Ok(())
 }
 
-/// A thread collects all the time, and another one migrates, so the root changes in the middle of cycles. Between two migrations, the first node goes
-/// behind the last, where a marker may have been.
+/// One thread collects all the time, and another one migrates, so the root changes in the middle of cycles.
+/// Between two migrations, the first node goes behind the last one, where a marker may have been.
 #[test]
 fn beside_a_collection() -> Result<()> {
     for options in [small(), small().pin_undo(true), small().collect_least(1).collect_growth(0)] {

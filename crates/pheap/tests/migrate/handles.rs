@@ -100,7 +100,8 @@ fn threads_with_old_handles() -> Result<()> {
     Ok(())
 }
 
-/// Those that wait for the root while it is migrated are turned away, or have had it before, if that comes to nothing. Reads do not wait: they see what was there before.
+/// Transactions that wait for the root during a migration fail if the migration succeeds, and go on if it
+/// fails. A read does not wait: it sees the content from before.
 #[test]
 fn handles_that_wait_meanwhile() -> Result<()> {
     for succeeds in [true, false] {

@@ -1,6 +1,7 @@
-//! Heaps whose files are renamed, linked, removed, replaced and copied, by their names, while programs have them open, close them and are killed: at random, beside a
-//! model of what each name leads to. Whoever opens a name finds all that was acknowledged of the heap that is there, or is told why not; never less, and never another
-//! heap.
+//! Heaps whose files are renamed, linked, removed, replaced and copied by name, while programs open them,
+//! close them and are killed. The order is random, and a model knows which heap each name leads to. A program
+//! that opens a name finds all acknowledged changes of that heap, or gets an error that says why not. It
+//! never finds less, and never another heap.
 
 mod program;
 

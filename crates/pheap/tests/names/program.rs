@@ -10,7 +10,8 @@ const ROLE: &str = "PHEAP_NAMES_PROGRAM";
 /// Marks the lines that are answers, among those of the test harness.
 const ANSWER: &str = "answer: ";
 
-/// Which heap it is, and how often it was changed: in each of the words, so that a mixture of two states is none of them.
+/// The number of the heap, and the number of its changes. Each of the words has the latter, so that a mixture
+/// of two states is none of them.
 #[derive(Persist)]
 #[repr(C)]
 struct State<'r> {

@@ -180,7 +180,8 @@ fn shared_objects_are_repeated() {
     assert!(copy.read(|view, p| view[p][0] != view[p][1]).unwrap());
 }
 
-/// Fields in any order, fields that the type does not have, options that are missing, and structs without names.
+/// Fields in any order, fields that the type does not have, missing options, and structs written without
+/// names.
 #[test]
 fn lenient() {
     let heap = pheap_testkit::small().in_memory().unwrap();
@@ -202,7 +203,8 @@ fn lenient() {
     assert_eq!(refused::<Node>(r#"{"next":null}"#), "missing field `value` at line 1 column 13");
 }
 
-/// A field that calls itself what the generated code may call its variables, in a module that hides what everybody knows.
+/// The fields have names that the generated code may use for its variables, and the module hides well-known
+/// names.
 mod hygiene {
     #![allow(non_camel_case_types, dead_code)]
     struct Result;

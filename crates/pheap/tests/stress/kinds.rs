@@ -73,7 +73,8 @@ pub(crate) fn tempdir() -> tempfile::TempDir {
     if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.expect("a temporary directory")
 }
 
-/// What a kill would leave of a heap at which nobody else is. The log comes first: a checkpoint may go on meanwhile.
+/// Copies what a kill would leave of a heap that no other thread uses. Copies the log first, because a
+/// checkpoint may run at the same time.
 pub(crate) fn copy(path: &Path, to: &Path) {
     if log_of(path).exists() {
         std::fs::copy(log_of(path), log_of(to)).unwrap();

@@ -1,9 +1,11 @@
-//! Random programs in heaps that are nearly full, compared with a model in volatile memory: several threads, kinds and sizes of objects,
-//! many of which are never linked; transactions that fail, panic, find no room, or go on without it; collections at any point; heaps that are
-//! closed, and what a kill would leave of them, also in the middle of a transaction.
+//! Random programs in heaps that are nearly full, compared with a model in volatile memory. There are several
+//! threads, kinds and sizes of objects, many of which are never linked. Transactions fail, panic, find no
+//! room, or go on without the room. Collections run at any point. Heaps are closed, and copied as a kill
+//! would leave them, also in the middle of a transaction.
 //!
-//! `cargo test` does a little of it. `PHEAP_STRESS_SECONDS=600 cargo test -p pheap --test stress` goes on for so long, from a seed that
-//! is printed (or `PHEAP_STRESS_SEED`). Rounds with one thread are the same each time.
+//! `cargo test` runs it for a short time. `PHEAP_STRESS_SECONDS=600 cargo test -p pheap --test stress` runs
+//! it for so long. It prints its seed, which `PHEAP_STRESS_SEED` sets. Rounds with one thread are the same
+//! each time.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 mod kinds;

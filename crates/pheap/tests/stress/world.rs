@@ -291,7 +291,8 @@ fn step<'r>(
     Ok(())
 }
 
-/// Does some things to a root. `goes_on` says whether it does without what there is no room for, rather than failing.
+/// Does one to eight random steps on a root. With `goes_on`, ignores steps that find no room; otherwise fails
+/// at the first of these.
 pub(crate) fn steps<'r>(
     tx: &mut Txn<'r>,
     top: P<'r, Top<'r>>,

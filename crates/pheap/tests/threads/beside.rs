@@ -1,4 +1,5 @@
-//! Readers beside transactions: as long as one is inside, nothing changes that it looks at, however it has come there.
+//! Readers and transactions on one root. As long as a reader is inside, nothing that it looks at changes,
+//! whichever way it got in.
 
 use std::sync::{Mutex, mpsc};
 use std::thread;

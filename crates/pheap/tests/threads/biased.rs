@@ -1,4 +1,5 @@
-//! A lock that one thread gets without taking it, being the first one that has used it, when others want it, too.
+//! A biased lock: the first thread that has used it gets it without taking it. The tests have other threads
+//! want it, too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -25,7 +25,8 @@ struct All<'r> {
     chain: Option<P<'r, Node<'r>>>,
 }
 
-/// Objects that lead to one another are found to be garbage, although something beside them is changed whenever objects are marked.
+/// A ring of objects is found to be garbage, although an object next to each of them changes whenever objects
+/// are marked.
 #[test]
 fn garbage_beside_what_changes_goes() {
     for durability in [Durability::Process, Durability::Pmem, Durability::Wal] {

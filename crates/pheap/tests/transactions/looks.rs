@@ -130,7 +130,8 @@ fn pointer<'r>(tx: &Txn<'r>, p: P<'r, All<'r>>, number: usize) -> P<'r, Object> 
     }
 }
 
-/// One step of many: mostly a look. The first `narrow` objects are written. To look at the `whole` slice ends the short path, if an element has a copy.
+/// Does one step, mostly a read. Writes only to the first `narrow` objects. With `whole`, a step may read the
+/// whole slice, which ends the short path if an element has a copy.
 fn step<'r>(
     tx: &mut Txn<'r>,
     p: P<'r, All<'r>>,

@@ -1,4 +1,5 @@
-//! What a nested part of a transaction has changed is taken back if it fails, and nothing else, however the transaction keeps its changes.
+//! If a nested part of a transaction fails, all changes of the part are rolled back, and no others, however
+//! the transaction keeps its changes.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -426,7 +427,8 @@ fn a_transaction_that_cannot_be_logged_sees_what_it_should() {
     assert_eq!(root.read(seen).unwrap(), before);
 }
 
-/// A part that was taken back has written its words to the memory of the doomed transaction, but a map changes new nodes where they are.
+/// The rollback of a part has written its words to the private memory of the doomed transaction. A map,
+/// however, changes new nodes in place.
 #[test]
 fn a_map_of_versions_goes_on_when_a_part_was_taken_back_for_want_of_a_log() {
     let (_heap, root) = full();

@@ -1,4 +1,5 @@
-//! Padding has no value in Rust. In the file it is zero, so that nothing of the program's memory leaks into it.
+//! Padding has no value in Rust. In the file it is zero, so that no bytes of the program's memory leak into
+//! it.
 
 use std::fs;
 
@@ -64,7 +65,8 @@ struct Data<'r> {
 /// A value whose padding is not zero, as far as a program can have it so.
 fn dirty<T: Copy>(value: T) -> T {
     let mut place = std::mem::MaybeUninit::<T>::uninit();
-    // SAFETY: all bytes of the place are set, then a whole value is written into it; a typed write leaves padding as it likes.
+    // SAFETY: all bytes of the place are set, then a whole value is written to it. A typed write may change
+    // padding or not.
     unsafe {
         std::ptr::from_mut(&mut place).cast::<u8>().write_bytes(POISON, size_of::<T>());
         let fields = place.as_mut_ptr();
@@ -164,7 +166,8 @@ fn of_slices() {
     });
 }
 
-/// In a long transaction the second store has the block logged, so the others are in the undo log without having been written.
+/// In a long transaction, the second store logs the whole block, so the undo log has the other elements
+/// before they are written.
 #[test]
 fn of_elements_that_were_swapped() {
     each_path("swapped elements", |tx, d| {
@@ -233,7 +236,8 @@ fn of_a_value_whose_first_field_was_written_before() {
     });
 }
 
-/// Changes a value of each kind: what is there already, what the transaction has made, and what it makes now, which stays as garbage.
+/// Changes a value of each kind: one that exists already, one that the transaction has made, and one that
+/// this function makes, which stays as garbage.
 fn change_some<'r>(tx: &mut Txn<'r>, d: P<'r, Data<'r>>, own: P<'r, Gaps>, n: u8) {
     let (one, choices, tiny) = (tx[d].gaps, tx[d].choices, tx[d].tiny);
     for changed in [one, own, tx.alloc(gaps(n)).unwrap()] {
