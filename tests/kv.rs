@@ -1,4 +1,5 @@
-//! The example `kv`: what its commands answer, and that an import happens as a whole or not at all, however it ends.
+//! The example `kv`: the replies of its commands, and imports, which happen as a whole or not at all, however
+//! they end.
 
 use std::collections::BTreeMap;
 use std::fs;
