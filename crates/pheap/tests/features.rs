@@ -8,7 +8,8 @@ const ADD_IT: [&str; 2] = ["lib.rs", "heap/open/mod.rs"];
 /// to it.
 const SEAMS: [&str; 2] = ["faults.rs", "sync.rs"];
 
-/// The conditions of a source: what is in the parentheses, and what they are about, up to its first line.
+/// Returns the conditions of a source: the offset, the text, and the first line of the item that it applies
+/// to.
 fn conditions(source: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     let begins = source.match_indices("cfg").filter_map(|(at, _)| {
         let rest = source[at + 3..].trim_start_matches("_attr").trim_start_matches('!');
@@ -28,7 +29,7 @@ fn conditions(source: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     })
 }
 
-/// What is wrong with a condition.
+/// Returns the objection to a condition, if there is one.
 fn objection(file: &str, condition: &str, item: &str) -> Option<&'static str> {
     if !condition.contains("feature = \"sim\"") {
         return None;

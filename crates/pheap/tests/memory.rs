@@ -143,7 +143,7 @@ fn small_heaps_reserve_less() {
     assert_eq!(reserved(Options::new().max_size(16 << 20), "small"), 4 << 30);
     assert_eq!(reserved(Options::new().max_size(1 << 30), "larger"), 16 << 30);
     assert_eq!(reserved(Options::new().max_size(16 << 20).reserve(1 << 30), "asked for"), 1 << 30);
-    // What it has reserved is for ever.
+    // Its reservation stays for ever.
     assert_eq!(reserved(Options::new(), "small"), 4 << 30);
     let in_memory = Heap::in_memory().unwrap().info().reserved;
     assert!((4 << 30..=128 << 30).contains(&in_memory), "{in_memory}");

@@ -15,11 +15,11 @@ const ENOUGH: u64 = 20_000;
 /// How long a read waits for the next one to begin. Nothing but the time that a test takes depends on it.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Two readers of a root, of which one is always inside, as far as the lock lets them.
+/// Two readers of a root. One of them is always inside, unless the lock keeps both out.
 struct Relay<'a> {
     root: &'a Root<u64>,
     begun: AtomicU64,
-    /// How many had begun when it was said that somebody waits; none before.
+    /// The number of reads that had begun when the other thread began to wait. `u64::MAX` before that.
     waits_since: AtomicU64,
 }
 
@@ -90,7 +90,7 @@ fn add(root: &Root<u64>) {
 #[test]
 fn a_transaction_beside_reads_that_overlap() -> Result<()> {
     let (heap, a, _) = two_roots()?;
-    // The lock may be biased to another thread, or to nobody.
+    // The lock may be biased to another thread, or to none.
     for before in [0, 3000] {
         (0..before).for_each(|_| add(&a));
         let turns = turns(&[&a], || add(&a));
@@ -178,7 +178,7 @@ fn a_transaction_over_two_roots_beside_transactions_on_each() -> Result<()> {
     Ok(())
 }
 
-/// The reads take longer than those who come wait at first, and are so many that there is always one inside.
+/// The reads take longer than new readers wait at first. There are so many that one is always inside.
 #[test]
 fn a_transaction_over_two_roots_beside_many_long_reads() -> Result<()> {
     let (_heap, a, b) = two_roots()?;

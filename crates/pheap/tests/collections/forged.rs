@@ -270,14 +270,14 @@ fn inline_bytes_have_a_form_and_own_their_bytes() {
         // Zeros in its place are a short one.
         assert_eq!(refused(long, &[tag]), tag > 1, "the tag {tag} instead of 1");
     }
-    // Whoever looks at it takes what there is room for.
+    // A reader takes as many bytes as there is room for.
     assert!((0..=u8::MAX).all(|len| !refused(short + 1, &[len])));
     for other in [short, longs[8]] {
         assert!(refused(other, &good[long..long + 32]), "two keys have one buffer");
     }
 }
 
-/// What is said of a heap in which one word of a vector was overwritten.
+/// Returns the report on a heap in which one word of a vector was overwritten.
 fn verdict(field: &str, place: u64, value: u64) -> String {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("forged");

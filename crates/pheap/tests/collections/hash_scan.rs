@@ -33,7 +33,7 @@ fn change() -> impl Strategy<Value = Change> {
 
 type Map<'r, const HASHES: u64> = PHashMap<'r, Clumsy<HASHES>, u64>;
 
-/// What is known of the keys.
+/// The model of the keys.
 #[derive(Default)]
 struct Model {
     there: HashSet<u64>,

@@ -63,7 +63,7 @@ fn large() {
         }
         is_whole(&root, 10);
         check(&heap);
-        // What is not known to be live is not counted.
+        // Objects that are not known to be live are not counted.
         heap.wait_ready().unwrap();
         let before = heap.stats().live_bytes;
         root.txn(|tx, map| map.shrink_to_fit(tx)).unwrap();

@@ -22,7 +22,7 @@ pub(crate) trait Twins {
     /// Any operation.
     fn ops() -> BoxedStrategy<Self::Op>;
 
-    /// Does it to both, and compares what they return.
+    /// Applies the operation to both, and compares the results.
     fn apply<'r>(
         op: &Self::Op,
         tx: &mut Txn<'r>,

@@ -9,7 +9,7 @@ use pheap::{Durability, Error, Result, Root};
 use pheap_testkit::sample::*;
 use pheap_testkit::*;
 
-/// More than anybody could read, or have.
+/// More than any machine can read, or has.
 const HUGE: u64 = 8 << 40;
 
 /// Makes a file so long.

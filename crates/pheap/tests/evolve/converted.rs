@@ -488,7 +488,7 @@ fn keys_stay_what_they_are() -> Result<()> {
     Ok(())
 }
 
-/// Room for what comes later, and what becomes of it.
+/// Room for later fields, and its use.
 #[test]
 fn spare_bytes_and_a_default() -> Result<()> {
     mod old {

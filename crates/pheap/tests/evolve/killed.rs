@@ -49,7 +49,7 @@ struct Larger<'r> {
     tags: [u32; 8],
 }
 
-/// What an old job is, but for pointers to it: these lead to new ones.
+/// An old job, except that its pointers lead to new jobs.
 macro_rules! migrations {
     ($($old:ident => $new:ident { $($more:tt)* };)*) => {$(
         #[derive(Persist)]
@@ -197,7 +197,7 @@ fn child(path: &Path, larger: bool) -> Child {
     command.env("PHEAP_LARGER", u64::from(larger).to_string()).spawn().unwrap()
 }
 
-/// What is killed.
+/// The process that the test kills.
 #[test]
 fn a_child() {
     let Some(path) = env::var_os("PHEAP_CHILD") else { return };

@@ -87,7 +87,7 @@ fn audit_copy(path: &Path) -> Result<u64> {
 fn copies_made_while_money_moves() -> Result<()> {
     const TEST: &str = "backup::copies_made_while_money_moves";
     if let Some((_, dir)) = role() {
-        // In a process of its own, in which the addresses of the original are free.
+        // In a separate process, in which the addresses of the original are free.
         let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         names.sort();
         let counts: Vec<u64> = names.iter().map(|path| audit_copy(path)).collect::<Result<_>>()?;
@@ -266,7 +266,8 @@ fn heaps_of_all_kinds_are_copied() -> Result<()> {
         })?;
         heap.close()?;
         assert_eq!(audit_copy(&path)?, 100, "{name}");
-        // Opening it for writing has reserved the space of what was not copied, where that can be done.
+        // Opening it for writing has reserved the space of the pages that were not copied, where that is
+        // possible.
         let blocks = fs::metadata(&path).unwrap().blocks();
         assert!(blocks == metadata.blocks() || blocks * 512 >= metadata.len(), "{name}");
     }

@@ -111,7 +111,7 @@ fn transactions_go_on_while_pages_are_copied() -> Result<()> {
         assert!(steps.get() > 6 && done == total, "{steps:?} {done} {total}");
         let all = state(&heap)?;
         let number = state(&small().open(&copy)?)?;
-        // What was committed when the last page was read is in it; what came in the last step is not.
+        // The copy has all commits from before the last page was read, and none of the last step.
         assert!((50 + 20..all).contains(&number), "{way}: {number} of {all}");
         // Neither keeps anything from going on.
         change(&words)?;
@@ -209,7 +209,7 @@ fn what_is_not_a_whole_stream_is_refused() -> Result<()> {
     assert!(matches!(refused(&[&good[..one], &good[two..]].concat()), Error::Corrupt { .. }));
     assert!(matches!(refused(&[&good[..two], &good[one..]].concat()), Error::Corrupt { .. }));
     assert!(matches!(refused(&fs::read(dir.path().join("x")).unwrap()), Error::Corrupt { .. }));
-    // What is behind it is not read, and what is there is not replaced.
+    // The bytes behind it are not read, and an existing file is not replaced.
     let mut rest = &[&good[..], b"more"].concat()[..];
     Heap::restore(&mut rest, &copy)?;
     assert_eq!(rest, b"more");
@@ -362,7 +362,7 @@ fn a_copy_in_the_place_of_its_heap_leaves_the_log_alone() -> Result<()> {
     Ok(())
 }
 
-/// What is kept for a copy must not end the program.
+/// The file of the records that are kept for a copy must not end the program when it hits a limit.
 #[test]
 fn a_file_for_records_that_may_not_grow_fails_the_copy_alone() -> Result<()> {
     const WORDS: usize = 512 << 10;
@@ -370,7 +370,7 @@ fn a_file_for_records_that_may_not_grow_fails_the_copy_alone() -> Result<()> {
         let heap = options().open(&path)?;
         let words = heap.root_or::<PVec<u64>>("words", |tx| PVec::from_slice(tx, &vec![0; WORDS]))?;
         let limit = libc::rlimit { rlim_cur: 32 << 20, rlim_max: 32 << 20 };
-        // SAFETY: a plain system call, in a process of its own.
+        // SAFETY: a plain system call, in a separate process.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
         let set = |number: u64| words.txn(|tx, words| Ok(words.as_mut_slice(tx, ..).fill(number)));
         let mut steps = 0;

@@ -90,7 +90,7 @@ fn a_copy_of_a_heap_in_use_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// What the message says, second: of a heap that nobody changed meanwhile.
+/// The second advice of the message, for a copy of a heap that no process changed while it was copied.
 #[test]
 fn a_copy_that_somebody_answers_for_is_opened() -> Result<()> {
     const TEST: &str = "copies::a_copy_that_somebody_answers_for_is_opened";
@@ -276,7 +276,7 @@ fn end_well() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Where `/proc` is not mounted, nobody knows whether the machine has been down.
+/// Where `/proc` is not mounted, pheap cannot know whether the machine has been down.
 #[test]
 fn an_unknown_boot_is_not_this_one() -> Result<()> {
     const TEST: &str = "copies::an_unknown_boot_is_not_this_one";
@@ -341,7 +341,7 @@ fn an_unknown_boot_is_not_this_one() -> Result<()> {
     Ok(())
 }
 
-/// What is in a tmpfs has never seen another boot.
+/// A file in a tmpfs has never seen another boot.
 #[test]
 fn a_tmpfs_knows_its_boot() -> Result<()> {
     const TEST: &str = "copies::a_tmpfs_knows_its_boot";

@@ -302,7 +302,7 @@ fn n7_after_a_panic_the_next_transaction_stands_for_itself() -> Result<()> {
     Ok(())
 }
 
-/// What is left of 8.
+/// The rest of number 8: `return` and `?`.
 #[test]
 fn leaving_a_transaction_early_ends_it() -> Result<()> {
     for options in both() {
@@ -486,7 +486,7 @@ fn a_torn_record_is_noticed() -> Result<()> {
             fs::write(&copy, &image).unwrap();
             let heap = small().open(&copy)?;
             assert_eq!(heap.existing_root::<Data>("data")?.read(dump)?, old, "line {line}");
-            // And it does not come back to life behind what is written next.
+            // And it does not come back to life behind the next record.
             heap.existing_root::<Data>("data")?.txn(|tx, d| Ok(tx[d].count = 1))?;
             heap.close()?;
             assert_eq!(open(&small(), &copy).read(dump)?, old, "line {line}, after another session");

@@ -1,4 +1,4 @@
-//! Heaps with a write-ahead log: what is in which file, what a kill leaves, conversions, and limits.
+//! Heaps with a write-ahead log: the content of each file, the state after a kill, conversions, and limits.
 
 use std::fs;
 use std::path::Path;

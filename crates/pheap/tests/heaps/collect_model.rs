@@ -104,7 +104,7 @@ impl Model {
 
 #[derive(Clone, Default)]
 struct State {
-    /// What was cut off in the transaction, to be put back if it is aborted.
+    /// Links that the transaction has cut, to be restored if it is aborted.
     cut: Vec<(std::rc::Rc<Model>, Link)>,
     lists: [Link; LISTS],
     table: Vec<Cell>,

@@ -202,7 +202,7 @@ fn replace(path: &Path, old: &[u8], new: &[u8]) {
     fs::write(path, file).unwrap();
 }
 
-/// Named like a type of pheap, but for its separators.
+/// Named like a type of pheap, except for the separators.
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Pheap__SharedStr<'r> {
@@ -446,7 +446,7 @@ struct r#type<'r> {
     数: [r#move; 2],
     wide: Wide,
     clear: Clear,
-    // Never made: what it is for is in the type table all the same.
+    // Never made, but its type is in the type table all the same.
     huge: Option<P<'r, [[u8; 1 << 40]; 1 << 10]>>,
     many: Option<P<'r, [[(); usize::MAX]]>>,
 }

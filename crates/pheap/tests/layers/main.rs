@@ -216,7 +216,7 @@ fn bare(text: &str) -> String {
     bare
 }
 
-/// The code of a bare source, without what is for tests only.
+/// Returns the code of a bare source, without the items that are for tests only.
 fn code_of(text: &str) -> String {
     let mut code = String::new();
     let mut lines = text.lines();
@@ -342,7 +342,7 @@ fn upward(modules: &[Module]) -> Vec<String> {
     for module in modules {
         let Some(room) = module.path.first() else { continue };
         for path in paths(&module.code) {
-            // What the root of the crate exports, whether that is a name of its own or all of them.
+            // An item that the root of the crate exports, by its name or with all others.
             let is_export = path.strip_prefix("crate::").is_some_and(|rest| {
                 let first = rest.split("::").next().unwrap();
                 !names.contains(&[first.to_owned()][..])

@@ -56,7 +56,7 @@ pub(crate) fn outcomes(name: &str, prelude: &str, cells: &[&Cell]) -> Vec<(Outco
             }
             for (line, error) in errors {
                 let module = line.checked_sub(1).and_then(|module| outcomes.get_mut(module));
-                // What was refused before has an empty line.
+                // A line that was refused before is empty.
                 let Some(outcome @ None) = module else { panic!("{name}, line {line}: {error}") };
                 *outcome = Some(Outcome::Refused(error));
             }
@@ -116,7 +116,7 @@ fn errors(source: &Path, emit: &str) -> BTreeMap<usize, String> {
         .expect("there is a compiler");
     let mut errors = BTreeMap::new();
     let stderr = String::from_utf8(output.stderr).unwrap();
-    // The compiler also writes lines of its own log.
+    // The compiler also writes lines of its log.
     for line in stderr.lines().filter(|line| line.starts_with('{')) {
         let message: Value = serde_json::from_str(line).unwrap();
         let text = message["message"].as_str().unwrap();

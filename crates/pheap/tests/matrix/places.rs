@@ -277,7 +277,7 @@ fn module(attribute: &str, statements: &str) -> String {
     )
 }
 
-/// The plain code, or code of which nobody does the same: `.await` of an object leads out of the heap.
+/// The plain code, or code that no cell behaves like: `.await` of an object leads out of the heap.
 fn plain_field(field: &str, plain: &str) -> String {
     let waits = field.split('.').any(|step| ["await", "same!(await)"].contains(&step));
     if waits { "log('?', ());".to_owned() } else { plain.to_owned() }
@@ -453,7 +453,7 @@ fn hidden_macros_do_not_trust_their_tokens() {
             format!("if n == 0 {{ if in_place() {{ let o = {other}; }} tx[p].large[1][3] = 3; }}"),
         ));
     }
-    // What is no part of an object, and names of things that need `unsafe`.
+    // Values that are no part of an object, and names of things that need `unsafe`.
     for part in [
         "p",
         "&mut tx[p]",

@@ -81,7 +81,7 @@ fn migrate_and_turn(heap: &Heap, last: &Held<Node<'static>>) -> Result<Held<Node
     Ok(turned.unwrap())
 }
 
-/// The cycle that finds out what is live after a crash is running.
+/// The cycle that finds the live objects after a crash is running.
 #[test]
 fn in_a_heap_that_was_just_opened() -> Result<()> {
     const TEST: &str = "collection::in_a_heap_that_was_just_opened";

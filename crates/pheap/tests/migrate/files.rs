@@ -1,4 +1,4 @@
-//! What is in the file: after crashes, elsewhere, in copies, and on other media.
+//! The content of the file: after crashes, at other addresses, in copies, and on other media.
 
 use std::fs;
 

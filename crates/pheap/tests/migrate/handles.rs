@@ -55,7 +55,7 @@ fn holds_and(heap: &Heap, n: u64) {
     assert_eq!(contents(heap), counted(n));
 }
 
-/// Threads use their handles until these are not good any more; nothing of what they have been told is lost.
+/// Threads use their handles until these become invalid. No change that was acknowledged is lost.
 #[test]
 fn threads_with_old_handles() -> Result<()> {
     for round in 0..20 {

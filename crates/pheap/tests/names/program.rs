@@ -1,4 +1,4 @@
-//! A program that has one heap open, in a process of its own, and does what it is told, a line at a time.
+//! A program that has one heap open, in a separate process, and runs commands, one a line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -31,7 +31,7 @@ fn options(kind: &str, restored: bool) -> Options {
     small.durability(durability).restored(restored)
 }
 
-/// The answer to an error: its name, if it is one that the world looks for, and else what it says.
+/// The answer to an error: its name if the world looks for that, else its text.
 fn name(error: &Error) -> String {
     match error {
         Error::ForeignLog { .. } => "ForeignLog".to_owned(),
@@ -113,7 +113,7 @@ pub(crate) fn run() -> bool {
             "close" => said(here().heap.clone().close()),
             other => panic!("{other}"),
         };
-        // Nothing else is on a line of its own.
+        // The answer has a line to itself.
         println!("\n{ANSWER}{answer}");
         std::io::stdout().flush().expect("a pipe");
         line.clear();

@@ -409,7 +409,7 @@ fn large_heaps_and_large_objects_move() -> Result<()> {
     Ok(())
 }
 
-/// Slots that a collection has freed hold what they held.
+/// Slots that a collection has freed still have their old content.
 #[test]
 fn a_heap_with_dead_slots_moves() -> Result<()> {
     let dir = tempdir();

@@ -67,7 +67,7 @@ impl Kind {
     }
 }
 
-/// In memory, if there is such a place: what is tested is not the disk.
+/// In memory, if possible: the disk is not under test.
 pub(crate) fn tempdir() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.expect("a temporary directory")

@@ -85,7 +85,7 @@ fn use_what_is_free(heap: &Heap, root: &Root<Top<'static>>) {
     heap.collect().unwrap();
 }
 
-/// Goes on in the class, after which all is what it was.
+/// Allocates more objects of the class. After that, all content must be the same.
 fn go_on(heap: &Heap, root: &Root<Top<'static>>) {
     root.txn(|tx, top| {
         let blocks = (0..10u64).map(|i| tx.alloc([i; 64]).map(Some)).collect::<pheap::Result<Vec<_>>>()?;

@@ -219,7 +219,7 @@ impl<'r> Round<'r> {
     }
 }
 
-/// Comes back to what it is given again and again.
+/// Accesses its arguments again and again.
 #[txn]
 fn come_back<'r>(
     tx: &mut Txn<'r>,
@@ -350,7 +350,7 @@ fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], memory: &mut 
             }
             Step::Spill => tx.leave_copies(),
             Step::Allocate => {
-                // An object that is new is written where it is; so are its fields.
+                // A new object is written in place, and its fields are, too.
                 if let Ok(new) = tx.alloc(Object::default()) {
                     tx[new].a = 1;
                     tx[field!(new.inner)].pair[1] = 2;
@@ -386,7 +386,7 @@ fn seen(root: &Root<All<'static>>) -> Memory {
     .unwrap()
 }
 
-/// A heap that has room for the log of what is in it, or not.
+/// A heap that has room for a log of its content, or has no such room (`is_full`).
 fn heap(is_full: bool, pins_undo: bool) -> Heap {
     const SIZE: u64 = 1 << 20;
     let options = Options::new().durability(Durability::Process).arena_size(SIZE).pin_undo(pins_undo);

@@ -1,4 +1,4 @@
-//! What becomes of garbage that lies beside what transactions change.
+//! Garbage that lies next to objects that transactions change.
 
 use pheap::{Durability, Options, P, Persist, Root, field};
 
@@ -12,7 +12,7 @@ const MORE: usize = 500;
 struct Node<'r> {
     next: Option<P<'r, Node<'r>>>,
     number: u64,
-    /// What goes with an object of the ring.
+    /// Objects that become garbage together with this one.
     more: Option<P<'r, Node<'r>>>,
 }
 

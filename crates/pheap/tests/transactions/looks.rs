@@ -44,7 +44,8 @@ fn full_heap(free: usize) -> (Heap, Words) {
     (heap, words)
 }
 
-/// Nor what is logged ahead of stores that go on in steps, each to the first block that is not logged yet.
+/// Logging ahead takes no transaction its space, either, if its stores go through memory in steps, each to
+/// the first block that is not logged yet.
 #[test]
 fn steps_through_memory_cost_no_transaction_its_space() {
     const WORDS: usize = 1 << 20;
@@ -65,7 +66,7 @@ fn steps_through_memory_cost_no_transaction_its_space() {
     }
 }
 
-/// A transaction whose record fits into what is free commits, however much it looks at before it stores.
+/// A transaction whose record fits into the free space commits, however much it reads before it stores.
 #[test]
 fn looks_cost_no_transaction_its_space() {
     for free in [64, 96, 128, 192, 256, 400] {
@@ -273,7 +274,7 @@ impl Drop for End<'_> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: rounds(60), ..ProptestConfig::default() })]
 
-    /// Beside a reader, over one root and over two.
+    /// With a reader at the same time, over one root and over two.
     #[test]
     fn programs_that_look_at_much_behave_like_memory(
         seed in any::<u64>(),

@@ -306,7 +306,7 @@ fn new(options: Options) -> (Heap, Root<All<'static>>) {
     (heap, root)
 }
 
-/// Runs transactions, some of which fail as a whole, and compares what is there with the model.
+/// Runs transactions, some of which fail as a whole, and compares the content with the model.
 fn follows_the_model(
     (heap, root): (Heap, Root<All<'static>>),
     transactions: &[(Vec<Op>, bool)],
@@ -489,7 +489,8 @@ fn what_was_held_in_it_is_held_only_if_it_was_not_taken_back() {
     .unwrap();
 }
 
-/// What was freed before the part is freed at the commit, and what it has freed is not.
+/// Objects that were freed before the part are freed at the commit. Objects that a rolled back part has freed
+/// are not.
 #[test]
 fn what_was_freed_in_it_is_freed_only_if_it_was_not_taken_back() {
     for fails in [false, true] {

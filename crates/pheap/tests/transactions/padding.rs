@@ -62,7 +62,7 @@ struct Data<'r> {
     outer: P<'r, Outer>,
 }
 
-/// A value whose padding is not zero, as far as a program can have it so.
+/// Returns a value whose padding is not zero, if the compiler leaves it so.
 fn dirty<T: Copy>(value: T) -> T {
     let mut place = std::mem::MaybeUninit::<T>::uninit();
     // SAFETY: all bytes of the place are set, then a whole value is written to it. A typed write may change
@@ -78,7 +78,7 @@ fn dirty<T: Copy>(value: T) -> T {
 
 const POISON: u8 = 0xa5;
 
-/// Fields one by one, so that the padding of the place stays what it was.
+/// Writes the fields one by one, so that the padding of the place keeps its bytes.
 fn gaps(n: u8) -> Gaps {
     let mut place = std::mem::MaybeUninit::<Gaps>::uninit();
     // SAFETY: all fields are written.
@@ -132,7 +132,7 @@ fn each_path(what: &str, change: impl for<'r> Fn(&mut Txn<'r>, P<'r, Data<'r>>))
         drop(root);
         heap.close().unwrap();
         is_clean(&path, &format!("{what}, pinned: {pin}"));
-        // And the values are what they were.
+        // And the values are unchanged.
         let heap = small().open(&path).unwrap();
         let root: Root<Data> = heap.existing_root("data").unwrap();
         assert_eq!(root.read(|view, d| view[d].mark).unwrap(), 2);
@@ -211,7 +211,7 @@ fn of_new_objects_that_were_changed_at_once() {
     });
 }
 
-/// Sets all but the first byte, the value, to what is not zero.
+/// Sets all bytes except the first one, which is the value, to a number other than zero.
 fn soil<T: Copy>(place: &mut T) {
     // SAFETY: bytes of the place, which are padding.
     unsafe { std::ptr::from_mut(place).cast::<u8>().add(1).write_bytes(POISON, size_of::<T>() - 1) };

@@ -208,7 +208,7 @@ proptest! {
         let mut random = Rng::from_seed(seed);
         for _ in 0..6 {
             let (before, fails) = (model.clone(), random.below(3) == 0);
-            // With a log, what is in the file is older.
+            // With a log, the content of the file is older.
             let mut kills = if durability == Durability::Wal { 0 } else { 2 };
             let mut killed = || {
                 if kills > 0 {
