@@ -145,7 +145,7 @@ fn an_interrupted_index_ends_up_the_same() {
 
 #[test]
 fn the_sources_of_this_project_as_well() {
-    // A copy, for somebody may be editing them.
+    // A copy, because an editor may change the sources during the test.
     let dir = tempfile::tempdir().unwrap();
     let corpus = dir.path().join("corpus");
     copy_sources(Path::new(env!("CARGO_MANIFEST_DIR")), &corpus);
@@ -221,7 +221,7 @@ fn copy_sources(from: &Path, to: &Path) {
             copy_sources(&path, &to.join(name));
         } else if [".rs", ".md", ".toml"].iter().any(|end| name.ends_with(end)) {
             fs::create_dir_all(to).unwrap();
-            // An editor may have replaced it meanwhile.
+            // An editor may have replaced it since.
             let _ = fs::copy(&path, to.join(name));
         }
     }

@@ -30,7 +30,7 @@ fn bases() -> [u64; 6] {
     [0, 1, 2, 3, 4, 5].map(|number| base() - (number << 40))
 }
 
-/// An image that a crash has left, and what it holds.
+/// An image that a crash has left, and its content.
 type Left = (Vec<u64>, State);
 
 struct Opened {
@@ -92,7 +92,7 @@ fn left_by(text: &str) -> Result<Vec<Left>, String> {
     images.into_iter().map(|image| Ok((image.clone(), open(&image, bases()[0], none, 0)?.state))).collect()
 }
 
-/// Opens what is left at the second address, crashes on the way, opens it elsewhere, and so on.
+/// Opens the images at the second address, crashes on the way, opens them at other addresses, and goes on.
 fn explore(left: &[Left], breadth: Breadth) -> Result<usize, String> {
     let mut known = HashSet::new();
     let mut opened = 0;
@@ -187,7 +187,7 @@ fn relocations_can_be_cut_short_again_and_again() {
     assert!(listed.contains(&4), "{listed:?}");
 }
 
-/// An image whose header lists as many bases as it can, what it holds, and another base.
+/// Returns an image whose header lists as many bases as it can, its content, and another base.
 fn full_list() -> (Vec<u64>, State, u64) {
     let (mut image, state) = left_by("push a; push b; both-push").unwrap().swap_remove(0);
     for (i, base) in bases().into_iter().cycle().skip(1).take(20).enumerate() {

@@ -92,7 +92,7 @@ fn end() -> bool {
     values(&root) == (2, 0)
 }
 
-/// Whether what was stored in place after a spill is there.
+/// Whether a value that was stored in place after a spill is there.
 fn spill() -> bool {
     let (_heap, root) = heap();
     root.txn(|tx, objects| {
@@ -141,12 +141,12 @@ fn doom() -> bool {
     seen == 2
 }
 
-/// Whether what was read before it was written is read from its copy afterwards.
+/// Whether a value that was read before it was written is read from its copy afterwards.
 fn copy() -> bool {
     let (_heap, root) = heap();
     root.txn(|tx, objects| {
         let pair = pair(tx, objects);
-        // With no copy at all, nobody would look for any.
+        // Without any copy, the transaction would look for none.
         let large = tx[objects].large.unwrap();
         tx[large.at(0)][0] = 7;
         assert_eq!(tx[pair].a, 0);

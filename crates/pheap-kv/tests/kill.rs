@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Threads of the program, each with keys of its own.
+/// Threads of the program. Each has its private keys.
 const THREADS: u64 = 2;
 const DURABILITIES: [(&str, Durability); 3] =
     [("process", Durability::Process), ("pmem", Durability::Pmem), ("wal", Durability::Wal)];
@@ -22,7 +22,7 @@ fn acknowledged(path: &Path, thread: u64) -> PathBuf {
     path.with_extension(format!("acknowledged.{thread}"))
 }
 
-/// Of up to 40 bytes: some lie in the nodes, others beside them.
+/// Keys of up to 40 bytes: some lie in the nodes, others outside of them.
 fn key(thread: u64, n: u64) -> Vec<u8> {
     // In no order, so that all shards are written to.
     let middle = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);

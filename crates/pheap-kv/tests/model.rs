@@ -1,4 +1,4 @@
-//! The store beside maps of std: whatever is done, both have the same.
+//! The store compared with maps of std: after any operations, both have the same content.
 
 use pheap_kv::{Batch, Durability, Error, KeySpace, Options, Reader, Snapshot, Store};
 use proptest::prelude::*;

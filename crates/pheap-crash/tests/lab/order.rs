@@ -20,7 +20,7 @@ fn small_fresh_objects_come_with_the_record() {
 
 #[test]
 fn an_entry_of_the_span_table_comes_with_the_object() {
-    // Were it lost, what is allocated after the crash would be put over the object.
+    // If it were lost, objects that are allocated after the crash would overwrite the object.
     holds(&["push a; power; push b; push a", "pin: push a; power; push b", "big a; torn; big b; push a"]);
 }
 
@@ -93,7 +93,7 @@ fn freed_memory_is_not_reused_while_a_record_covers_it() {
 
 #[test]
 fn slots_are_free_only_when_no_record_names_them() {
-    // What is allocated in them is too large for a record, so an old record would be replayed over it.
+    // The objects in them are too large for a record, so an old record would be replayed over them.
     holds_at_a_glance(&[
         "push a; pop a; collect; stuff a",
         "eager: pop a; churn a; stuff a",

@@ -40,7 +40,7 @@ fn a_script_says_when_the_process_is_killed() {
 #[test]
 fn a_bug_is_found_by_the_script_that_leads_to_it() {
     let steered = Steered::new().unwrap();
-    // One line of what is pending has not reached the medium, or nothing but that one.
+    // One of the pending lines has not reached the medium, or only that one has.
     let keeps = ["7", "b", "d", "e", "1", "2", "4", "8"].map(|mask| format!("groups {mask}"));
     let found = || {
         let script = |at: usize, keep: &str| Script::parse(&format!("pin: pair a; set a\nat {at} {keep}"));

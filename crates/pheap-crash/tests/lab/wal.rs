@@ -74,7 +74,7 @@ fn writes_can_be_short() {
     holds(&["wal short: push a; big a; checkpoint; push a"]);
 }
 
-/// Each call that a program makes fails, once; what was acknowledged is there when the heap is opened again.
+/// Each call of a program fails once. All acknowledged changes are there when the heap is opened again.
 fn survives_faults(programs: &[&str]) {
     let mut explorer = explorer(glance());
     let mut failing = 0;
