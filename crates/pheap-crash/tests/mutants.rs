@@ -1,5 +1,5 @@
-//! Tries some of the mutants, so that the code that tries all of them keeps working: `cargo run -p
-//! pheap-crash -- mutate`.
+//! Tries some of the mutants, so that the code that tries all of them keeps working:
+//! `cargo run -p pheap-crash -- mutate`.
 //! The test runs in a process without other tests: it simulates heaps in threads, at an address that other
 //! tests would use, too.
 

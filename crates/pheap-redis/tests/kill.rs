@@ -7,8 +7,8 @@
 //! now and then kills it while it starts, and checks everything. The seed determines what the clients send,
 //! but not how their commands interleave.
 //!
-//! `PHEAP_ORACLE_ROUNDS=1000 PHEAP_ORACLE_SEED=7 cargo test --release -p pheap-redis --test kill --
-//! --nocapture`
+//! For a long run, set `PHEAP_ORACLE_ROUNDS=1000 PHEAP_ORACLE_SEED=7`:
+//! `cargo test --release -p pheap-redis --test kill -- --nocapture`
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

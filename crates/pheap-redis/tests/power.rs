@@ -2,8 +2,8 @@
 //! command as a whole, and nothing half done. This is the test of `kill.rs` with a virtual machine instead of
 //! a kill.
 //!
-//! The clients run outside of the machine, so the replies that they have read have left it. `ci/power-cut.sh
-//! --server` sets up the machine and runs this test; `cargo test` alone does not run it.
+//! The clients run outside of the machine, so the replies that they have read have left it.
+//! `ci/power-cut.sh --server` sets up the machine and runs this test; `cargo test` alone does not run it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

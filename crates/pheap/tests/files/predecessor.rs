@@ -95,8 +95,8 @@ fn dump<'r>(view: &View<'r>, d: P<'r, Data<'r>>) -> String {
 
 type Change = for<'r> fn(&mut Txn<'r>, P<'r, Data<'r>>) -> Result<()>;
 
-/// Runs a transaction with `change` in it, on both paths. If it ends in an error, in a panic, or in `kill
-/// -9`, nothing of it is left. If it commits, all of it is there, also after a `kill -9`.
+/// Runs a transaction with `change` in it, on both paths. If it ends in an error, in a panic, or in
+/// `kill -9`, nothing of it is left. If it commits, all of it is there, also after a `kill -9`.
 fn all_or_nothing(test: &str, change: Change) {
     let options = |name: &str| small().pin_undo(name.contains("long"));
     if let Some((role, path)) = role() {
