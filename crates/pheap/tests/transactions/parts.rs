@@ -47,8 +47,8 @@ fn a_short_transaction_costs_one_fence_however_many_roots_it_is_over() -> Result
         let [a, b, ..] = &roots;
         let two = || pheap::txn((a, b), |((ta, a), (tb, b))| Ok((ta[a], tb[b]) = (tb[b], ta[a] + 1)));
         assert_eq!(fences(&two)?, 1);
-        // The logs have records of several roots by now. A transaction over one root, a transaction over three
-        // roots that changes only one of them, and a transaction that changes nothing.
+        // The logs have records of several roots by now. A transaction over one root, a transaction over
+        // three roots that changes only one of them, and a transaction that changes nothing.
         assert_eq!(fences(&|| add_to(b, 1))?, 1);
         assert_eq!(fences(&|| add(&roots[..3], 2, 1))?, 1);
         assert_eq!(fences(&|| add(&roots, 0, 0))?, 0);
