@@ -1,5 +1,6 @@
-//! Objects of many types and sizes are replaced for a while, and killed meanwhile: the file stays small, and the content right. The
-//! example says how; run it by itself for ten million replacements, and for figures.
+//! Replaces objects of many types and sizes for a while, and kills the program now and then. The file stays
+//! small, and the content right. The example says how; run it by itself for ten million replacements, and for
+//! figures.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! The first example keeps its promise: killed in the middle as often as you like, the index is the same in the end.
+//! The first example keeps its promise: however often it is killed in the middle, the index is the same in
+//! the end.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -99,7 +100,7 @@ fn assert_same(a: &str, b: &str) {
     );
 }
 
-/// Text of words with all kinds of frequencies, some of them not ASCII, and with files that have no words or no lines.
+/// Writes text with words of all frequencies, some of them not ASCII. Some files have no words, or no lines.
 fn write_corpus(folder: &Path, rng: &mut Rng) {
     for file in 0..12 {
         let mut text = String::new();
@@ -131,8 +132,8 @@ fn an_interrupted_index_ends_up_the_same() {
         index.kill_after(words);
         assert_same(&index.dump(), &expected);
         assert_same(&index.dump(), &expected); // nothing is left to do, and nothing is done twice
-        // From scratch in the same heap, killed until nothing is left; a kill within the first transaction of a file makes no
-        // progress, hence the growing numbers.
+        // From scratch in the same heap, killed until nothing is left to do. A kill within the first
+        // transaction of a file makes no progress, so the numbers grow.
         assert_eq!(index.run(&["--fresh", "--kill-after-words", "1"]).status.signal(), Some(9));
         let mut kills = 1;
         while index.kill_after(words + 100 * kills) {
@@ -144,7 +145,7 @@ fn an_interrupted_index_ends_up_the_same() {
 
 #[test]
 fn the_sources_of_this_project_as_well() {
-    // A copy, for somebody may be editing them.
+    // A copy, because an editor may change the sources during the test.
     let dir = tempfile::tempdir().unwrap();
     let corpus = dir.path().join("corpus");
     copy_sources(Path::new(env!("CARGO_MANIFEST_DIR")), &corpus);
@@ -220,7 +221,7 @@ fn copy_sources(from: &Path, to: &Path) {
             copy_sources(&path, &to.join(name));
         } else if [".rs", ".md", ".toml"].iter().any(|end| name.ends_with(end)) {
             fs::create_dir_all(to).unwrap();
-            // An editor may have replaced it meanwhile.
+            // An editor may have replaced it since.
             let _ = fs::copy(&path, to.join(name));
         }
     }

@@ -1,4 +1,5 @@
-//! The example `kv`: what its commands answer, and that an import happens as a whole or not at all, however it ends.
+//! The example `kv`: the replies of its commands, and imports, which happen as a whole or not at all, however
+//! they end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -142,7 +143,7 @@ fn an_export_is_what_was_imported() {
     assert_eq!(text(&output.stderr), "imported 3002 entries, 3002 of them new\n", "{output:?}");
     assert_eq!(kv.export(), all);
 
-    // An import adds to what is there.
+    // An import adds to the entries that are there.
     let more = entries(3100, "two ");
     let output = kv.with_input(&["import", "-"], &serde_json::to_string(&more).unwrap());
     assert_eq!(text(&output.stderr), "imported 3100 entries, 100 of them new\n", "{output:?}");
@@ -229,7 +230,7 @@ fn killed_at_any_moment_imports_are_whole() {
         let json = serde_json::to_string(&next).unwrap();
         let mut child = kv.spawn_with_input(&["import", "-"]);
         let mut input = child.stdin.take().unwrap();
-        // All of the input in most rounds: what has been done by the time of the kill is a matter of luck.
+        // All of the input in most rounds: the progress at the time of the kill is a matter of luck.
         let sent = if rng.scaled(4) == 0 { json.len() / 2 } else { json.len() };
         input.write_all(&json.as_bytes()[..sent]).unwrap();
         if sent == json.len() {

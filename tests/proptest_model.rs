@@ -1,6 +1,7 @@
-//! Random programs against a model: transactions of random operations that are committed, given up or interrupted by a panic, on
-//! data of all kinds, and the heap is opened again now and then. After each transaction, and also inside, a heap must say what
-//! plain Rust data would say; on the path of short transactions and on that of long ones.
+//! Random programs, compared with a model: transactions of random operations that are committed, rolled back,
+//! or interrupted by a panic, on data of all kinds. The heap is reopened now and then. After each
+//! transaction, and also inside, a heap must hold the same as plain Rust data, on the path of short
+//! transactions and on that of long ones.
 
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -9,7 +10,7 @@ use pheap::{Error, Options, P, Persist, Result, Root, Txn, View, txn};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-// ---- Data of all kinds ---------------------------------------------------------------------------------------------------------
+// --- Data of all kinds -------------------------------------------------------------------------------------
 
 /// Bytes and words at odd places, with gaps between them.
 #[derive(Persist, Default, Clone, Copy, PartialEq, Debug)]
@@ -62,7 +63,7 @@ struct Data<'r> {
     words: Option<P<'r, [u64]>>,
 }
 
-// ---- The model -----------------------------------------------------------------------------------------------------------------
+// --- The model ---------------------------------------------------------------------------------------------
 
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
@@ -91,7 +92,7 @@ enum ModelValue {
     Nested(Inner),
 }
 
-// ---- Programs ------------------------------------------------------------------------------------------------------------------
+// --- Programs ----------------------------------------------------------------------------------------------
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -203,7 +204,7 @@ fn within(range: &Range<usize>, len: usize) -> Range<usize> {
     a.min(b)..a.max(b)
 }
 
-// ---- What operations do to the model -------------------------------------------------------------------------------------------
+// --- Operations on the model -------------------------------------------------------------------------------
 
 fn filled(bytes: usize, odds: usize, words: usize) -> (Vec<u8>, Vec<Odd>, Vec<u64>) {
     let odd = |i| Odd { a: i as u8, bytes: [i as u8; 7], c: i as u16, d: 1 };
@@ -295,7 +296,7 @@ impl Model {
     }
 }
 
-// ---- The same in a heap --------------------------------------------------------------------------------------------------------
+// --- The same in a heap ------------------------------------------------------------------------------------
 
 fn alloc_value<'r>(tx: &Txn<'r>, value: &ModelValue) -> Result<Value<'r>> {
     Ok(match value {

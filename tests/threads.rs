@@ -1,7 +1,8 @@
-//! Threads: on many roots, on one, on several at once in any order, readers beside writers, and threads that share one view.
+//! Threads on many roots, on one root, and on several roots at once in any order; readers and writers at the
+//! same time; and threads that share one view.
 //!
-//! Nothing here depends on timing. Where two threads must be inside of something together, they meet at a barrier there, so that a
-//! lock which is held for too long is a test that never ends.
+//! Nothing here depends on timing. Where two threads must be inside of something together, they meet at a
+//! barrier there. So if a lock is held for too long, the test never ends.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -363,7 +364,8 @@ fn threads_share_a_transaction() -> Result<()> {
             let result = numbers.txn(|tx, numbers| {
                 let all = tx[numbers].all;
                 for round in 0..5 {
-                    // What was just written is seen by all threads, and after they are gone there is more to write.
+                    // All threads see the values that were just written. After the threads have ended, there
+                    // is more to write.
                     tx[all.at(round)] += 10;
                     tx[numbers].first += 1;
                     let new = tx.alloc(round as u64)?;

@@ -1,9 +1,11 @@
-//! `kill -9` at any moment leaves the state before the operation in flight or the one after it, never anything else.
+//! `kill -9` at any moment leaves the state before the operation in flight or the state after it, never
+//! another one.
 //!
-//! A child process opens the heap and runs operations without end; operation `n` is a function of the seed and of `n`. When one is
-//! done, the child says so through a pipe. The parent kills it at a random moment, opens the heap, and compares *all* of its
-//! content with a model that has done the same operations: those that were acknowledged, and perhaps one more. Then the
-//! next child goes on from there. The moments differ from run to run; none of them may make the test fail.
+//! A child process opens the heap and runs operations without end. Operation `n` is a function of the seed
+//! and of `n`. The child reports each finished operation through a pipe. The parent kills the child at a
+//! random moment, opens the heap, and compares *all* of its content with a model. The model has done the
+//! operations that were acknowledged, and perhaps one more. Then the next child goes on from there. The
+//! moments differ from run to run; none of them may make the test fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -161,7 +163,8 @@ impl Drop for Victim {
     }
 }
 
-/// The process that the other tests start and kill: does operations until it is killed. Nothing to do when nobody has started it.
+/// The process that the other tests start and kill: runs operations until it is killed. Returns at once if no
+/// other test has started it.
 #[test]
 fn child() {
     let Ok(child) = std::env::var(CHILD) else { return };

@@ -1,4 +1,5 @@
-//! The program itself, on a heap that another process writes to at full speed: each dump is one committed state, and no older than the one before.
+//! Tests the program `pheap` on a heap that another process writes to at full speed. Each dump is one
+//! committed state, and no older than the dump before it.
 //!
 //! `PHEAP_DUMPS` says how many dumps are made.
 

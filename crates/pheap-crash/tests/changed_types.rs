@@ -1,4 +1,6 @@
-//! Objects that are converted (`Heap::evolve`), with a crash at any moment of that: whatever it leaves can be opened, nobody can open the root, and whoever converts it again ends with the same.
+//! Conversions of objects (`Heap::evolve`), with a crash at any moment. The heap that the crash leaves can be
+//! opened. Its root can be opened as the old type before the conversion, as the new type after it, and as
+//! neither in the middle. Converting again always ends with the same content.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,7 +18,8 @@ use pheap_crash::subset::Breadth;
 use pheap_crash::tuning::SMALL;
 use pheap_testkit::Rng;
 
-/// Images are copied all the time: the allocator of the C library gives each one's memory back to the kernel at once.
+/// The tests copy images all the time. With the C library's allocator, the memory of each image goes back to
+/// the kernel at once.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -107,13 +110,13 @@ fn check_map(heap: &Heap) -> Result<(), String> {
     is_clean(heap)
 }
 
-/// What is converted.
+/// A conversion under test.
 #[derive(Clone, Copy)]
 struct Case {
     make: fn(&Heap) -> pheap::Result<()>,
     evolve: fn(&Heap) -> pheap::Result<bool>,
     check: fn(&Heap) -> Result<(), String>,
-    /// Whether the root is what it was, and what it becomes.
+    /// Whether the root can be opened as the old type, and as the new type.
     found: fn(&Heap) -> [Result<(), Error>; 2],
 }
 
@@ -222,7 +225,7 @@ fn crashes(case: Case, content: &Content, options: &Options, breadth: Breadth, s
     left
 }
 
-/// Opens what is left, looks at what can be seen of it, and goes on. Returns whether it was in the middle.
+/// Opens the heap that is left, checks it, and goes on. Returns whether the conversion was in the middle.
 fn go_on(case: Case, content: &Content, options: &Options) -> Result<bool, String> {
     let medium = Medium::new(content.clone());
     let heap = catching(|| medium.open(options).map_err(|e| format!("opening fails: {e}")))?;
@@ -308,7 +311,7 @@ fn a_map_of_versions_on_a_disk() {
     explore(VERSIONS, Durability::Wal, false, Breadth { exhaustive: 4, corners: 8, random: 24 });
 }
 
-/// Whether somebody who has a handle of before gets a version while it is converted.
+/// Whether a handle of the old type gets a version during the conversion.
 fn is_given_out(bug: Option<Bug>) -> bool {
     let options = Options::new()
         .tuning(SMALL)

@@ -8,7 +8,7 @@ use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, set_mutant, s
 use pheap_crash::contention::{programs, seeded};
 use pheap_crash::mutate::source::Source;
 
-/// A mutant is the whole process's, and so is what it meets.
+/// A mutant is one for the whole process, and its effects are, too.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// `likely` programs have been at the site.
@@ -58,7 +58,7 @@ fn every_bug_in_who_waits_for_whom_is_found() {
     let _alone = ALONE.lock();
     for &(bug, name, program) in seeded() {
         assert_eq!(program(None), Ok(()), "{name}");
-        // What is noticed has happened, so that more attempts take nothing away.
+        // A failure that is noticed has happened, so more attempts cannot hide it.
         let found = (0..10).find_map(|_| program(Some(bug)).err());
         println!("{bug:?}: {found:?}");
         assert!(found.is_some(), "{name} does not notice {bug:?}");

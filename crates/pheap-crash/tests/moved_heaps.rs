@@ -1,5 +1,5 @@
-//! A heap that is opened at another address, with a crash at any moment of that: whatever the crash leaves can be opened at a third
-//! address, at the second or the first one, and holds the same.
+//! Relocations of a heap, with a crash at any moment. The heap that the crash leaves can be opened at the
+//! first address, at the second, or at a third one, and holds the same.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -20,7 +20,8 @@ use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::{Breadth, subsets};
 use pheap_testkit::Rng;
 
-/// Images are copied all the time: the allocator of the C library gives each one's memory back to the kernel at once.
+/// The tests copy images all the time. With the C library's allocator, the memory of each image goes back to
+/// the kernel at once.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -29,7 +30,7 @@ fn bases() -> [u64; 6] {
     [0, 1, 2, 3, 4, 5].map(|number| base() - (number << 40))
 }
 
-/// An image that a crash has left, and what it holds.
+/// An image that a crash has left, and its content.
 type Left = (Vec<u64>, State);
 
 struct Opened {
@@ -91,7 +92,7 @@ fn left_by(text: &str) -> Result<Vec<Left>, String> {
     images.into_iter().map(|image| Ok((image.clone(), open(&image, bases()[0], none, 0)?.state))).collect()
 }
 
-/// Opens what is left at the second address, crashes on the way, opens it elsewhere, and so on.
+/// Opens the images at the second address, crashes on the way, opens them at other addresses, and goes on.
 fn explore(left: &[Left], breadth: Breadth) -> Result<usize, String> {
     let mut known = HashSet::new();
     let mut opened = 0;
@@ -186,7 +187,7 @@ fn relocations_can_be_cut_short_again_and_again() {
     assert!(listed.contains(&4), "{listed:?}");
 }
 
-/// An image whose header lists as many bases as it can, what it holds, and another base.
+/// Returns an image whose header lists as many bases as it can, its content, and another base.
 fn full_list() -> (Vec<u64>, State, u64) {
     let (mut image, state) = left_by("push a; push b; both-push").unwrap().swap_remove(0);
     for (i, base) in bases().into_iter().cycle().skip(1).take(20).enumerate() {
@@ -201,7 +202,8 @@ fn full_list() -> (Vec<u64>, State, u64) {
     panic!("the list is never full");
 }
 
-/// On a disk that tears what it writes, of which a sync fails and then the power, while two relocations follow one another: one header is whole at any time.
+/// The disk tears its writes. A sync fails, then the power fails, while one relocation follows another. One
+/// of the headers is whole at any time.
 #[test]
 fn a_disk_fails_while_relocations_are_completed() {
     let (image, state, base) = full_list();

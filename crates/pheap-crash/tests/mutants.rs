@@ -1,6 +1,7 @@
-//! Some of the mutants are tried, so that nothing of what tries all of them falls into disrepair:
+//! Tries some of the mutants, so that the code that tries all of them keeps working:
 //! `cargo run -p pheap-crash -- mutate`.
-//! It has a process of its own: it simulates heaps in threads, at the address that others in the process would have.
+//! The test runs in a process without other tests: it simulates heaps in threads, at an address that other
+//! tests would use, too.
 
 use std::path::Path;
 use std::slice;

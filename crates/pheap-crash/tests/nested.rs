@@ -1,4 +1,5 @@
-//! What nested parts of transactions would leave behind, or take away, with bugs that no crash shows: the transaction itself sees it.
+//! Bugs of nested parts that leave something behind or take something away. No crash shows them, but the
+//! transaction itself reads wrong values.
 
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
@@ -38,7 +39,8 @@ fn fail<T>() -> pheap::Result<T> {
     Err(Error::abort("it is to fail"))
 }
 
-/// Whether a map that changes its new nodes where they are goes on when a part was taken back in a transaction that cannot be logged.
+/// Returns whether a map that changes its new nodes in place goes on after a part was rolled back, in a
+/// transaction that cannot be logged.
 fn doomed_map() -> bool {
     let (_heap, root) = heap();
     let mut seen = None;

@@ -1,4 +1,6 @@
-//! What a transaction has found lately is found again without a look into its write set. Each of the things after which that would be wrong, with and without the bug that it is not forgotten then.
+//! A transaction caches the values that it found last, and finds them again without a look-up in its write
+//! set. Each test has an event after which the cache would be wrong: with the bug, the transaction keeps the
+//! cache after it; without the bug, it forgets the cache.
 
 use pheap::sim::Bug;
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
@@ -90,7 +92,7 @@ fn end() -> bool {
     values(&root) == (2, 0)
 }
 
-/// Whether what was stored in place after a spill is there.
+/// Whether a value that was stored in place after a spill is there.
 fn spill() -> bool {
     let (_heap, root) = heap();
     root.txn(|tx, objects| {
@@ -139,12 +141,12 @@ fn doom() -> bool {
     seen == 2
 }
 
-/// Whether what was read before it was written is read from its copy afterwards.
+/// Whether a value that was read before it was written is read from its copy afterwards.
 fn copy() -> bool {
     let (_heap, root) = heap();
     root.txn(|tx, objects| {
         let pair = pair(tx, objects);
-        // With no copy at all, nobody would look for any.
+        // Without any copy, the transaction would look for none.
         let large = tx[objects].large.unwrap();
         tx[large.at(0)][0] = 7;
         assert_eq!(tx[pair].a, 0);
@@ -154,7 +156,8 @@ fn copy() -> bool {
     .unwrap()
 }
 
-/// Whether a store to what a long transaction has written where it is goes there no more when its log cannot grow.
+/// A long transaction has written to a value in place, and then its log cannot grow. Returns whether later
+/// stores to the value go to private memory instead.
 fn doom_in_place() -> bool {
     let (_heap, root) = heap();
     let mut seen = (0, 0);
@@ -175,7 +178,7 @@ fn doom_in_place() -> bool {
     seen == (2, 3)
 }
 
-/// What a function remembers of its pointers in a loop is forgotten with the rest: when the transaction spills,
+/// A function with a loop caches its pointers. Returns whether it forgets them when the transaction spills.
 fn spill_in_a_loop() -> bool {
     let (_heap, root) = heap();
     root.txn(|tx, objects| {
@@ -210,7 +213,8 @@ fn doom_in_a_loop() -> bool {
     seen == 3
 }
 
-/// and when a copy of the whole takes the place of a part's. (Not when a part of the transaction begins, or is taken back: that has a brand of its own.)
+/// The same when a copy of the whole object replaces the copy of a part. (A nested part needs no such test: a
+/// part that begins, or is rolled back, has another brand.)
 fn wider_in_a_loop() -> bool {
     #[txn]
     fn set_part<'r>(tx: &mut Txn<'r>, part: P<'r, u64>, pair: P<'r, Pair>) {

@@ -1,4 +1,5 @@
-//! Two threads in all orders up to a bound, crashed at each step: the programs hold, and each barrier that is left out is noticed.
+//! Two threads run in all orders up to a bound, with a crash at each step. The programs hold, and the
+//! explorer notices each missing barrier.
 
 use std::sync::Mutex;
 

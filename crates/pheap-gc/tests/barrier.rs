@@ -1,4 +1,4 @@
-//! Programs change the graph between slices, and tell the marking what they overwrite.
+//! Programs change the graph between slices, and report the words that they overwrite to the marking.
 
 mod graph;
 

@@ -10,7 +10,8 @@ use graph::{Graph, shape};
 use pheap_gc::{Budget, Marking, Progress, mark_all};
 use proptest::prelude::*;
 
-/// Marks by threads whose slices are as long as `work`, and return after `slices` of them. Returns how many objects were marked.
+/// Marks everything with `threads` threads, in slices of `work`. Each thread ends after `slices` slices, and
+/// new threads go on. Returns the number of marked objects.
 fn mark_shared<O: Copy + Send>(
     marking: &Marking<O>,
     heap: &(impl pheap_gc::Heap<Object = O> + Sync),

@@ -1,4 +1,5 @@
-//! What is left of a store that is killed while its shards are cut: by batches that are larger than they are, by what is appended to a key space before another one, and in the middle.
+//! Kills a store while its shards are split: by batches larger than a shard, by appends to a key space that
+//! another key space follows, and by writes in the middle.
 
 use pheap_kv::{Batch, Durability, KeySpace, Options, Store};
 use pheap_testkit::{Rng, child, role, run_until, tempdir};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 const DURABILITIES: [(&str, Durability); 3] =
     [("process", Durability::Process), ("pmem", Durability::Pmem), ("wal", Durability::Wal)];
-/// Writes of a batch: enough for shards of its own.
+/// Writes of a batch: enough that it gets separate shards.
 const LARGE: u64 = 9000;
 
 fn open(path: &Path, durability: Durability) -> Store {
@@ -21,7 +22,7 @@ fn open(path: &Path, durability: Durability) -> Store {
 /// What a thread writes, the `n`th time, all of it in one transaction.
 type Writes = fn(n: u64) -> Vec<Vec<u8>>;
 
-/// The threads: the key space of each, and what it writes.
+/// The threads: the key space of each, and its writes.
 const THREADS: [(&str, Writes); 3] = [
     ("a log", |n| vec![n.to_be_bytes().to_vec()]),
     ("batches", |n| (0..LARGE).map(|i| scattered(n * LARGE + i)).collect()),
@@ -59,7 +60,7 @@ fn write(store: &Store, space: &KeySpace, path: &Path, thread: usize) {
             .expect("room");
         }
         let commit = store.write_deferred(&batch).expect("a batch").expect("something to wait for");
-        // Not each time, so that shards are cut that have what is not durable.
+        // Not each time, so that shards are split while they have writes that are not durable.
         if n % 8 == 7 || batch.len() > 1 {
             commit.wait().expect("a disk that works");
             file.write_all(&vec![1; if batch.len() > 1 { 1 } else { 8 }]).expect("an acknowledgement");

@@ -1,4 +1,5 @@
-//! What is left of a store whose program is killed at any moment: all that was acknowledged, and batches as a whole.
+//! Kills the program of a store at any moment. The store keeps all acknowledged writes, and each batch as a
+//! whole.
 
 use pheap_kv::{Batch, Durability, Options, Store};
 use pheap_testkit::{role, run_until, tempdir};
@@ -6,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Threads of the program, each with keys of its own.
+/// Threads of the program. Each has its private keys.
 const THREADS: u64 = 2;
 const DURABILITIES: [(&str, Durability); 3] =
     [("process", Durability::Process), ("pmem", Durability::Pmem), ("wal", Durability::Wal)];
@@ -21,7 +22,7 @@ fn acknowledged(path: &Path, thread: u64) -> PathBuf {
     path.with_extension(format!("acknowledged.{thread}"))
 }
 
-/// Of up to 40 bytes: some lie in the nodes, others beside them.
+/// Keys of up to 40 bytes: some lie in the nodes, others outside of them.
 fn key(thread: u64, n: u64) -> Vec<u8> {
     // In no order, so that all shards are written to.
     let middle = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -32,7 +33,8 @@ fn value(n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(1 + n as usize % 150)
 }
 
-/// Writes until it is killed: each time an entry in two key spaces, and how many there are. Every third entry is removed again, every fifth replaced.
+/// Writes until the process is killed. Each batch puts one entry into each of two key spaces, and their count
+/// into the second. Every third entry is removed again, and every fifth replaced.
 fn write(store: &Store, path: &Path, thread: u64) {
     let other = store.space("other").expect("a space");
     let mut file =

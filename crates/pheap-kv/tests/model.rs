@@ -1,4 +1,4 @@
-//! The store beside maps of std: whatever is done, both have the same.
+//! The store compared with maps of std: after any operations, both have the same content.
 
 use pheap_kv::{Batch, Durability, Error, KeySpace, Options, Reader, Snapshot, Store};
 use proptest::prelude::*;
@@ -37,7 +37,9 @@ enum Op {
 fn key() -> impl Strategy<Value = Vec<u8>> {
     // Few, so that they meet; with bytes at both ends of what there is.
     let short = prop::collection::vec(prop::sample::select(vec![0, 1, 7, 0xF0, 0xFF]), 0..4);
-    // Around the length from which on a key, with the prefix of its space, or the time that it is due at before that, lies outside the node; with one beginning, so that all of it is compared.
+    // Lengths around the limits from which a key lies outside the node: the key has the prefix of its space
+    // before it, and perhaps the time at which it expires. The keys have a common beginning, so that
+    // comparisons read all of it.
     let long = (prop::sample::select(vec![19, 20, 21, 22, 28, 29, 30, 31, 300]), any::<u8>())
         .prop_map(|(len, byte)| [&vec![7; len - 1][..], &[byte % 3 * 127]].concat());
     prop_oneof![2 => short, 1 => long]

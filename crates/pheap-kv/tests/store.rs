@@ -1,4 +1,4 @@
-//! What a store promises, one thing at a time; and what it says to wrong inputs.
+//! The promises of a store, one at a time, and its errors for wrong inputs.
 
 use pheap_kv::{Batch, Durability, Error, MAX_KEY, Options, Store, SyncPolicy};
 use pheap_testkit::tempdir;

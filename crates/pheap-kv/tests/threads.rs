@@ -50,7 +50,7 @@ fn snapshots_show_no_half_of_a_batch() {
             let store = &store;
             scope.spawn(move || {
                 let mut rng = Rng::from_seed(thread);
-                // Accounts of its own.
+                // Accounts that only this thread uses.
                 let mut own = || rng.scaled(ACCOUNTS / 2) * 2 + thread;
                 for _ in 0..3000 {
                     let (from, to) = (own(), own());
@@ -244,7 +244,7 @@ fn an_entry_of_a_removed_key_space_is_in_no_other_one() {
     assert_eq!(store.stats().expect("counters").entries, entries as u64);
 }
 
-/// Beside readers and writers of key spaces before them and behind them.
+/// While threads read and write the key spaces before and behind them.
 #[test]
 fn nothing_is_lost_while_shards_are_given_up_and_used_again() {
     const ENTRIES: u32 = 3000;
@@ -481,7 +481,7 @@ fn iterators_skip_and_repeat_nothing_while_shards_are_cut() {
         scope.spawn(|| {
             let mut others = (FIXED..).map(account);
             for n in 0..4u32 {
-                // A batch that has shards of its own, what is written among others, and what is appended.
+                // A batch that gets separate shards, writes among other entries, and appends.
                 let mut batch = Batch::new();
                 for (i, key) in others.by_ref().take(9000).enumerate() {
                     batch.put(&spaces[i % 2], key, "").expect("room");

@@ -1,5 +1,5 @@
-//! A power failure takes the end of a store's log: what is left of the store if a shard was just split or
-//! given up, for which nobody waits.
+//! A power failure takes the end of a store's log. The tests look at the rest of the store if a shard was
+//! just split or given up, because no commit waits for that.
 
 use pheap_kv::{Durability, Options, Store, SyncPolicy};
 use pheap_testkit::{copy_as_killed, log_of, tempdir};

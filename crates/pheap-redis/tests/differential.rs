@@ -1,7 +1,9 @@
-//! Random commands of all families, and wrong ones, are answered as Redis does.
+//! Random commands of all families, also wrong ones: the server must answer them as Redis does.
 //!
-//! Redis must be installed (Debian: `apt-get install redis-server`). A plain run has a few thousand commands; `PHEAP_DIFFERENTIAL=100000` asks for more, and `PHEAP_DIFFERENTIAL_SEED`
-//! for others. Rounds begin with nothing and take turns in the version of the protocol. If replies differ, what is printed is the shortest history that was found.
+//! Redis must be installed (Debian: `apt-get install redis-server`). A plain run has a few thousand commands;
+//! `PHEAP_DIFFERENTIAL=100000` asks for more, and `PHEAP_DIFFERENTIAL_SEED` for others. Each round begins
+//! with empty servers, and the rounds alternate between the versions of the protocol. If replies differ, the
+//! test prints the shortest history that it found.
 
 mod common;
 mod compare;

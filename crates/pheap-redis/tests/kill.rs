@@ -1,10 +1,14 @@
-//! A server that is killed at any moment has what it has acknowledged, wholly, and nothing half done.
+//! Kills a server at any moment. It must have all that it acknowledged, each command as a whole, and nothing
+//! half done.
 //!
-//! Sixteen clients send commands of all kinds, and one listens. Eight have a database each, and know exactly what must be in it; eight change the same keys, of which something
-//! is always so (see `oracle`). After so many acknowledged steps the server is killed (SIGKILL), started again, now and then killed while it starts, and everything is looked at.
-//! What the clients send is a function of the seed; how they meet is not.
+//! Sixteen clients send commands of all kinds, and one more listens. Eight of them have a database each, and
+//! know exactly what must be in it. The other eight change the same keys, for which some invariants hold (see
+//! `oracle`). After a number of acknowledged steps, the test kills the server (SIGKILL) and starts it again,
+//! now and then kills it while it starts, and checks everything. The seed determines what the clients send,
+//! but not how their commands interleave.
 //!
-//! `PHEAP_ORACLE_ROUNDS=1000 PHEAP_ORACLE_SEED=7 cargo test --release -p pheap-redis --test kill -- --nocapture`
+//! For a long run, set `PHEAP_ORACLE_ROUNDS=1000 PHEAP_ORACLE_SEED=7`:
+//! `cargo test --release -p pheap-redis --test kill -- --nocapture`
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,6 +1,9 @@
-//! A server whose machine loses power at any moment has what it has acknowledged, wholly, and nothing half done: what `kill.rs` tests with a kill, with a virtual machine.
+//! Cuts the power of a server's machine at any moment. The server must have all that it acknowledged, each
+//! command as a whole, and nothing half done. This is the test of `kill.rs` with a virtual machine instead of
+//! a kill.
 //!
-//! The clients are outside of the machine, so what they were answered has left it. `ci/power-cut.sh --server` runs this, which needs what that sets up; `cargo test` alone does not.
+//! The clients run outside of the machine, so the replies that they have read have left it.
+//! `ci/power-cut.sh --server` sets up the machine and runs this test; `cargo test` alone does not run it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
-//! Whatever the program's code does where pheap calls it: it works, or it is `Error::Nested`. Nothing waits
-//! for ever.
+//! Code of the program that pheap calls may call pheap in turn: the call works, or returns `Error::Nested`.
+//! Nothing waits for ever.
 //!
-//! Each method of [`Heap`] and [`Root`] is called in each callback, on a heap of its own.
+//! Each method of [`Heap`] and [`Root`] is called in each callback, on a new heap.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::any::Any;
@@ -26,7 +26,7 @@ use pheap::{
 use pheap_testkit::{is_thorough, sleeps, small, sources, tempdir, this_thread};
 use tracing::span;
 
-/// What is not over by then waits for ever.
+/// A call that takes longer waits for ever.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A heap with some roots.
@@ -141,7 +141,7 @@ impl PartialOrd for Key {
     }
 }
 
-/// What is done in a callback.
+/// The code that runs in a callback.
 type Act = Arc<dyn Fn() + Send + Sync>;
 
 thread_local! {
@@ -460,7 +460,7 @@ fn while_busy(busy: Root<u64>, act: Act, f: impl FnOnce() -> Result<()>) -> Resu
     })
 }
 
-/// Calls a method in a callback. Returns what it has returned.
+/// Calls a method in a callback. Returns the result of the method.
 fn run(durability: Option<Durability>, callback: &Callback, method: &Method) -> Result<Result<()>> {
     let here = Arc::new(Here::new(durability)?);
     let (result, is_called) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
@@ -499,11 +499,11 @@ fn run(durability: Option<Durability>, callback: &Callback, method: &Method) -> 
     Ok(result)
 }
 
-/// What has come of a method, or the text of a panic.
+/// The result of a method, or the text of a panic.
 type Outcome = Result<Result<Result<()>>, String>;
 
-/// Calls methods in a callback, at the same time, for some of them wait. Returns what has come of each, by
-/// its name.
+/// Calls methods in a callback, all at the same time, because some of them wait. Returns the outcome of each,
+/// with its name.
 ///
 /// # Panics
 /// If one of them waits for ever.
@@ -544,8 +544,8 @@ fn run_all(
     names.into_iter().zip(all.into_values()).collect()
 }
 
-/// Calls methods in a callback: all of them where heaps cost little, and each night; else a third, which is another one for
-/// the next callback.
+/// Calls methods in a callback. Where heaps cost little, and in nightly runs, these are all methods; else a
+/// third of them, which differs from one callback to the next.
 fn check_all(durability: Option<Durability>, callback: &'static Callback) {
     let step = if durability.is_none() || is_thorough() { 1 } else { 3 };
     let number = CALLBACKS.iter().position(|other| other.0 == callback.0).unwrap();
@@ -694,7 +694,8 @@ fn a_backup_that_another_one_waits_for_does_not_wait_for_the_end_of_the_heap() -
     ended.recv_timeout(PATIENCE).expect("they wait for ever")
 }
 
-/// What holds something is told `Nested`, and what holds nothing that a method needs is not.
+/// A callback that holds something gets `Nested`. A callback that holds nothing that the method needs does
+/// not.
 #[test]
 fn what_is_nested_and_what_is_not() {
     let is_nested = |durability, callbacks: &[&str], methods: &[&str], nested: bool| {

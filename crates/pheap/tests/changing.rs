@@ -1,4 +1,6 @@
-//! What the page of each collection says of the methods that change it. They are methods of its pointer, whose page has all of them; so there are lists, beside the sources, made of these.
+//! Lists of the methods that change each collection. They are methods of its pointer, and the page of
+//! pointers has those of all collections; so each collection's own page includes a list of them, from a file
+//! next to the sources. This test compares the lists with the sources.
 //!
 //! `PHEAP_UPDATE_LISTS=1 cargo test -p pheap --test changing` writes them.
 

@@ -1,12 +1,15 @@
-//! What is tested is what ships: the feature `sim` adds a simulator, and changes nothing else. So few files ask for it: where the simulator is added, and the seams that others call.
+//! The tests run the code that ships: the feature `sim` adds a simulator, and changes nothing else. So only
+//! few files may ask for the feature: those that add the simulator, and the seams that other files call.
 
 /// Where the simulator is added, as a module.
 const ADD_IT: [&str; 2] = ["lib.rs", "heap/open/mod.rs"];
-/// The seams: they say what there is instead of the simulator. Functions that others call and that are empty without it; whose locks there are, for those of the simulator can be
-/// watched.
+/// The seams: they replace the simulator where there is none. `faults.rs` has the functions that other files
+/// call, which are empty without it. `sync.rs` chooses the locks: in builds with the simulator, they report
+/// to it.
 const SEAMS: [&str; 2] = ["faults.rs", "sync.rs"];
 
-/// The conditions of a source: what is in the parentheses, and what they are about, up to its first line.
+/// Returns the conditions of a source: the offset, the text, and the first line of the item that it applies
+/// to.
 fn conditions(source: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     let begins = source.match_indices("cfg").filter_map(|(at, _)| {
         let rest = source[at + 3..].trim_start_matches("_attr").trim_start_matches('!');
@@ -26,7 +29,7 @@ fn conditions(source: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     })
 }
 
-/// What is wrong with a condition.
+/// Returns the objection to a condition, if there is one.
 fn objection(file: &str, condition: &str, item: &str) -> Option<&'static str> {
     if !condition.contains("feature = \"sim\"") {
         return None;
@@ -53,7 +56,8 @@ fn objection(file: &str, condition: &str, item: &str) -> Option<&'static str> {
     }
 }
 
-/// Who runs the tests says what they are to be built as: cargo makes one set of the features that all of its packages ask for.
+/// `PHEAP_BUILD` says which build the tests must be of: cargo unites the features that all of its packages
+/// ask for.
 #[test]
 fn the_build_is_the_one_that_was_asked_for() {
     let built = if cfg!(feature = "sim") { "lab" } else { "shipped" };

@@ -107,7 +107,8 @@ fn an_enormous_file_is_checked_in_little_memory() {
     assert!(most < 1 << 20, "{most} bytes");
 }
 
-/// With 8 TiB each, eight heaps have all addresses. Here, for other programs of tests open heaps side by side.
+/// Eight heaps of 8 TiB take all addresses. The test is in this file because other test programs open heaps
+/// in parallel.
 #[test]
 fn there_are_too_many_heaps() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +143,7 @@ fn small_heaps_reserve_less() {
     assert_eq!(reserved(Options::new().max_size(16 << 20), "small"), 4 << 30);
     assert_eq!(reserved(Options::new().max_size(1 << 30), "larger"), 16 << 30);
     assert_eq!(reserved(Options::new().max_size(16 << 20).reserve(1 << 30), "asked for"), 1 << 30);
-    // What it has reserved is for ever.
+    // Its reservation stays for ever.
     assert_eq!(reserved(Options::new(), "small"), 4 << 30);
     let in_memory = Heap::in_memory().unwrap().info().reserved;
     assert!((4 << 30..=128 << 30).contains(&in_memory), "{in_memory}");

@@ -1,4 +1,4 @@
-//! The feature `metrics`: what a recorder is told.
+//! The feature `metrics`: the values that a recorder gets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

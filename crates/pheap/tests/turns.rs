@@ -1,4 +1,5 @@
-//! Who waits for a root gets it, whoever else comes: in turns, for a test with a clock finds out how busy the machine is.
+//! A thread that waits for a root gets it, whichever other threads come. The tests count turns, because a
+//! test with a clock measures how busy the machine is.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -14,11 +15,11 @@ const ENOUGH: u64 = 20_000;
 /// How long a read waits for the next one to begin. Nothing but the time that a test takes depends on it.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Two readers of a root, of which one is always inside, as far as the lock lets them.
+/// Two readers of a root. One of them is always inside, unless the lock keeps both out.
 struct Relay<'a> {
     root: &'a Root<u64>,
     begun: AtomicU64,
-    /// How many had begun when it was said that somebody waits; none before.
+    /// The number of reads that had begun when the other thread began to wait. `u64::MAX` before that.
     waits_since: AtomicU64,
 }
 
@@ -89,7 +90,7 @@ fn add(root: &Root<u64>) {
 #[test]
 fn a_transaction_beside_reads_that_overlap() -> Result<()> {
     let (heap, a, _) = two_roots()?;
-    // The lock may be biased to another thread, or to nobody.
+    // The lock may be biased to another thread, or to none.
     for before in [0, 3000] {
         (0..before).for_each(|_| add(&a));
         let turns = turns(&[&a], || add(&a));
@@ -117,8 +118,9 @@ fn a_transaction_over_two_roots_beside_reads_of_both() -> Result<()> {
     Ok(())
 }
 
-/// How many turns on each root begin while `both` has a transaction over them: so many threads have one turn after the other on each, until it is done or they have had
-/// `enough`.
+/// Returns how many turns on each root begin while `both` runs a transaction over them. On each root,
+/// `threads` threads take one turn after the other, until `both` has returned or one root has had `enough`
+/// turns.
 fn turns_beside(
     roots: [&Root<u64>; 2],
     threads: usize,
@@ -167,7 +169,8 @@ fn a_transaction_over_two_roots_beside_transactions_on_each() -> Result<()> {
         done.unwrap();
     };
     let both = || pheap::txn((&a, &b), |((ta, a), (tb, b))| Ok((ta[a] += 1, tb[b] += 1))).map(drop).unwrap();
-    // With one thread, the lock is free for a moment between two transactions, but hardly ever when somebody looks.
+    // With one thread, the lock is free for a moment between two transactions, but a waiting thread hardly
+    // ever sees it free.
     for threads in [1, 2, 3] {
         let turns = turns_beside([&a, &b], threads, enough, stay, both);
         assert!(turns.iter().all(|&turns| turns < enough / 2), "{threads} threads: {turns:?}");
@@ -175,7 +178,7 @@ fn a_transaction_over_two_roots_beside_transactions_on_each() -> Result<()> {
     Ok(())
 }
 
-/// The reads take longer than those who come wait at first, and are so many that there is always one inside.
+/// The reads take longer than new readers wait at first. There are so many that one is always inside.
 #[test]
 fn a_transaction_over_two_roots_beside_many_long_reads() -> Result<()> {
     let (_heap, a, b) = two_roots()?;
@@ -250,7 +253,8 @@ fn nested_reads_in_opposite_orders_beside_transactions() -> Result<()> {
     Ok(())
 }
 
-/// A transaction over `a` and `b` waits for one on `b`, and keeps reads of `a` away meanwhile; but that one waits for a lock that the reader has.
+/// A transaction over `a` and `b` waits for a transaction on `b`, and keeps reads of `a` away until then. The
+/// transaction on `b` waits for a lock that the reader has.
 #[test]
 fn a_read_that_the_other_root_waits_for() -> Result<()> {
     let (_heap, a, b) = two_roots()?;

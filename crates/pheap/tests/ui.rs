@@ -1,5 +1,5 @@
-//! What must not compile, and what is said about it. `TRYBUILD=overwrite cargo test --test ui` rewrites the expectations: read
-//! them before you commit them.
+//! Programs that must not compile, and the errors for them. `TRYBUILD=overwrite cargo test --test ui`
+//! rewrites the expectations: read them before you commit them.
 
 use std::fs;
 use std::path::Path;

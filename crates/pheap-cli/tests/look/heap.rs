@@ -154,7 +154,7 @@ pub fn pheap(command: &str, file: &Path, more: &[&str]) -> Output {
     program.arg(command).arg(file).args(more).output().expect("the program can be run")
 }
 
-/// What it prints if it ends with this status: the message, if that is 2.
+/// Asserts that the program ended with this status. Returns its output, or its message if the status is 2.
 #[track_caller]
 pub fn ends_with(output: &Output, status: i32) -> String {
     assert_eq!(output.status.code(), Some(status), "{output:?}");

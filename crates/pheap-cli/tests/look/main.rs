@@ -1,4 +1,4 @@
-//! The program itself, on a heap with collections: what it shows of them.
+//! The output of the program for a heap with collections.
 
 #![allow(unreachable_pub)] // nothing outside could reach anything
 

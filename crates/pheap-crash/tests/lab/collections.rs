@@ -1,4 +1,5 @@
-//! Collections in programs: what they give up and take, in every kind of transaction, and what openings and the collector make of it.
+//! Programs with collections: the buffers that they give up and take in every kind of transaction, as
+//! openings and the collector find them.
 
 use crate::common::{breaks, holds, holds_at_a_glance};
 use pheap::sim::Bug;

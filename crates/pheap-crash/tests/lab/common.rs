@@ -6,8 +6,9 @@ use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::Breadth;
 use pheap_crash::{Explorer, Failure, Limits, Program, Totals};
 
-/// More than the quick run of many programs, for a few. With transactions after every other recovery, which take as long as all the rest: each night
-/// more images are explored (`.ci/nightly more_crashes`).
+/// Limits for a few programs: more than the quick run of many programs explores. Transactions follow every
+/// other recovery, and take as long as all the rest. Each night, `.ci/nightly more_crashes` explores more
+/// images.
 pub(crate) fn limits() -> Limits {
     let thorough = Effort::Thorough.limits();
     Limits { after_every: 2, breadth: Breadth { random: 6, ..thorough.breadth }, ..thorough }
@@ -56,7 +57,8 @@ pub(crate) fn explore(explorer: &mut Explorer, program: &Program) {
     }
 }
 
-/// With this bug, a crash during the last operation of each of these programs breaks it, or a crash in the recovery from that.
+/// Asserts that each of these programs fails with this bug: at a crash during its last operation, or at a
+/// crash in the recovery from that.
 #[track_caller]
 pub(crate) fn breaks(bug: Bug, programs: &[&str]) {
     for text in programs {

@@ -1,4 +1,4 @@
-//! What the explorer finds, and what it does not.
+//! The bugs that the explorer finds, and programs without bugs.
 
 mod collections;
 mod common;

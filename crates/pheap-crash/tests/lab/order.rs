@@ -1,11 +1,12 @@
-//! "Order, always": each rule of the protocols, with a program that shows it, and, where a switch breaks the rule, the proof that
-//! the explorer would notice.
+//! "Order, always": for each rule of the protocols, a program that shows the rule. Where a switch breaks the
+//! rule, the test proves that the explorer notices.
 
 use crate::common::{breaks, broken, explorer, glance, holds, holds_at_a_glance, holds_within, limits};
 use pheap::sim::Bug;
 use pheap_crash::Limits;
 
-// Fresh objects and span entries, then the record that makes them reachable, then stores in place, then the reset of the log.
+// The order: fresh objects and span entries, the record that makes them reachable, stores in place, the reset
+// of the log.
 
 #[test]
 fn fresh_objects_are_durable_before_the_record() {
@@ -19,7 +20,7 @@ fn small_fresh_objects_come_with_the_record() {
 
 #[test]
 fn an_entry_of_the_span_table_comes_with_the_object() {
-    // Were it lost, what is allocated after the crash would be put over the object.
+    // If it were lost, objects that are allocated after the crash would overwrite the object.
     holds(&["push a; power; push b; push a", "pin: push a; power; push b", "big a; torn; big b; push a"]);
 }
 
@@ -92,7 +93,7 @@ fn freed_memory_is_not_reused_while_a_record_covers_it() {
 
 #[test]
 fn slots_are_free_only_when_no_record_names_them() {
-    // What is allocated in them is too large for a record, so an old record would be replayed over it.
+    // The objects in them are too large for a record, so an old record would be replayed over them.
     holds_at_a_glance(&[
         "push a; pop a; collect; stuff a",
         "eager: pop a; churn a; stuff a",
@@ -162,7 +163,8 @@ fn what_is_new_while_a_cycle_runs_stays() {
 
 #[test]
 fn a_cycle_begins_between_two_transactions_and_may_end_within_one() {
-    // The object needs a new arena, and the cycle of the opening ends first; the node that is not linked meanwhile stays.
+    // The object needs a new arena, and the cycle of the opening ends first. The node that is not linked
+    // until then stays.
     holds_at_a_glance(&[
         "crashed: carry a; stuff a",
         "crashed pin: carry a; stuff a",
@@ -264,7 +266,8 @@ fn what_a_new_root_leads_to_stays() {
 fn a_record_behind_a_torn_one_stays_dead() {
     holds(&["set a; set a; torn; set a", "burst a; torn; set a"]);
     breaks(Bug::KeepGeneration, &["set a; set a"]);
-    // Several entries behind one fence: a later one may be whole while the first one is torn, and nothing is replayed.
+    // Several entries share one fence: a later entry may be whole while the first one is torn. Then recovery
+    // replays nothing.
     holds(&["pin: grow a; wide a"]);
     breaks(Bug::KeepGeneration, &["pin: grow a; wide a"]);
 }

@@ -1,4 +1,5 @@
-//! The score of the explorer: each bug that can be switched on is found, in a small set of programs that has no failure without it.
+//! The score of the explorer: it finds each bug that a switch turns on, in a small set of programs that pass
+//! without bugs.
 
 use crate::common::{explore, explorer};
 use pheap::sim::Bug;
@@ -25,7 +26,8 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "wal: migrate a; checkpoint; migrate a; push a",
         "wal small: push a; fill b; fill b; fill b; fill b",
         "wal small: push a; set-amid-checkpoint; push a",
-        // The log goes on in another segment without having grown before, which would make the one before durable.
+        // The log goes on in another segment without having grown. Growing would make the segment before that
+        // durable.
         "wal lazy: fill a; fill b; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; fill b",
     ];
     let in_memory = [

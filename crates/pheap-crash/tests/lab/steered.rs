@@ -1,4 +1,5 @@
-//! Scripts: each crash is one that the text says. What the fuzzer has found is here, as small as it could be made.
+//! Scripts: the text says where each crash happens. The findings of the fuzzer are here, each made as small
+//! as possible.
 
 use pheap::sim::Bug;
 use pheap_crash::seeded::Seeded;
@@ -39,7 +40,7 @@ fn a_script_says_when_the_process_is_killed() {
 #[test]
 fn a_bug_is_found_by_the_script_that_leads_to_it() {
     let steered = Steered::new().unwrap();
-    // One line of what is pending has not reached the medium, or nothing but that one.
+    // One of the pending lines has not reached the medium, or only that one has.
     let keeps = ["7", "b", "d", "e", "1", "2", "4", "8"].map(|mask| format!("groups {mask}"));
     let found = || {
         let script = |at: usize, keep: &str| Script::parse(&format!("pin: pair a; set a\nat {at} {keep}"));
@@ -92,7 +93,8 @@ fn a_recovery_meets_a_bad_disk() {
     }
 }
 
-/// When the log has failed within a transaction that was rolled back anyway, the heap says so to who removes or renames a root: it is not done.
+/// The log fails within a transaction that is rolled back anyway. Then a removal or a renaming of a root
+/// fails with the heap's error, and is not done.
 #[test]
 fn roots_of_a_failed_heap_stay() {
     for call in 0..8 {
@@ -104,7 +106,8 @@ fn roots_of_a_failed_heap_stay() {
     }
 }
 
-/// Of what two killed processes have left, the first before the second had made it durable, nothing need be there when the power fails.
+/// Two processes are killed, the first one before the second has made its writes durable. When the power
+/// fails then, the writes of both may be lost.
 #[test]
 fn two_processes_are_killed_before_the_power_fails() {
     for at in 0..20 {

@@ -44,7 +44,8 @@ fn a_killed_process_loses_nothing() {
     holds(&["wal lazy: push a; kill; push a; torn", "wal: big a; kill; checkpoint; power"]);
 }
 
-/// What is behind the end that was found may be whole records behind a gap, the beginning of a transaction, or what an opening has begun that was cut short itself.
+/// Behind the end that recovery finds, the log may have whole records behind a gap, the beginning of a
+/// transaction, or the beginning that an interrupted opening has written.
 #[test]
 fn a_log_goes_on_behind_what_was_found() {
     holds(&[
@@ -73,7 +74,7 @@ fn writes_can_be_short() {
     holds(&["wal short: push a; big a; checkpoint; push a"]);
 }
 
-/// Each call that a program makes fails, once; what was acknowledged is there when the heap is opened again.
+/// Each call of a program fails once. All acknowledged changes are there when the heap is opened again.
 fn survives_faults(programs: &[&str]) {
     let mut explorer = explorer(glance());
     let mut failing = 0;
@@ -163,10 +164,12 @@ fn what_was_free_before_a_checkpoint_may_be_a_hole_after_it() {
     breaks(Bug::HolesEarly, &["wal lazy: push b; checkpoint; remove b; checkpoint"]);
 }
 
-/// Two crashes while a header is written to the same slot: what one has left of it and what the other has written are not a header together.
+/// Two crashes happen while a header is written to the same slot. Words of the one header and words of the
+/// other do not pass for a whole header.
 #[test]
 fn two_torn_headers_are_not_one_whole() {
-    // Which words are torn depends on random numbers in them. What sees to it is tested in pheap: `heap/open/wal.rs` and `wal/resume_tests.rs`.
+    // Random numbers in the words decide which words are torn. The code that rules this out has tests in
+    // pheap: `heap/open/wal.rs` and `wal/resume_tests.rs`.
     for _ in 0..3 {
         holds(&["wal lazy: push b; checkpoint; remove b; checkpoint; push a; create b; torn; push a"]);
     }

@@ -131,7 +131,7 @@ impl Graph {
         self.objects[object].start
     }
 
-    /// Overwrites a word of an object, and returns what it was. `None` if the object has none.
+    /// Overwrites a word of an object, and returns the old word. `None` if the object has none.
     pub(crate) fn write(&mut self, object: usize, word: usize, value: u64) -> Option<u64> {
         let words = &mut self.objects[object].words;
         let word = word.checked_rem(words.len())?;

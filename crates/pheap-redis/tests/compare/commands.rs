@@ -1,10 +1,12 @@
-//! Templates of commands, by families. `generate.rs` says how they are read; what follows `=>` is what of the reply has to be equal.
+//! Templates of commands, by families. `generate.rs` says how to read them. The text after `=>` says which
+//! part of the reply has to be equal.
 
 /// Kinds of keys, and how they are called. Commands are sent keys of other kinds, too.
 pub(crate) const TYPES: &[&str] =
     &["str", "num", "bits", "list", "set", "hash", "zset", "stream", "restored"];
 
-/// Kinds of keys that have nothing else, for it is not said what comes then: members of one score, as `BYLEX` wants them; places; HyperLogLogs.
+/// Kinds of keys that hold no other values, because Redis does not define the results for those: members of
+/// one score for `BYLEX`, places, HyperLogLogs.
 pub(crate) const PURE: &[&str] = &["ties", "geo", "hll"];
 
 pub(crate) const FAMILIES: &[&[&str]] = &[

@@ -1,4 +1,5 @@
-//! Where this server answers otherwise than Redis, and why that is right. README.md lists that, and what random commands do not show.
+//! The replies in which this server differs from Redis, and why its own are right. README.md lists them, and
+//! also the differences that random commands do not show.
 
 use super::value::Value;
 

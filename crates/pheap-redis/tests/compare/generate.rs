@@ -91,8 +91,9 @@ macro_rules! one {
 /// A key that is a string when it is used.
 const WRONG: &str = "wrong";
 
-/// Arguments that few commands like. None makes a command wait for long, or a key expire soon. None is a number that C's `strtod` finds too large or too small: after one, `SORT`
-/// fails in Redis, which looks at an old `errno`.
+/// Arguments that few commands accept. None of them makes a command wait for long, or a key expire soon. None
+/// is a number that C's `strtod` finds too large or too small: after such a number, `SORT` fails in Redis,
+/// because it checks an old `errno`.
 const ODD: &[&str] = &[
     "",
     " 1",
@@ -227,7 +228,9 @@ impl Generator {
         }
     }
 
-    /// Adds what a template says: `[a]` perhaps, `( a | b )` one of these, `{ a }` some of these, `#{ a }` their number first; small letters stand for something.
+    /// Adds the words that a template stands for. `[ a ]` adds `a` or nothing, `( a | b )` adds one of the
+    /// choices, `{ a }` adds `a` one to four times, and `#{ a }` adds that number first. A name in small
+    /// letters stands for a random word.
     fn fill(&mut self, tokens: &[&str], words: &mut Vec<Vec<u8>>) {
         let mut rest = tokens;
         while let Some((&token, after)) = rest.split_first() {

@@ -99,7 +99,8 @@ impl Pair {
         }
     }
 
-    /// From nothing, these steps, and what there is in the end. How many steps were made until something was different, and what.
+    /// Resets both servers, runs these steps, and compares the contents in the end. Returns the first
+    /// difference, and the number of steps up to it.
     pub(crate) fn run(&mut self, resp3: bool, steps: &[Step]) -> Option<(usize, Difference)> {
         self.reset(resp3);
         for (done, step) in steps.iter().enumerate() {

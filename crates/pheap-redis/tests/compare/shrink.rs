@@ -3,7 +3,8 @@
 use super::generate::Step;
 use super::pair::{Difference, Pair};
 
-/// What is left of these steps if as many as possible are left out, and something is still different in the end.
+/// Leaves out as many of these steps as possible while a difference remains. Returns the other steps, and
+/// their difference.
 pub(crate) fn shortest(
     pair: &mut Pair,
     resp3: bool,

@@ -112,7 +112,8 @@ impl Value {
         }
     }
 
-    /// The same without times and numbers of nodes. These have names, and a time may be the last number but one of what was delivered.
+    /// Returns the value without times and numbers of nodes. A name precedes each of these; but in the list
+    /// of delivered entries, the time is the last number but one.
     fn timeless(&self) -> Value {
         const NAMES: [&[u8]; 4] = [b"idle", b"seen-time", b"radix-tree-keys", b"radix-tree-nodes"];
         let is_time = |name: &Value| name.bytes().is_some_and(|name| NAMES.contains(&name));

@@ -108,7 +108,8 @@ fn notifications_of_a_move() {
     }
 }
 
-/// Who waits is served before what follows the write in the same pipeline, with the key that was written to first, and in the order in which they came.
+/// Waiting clients are served before the commands that follow the write in the same pipeline, from the key
+/// that was written first, and in the order in which they came.
 #[test]
 fn who_waits_is_served_in_order() {
     for threads in ["1", "2"] {

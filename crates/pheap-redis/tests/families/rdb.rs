@@ -1,4 +1,5 @@
-//! `DUMP` and `RESTORE`, RDB files: to Redis and back. What Redis has to say about it is asked of Redis itself, so it must be installed (Debian: `redis-server`).
+//! `DUMP`, `RESTORE` and RDB files: to Redis and back. The tests ask a Redis server for its opinion, so it
+//! must be installed (Debian: `redis-server`).
 
 use std::path::Path;
 use std::process::Command;

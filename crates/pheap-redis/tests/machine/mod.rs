@@ -71,7 +71,8 @@ impl Setup<'_> {
         }
     }
 
-    /// A machine that did not get to the server says nothing about the server: an emulated one hangs now and then.
+    /// Returns whether the machine failed before it started the server: then the run says nothing about the
+    /// server. An emulated machine hangs now and then.
     fn is_no_machine(&self, status: i32) -> bool {
         let is_none = RIG_FAILED.contains(&status) && self.said("out").is_empty();
         if is_none {
@@ -132,7 +133,8 @@ impl Setup<'_> {
 pub(crate) struct Machine {
     process: Child,
     port: u16,
-    /// How long after that: clients are answered when a sync has ended, and the power shall fail at other moments, too.
+    /// How long `drop` waits before it cuts the power. Replies arrive when a sync has ended, but the power
+    /// shall fail at other moments, too.
     linger: Duration,
     err: PathBuf,
 }

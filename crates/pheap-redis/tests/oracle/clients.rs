@@ -41,7 +41,8 @@ impl Clients {
         }
     }
 
-    /// Looks at what the server has, lets clients do something, and kills it after so many steps at most. How many were acknowledged.
+    /// Checks the contents of the server, lets all clients send commands, and kills it once a random number
+    /// of steps, at most `steps`, is acknowledged. Returns the number of steps that were acknowledged.
     pub(crate) fn round<S: Served>(
         &mut self,
         server: S,

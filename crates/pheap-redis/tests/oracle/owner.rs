@@ -1,4 +1,5 @@
-//! A client that has a database of its own, so that it is known what is there: what was acknowledged, and perhaps the first of what was not.
+//! A client that alone uses its database, so that it knows the content: all acknowledged steps, and perhaps
+//! the first of the others.
 
 use std::io;
 
@@ -102,7 +103,8 @@ fn in_order(sent: &Words, reply: Reply) -> Reply {
 }
 
 impl Owner {
-    /// Sends commands and checks what is answered, until the server is gone. `done` is called for each that was acknowledged.
+    /// Sends commands and checks the replies, until the server is gone. Calls `done` for each acknowledged
+    /// step.
     pub(crate) fn run(&mut self, wire: &mut Wire, rng: &mut Rng, done: &dyn Fn()) -> io::Result<()> {
         loop {
             self.in_flight = (0..1 + rng.below(6)).map(|_| self.step(rng)).collect();

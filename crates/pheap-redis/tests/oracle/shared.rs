@@ -1,5 +1,5 @@
-//! Clients that change the same keys, of which something is always so: money is neither made nor lost, what was put into a queue is taken out once, each entry of a stream is
-//! delivered once, and what a client has seen stays.
+//! Clients that change the same keys, under invariants: no money is made or lost, each element of a queue is
+//! taken out once, each entry of a stream is delivered once, and no value that a client has seen is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

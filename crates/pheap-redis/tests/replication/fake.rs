@@ -43,7 +43,8 @@ impl Fake {
         (guest, asked)
     }
 
-    /// The same of one that has nothing. It gets these data, as a file without a length, and behind that, the stream is at this offset.
+    /// Accepts a replica that has no data yet. Sends it `data`, as a file without a length; the stream that
+    /// follows begins at `offset`.
     pub(crate) fn new_guest(&self, data: &[(&str, &str)], offset: u64) -> Guest {
         let (mut guest, asked) = self.guest();
         assert_eq!(asked, "PSYNC ? -1");

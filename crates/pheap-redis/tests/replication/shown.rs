@@ -47,8 +47,9 @@ fn one(client: &mut Client, key: &str) -> Option<String> {
     Some(format!("{kind} {value} {}", client.ask(&format!("pexpiretime {key}"))))
 }
 
-/// All of a stream but how it is stored; when its consumers were last there, which each server knows for itself; and how many entries a group has read, which Redis does not tell its replicas
-/// when entries are delivered.
+/// Returns the description of a stream without three things: how the server stores it; when its consumers
+/// were last seen, which each server knows for itself; and how many entries a group has read, which Redis
+/// does not tell its replicas when it delivers entries.
 fn stream(info: &str) -> String {
     let mut words = info.split(' ');
     let mut kept = Vec::new();

@@ -43,7 +43,8 @@ fn value() -> String {
     "x".repeat(500)
 }
 
-/// Keys of two groups, of which `use_some` says which is the better one; then others come until many have gone. How many are left of the better ones, and of the others.
+/// Sets keys of two groups, "good" and "bad", and `use_some` makes the first ones worth more. Then sets other
+/// keys until the server has evicted many. Returns how many good keys and how many bad keys are left.
 fn compete(policy: &str, shards: &str, set: [&str; 2], use_some: impl Fn(&mut Client)) -> [usize; 2] {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--durability", "process", "--shards", shards]);

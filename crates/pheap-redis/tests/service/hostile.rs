@@ -184,7 +184,8 @@ fn no_message_after_unsubscribing() {
     }
 }
 
-/// Messages and notices of one request take memory up to the output limit of each client, however many there are.
+/// However many messages and notices one request makes, they take no more memory than the output limit of
+/// each client.
 #[test]
 fn a_request_makes_little_for_others() {
     let folder = tempfile::tempdir().unwrap();

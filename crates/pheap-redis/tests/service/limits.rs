@@ -33,7 +33,8 @@ fn what_is_not_answered() {
         ],
     );
     let pings = b"PING\r\n".repeat(1 << 18);
-    // One that waits for a key, one that is paused, one whose request has no end, one whose transaction has none.
+    // A client that waits for a key, a client whose request has no end, a client whose transaction has none,
+    // and a paused client.
     let mut waits = named(&server, "waits");
     waits.send("BLPOP nothing 0");
     waits.try_send(&pings);
@@ -71,7 +72,8 @@ fn what_is_not_read() {
         other.ask(get),
         "[client-output-buffer-limit normal 10485760 0 0 slave 268435456 67108864 60 pubsub 1048576 0 0]"
     );
-    // Two that listen, in one thread and the other. One that sees all commands is as one that listens to nothing.
+    // Two clients that listen, one in each thread. The limit for a client with `MONITOR` is that of a client
+    // that listens to nothing.
     for name in ["listens", "too"] {
         let mut listens = named(&server, name);
         listens.ask("SUBSCRIBE news");

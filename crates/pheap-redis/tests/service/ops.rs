@@ -374,7 +374,8 @@ fn a_signal_ends_it_as_it_should() {
 #[test]
 fn a_log_is_as_long_as_it_may_be() {
     let folder = tempfile::tempdir().unwrap();
-    // Together as long as the log may be several times before it is folded into the heap's file: those that come wait for that. (A line may have 64 KiB.)
+    // All values together are several times as long as the log may be before it is folded into the heap's
+    // file. Later commands wait for that. (A line may have 64 KiB.)
     let server = Server::start(folder.path(), &["--set", "auto-aof-rewrite-min-size 128kb"]);
     let mut client = server.client();
     let value = "x".repeat(32 << 10);
@@ -396,7 +397,8 @@ fn nobody_holds_up_the_end() {
     assert_eq!(server.process().wait().unwrap().code(), Some(0));
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     drop(silent);
-    // A client that reads nothing of what it was told has some time for that. What a service manager says meanwhile, behind a SHUTDOWN, is no reason to leave the heap open.
+    // A client that does not read its replies gets some time to do so. When a service manager sends a signal
+    // in that time, after a SHUTDOWN, the server still closes the heap.
     let mut server = Server::start(folder.path(), &["--durability", "process"]);
     let mut slow = server.client();
     assert_eq!(slow.ask(&format!("SET long {}", "x".repeat(60_000))), "OK");

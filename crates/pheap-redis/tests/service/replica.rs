@@ -1,4 +1,5 @@
-//! A server that follows a Redis, which must be installed (Debian: `redis-server`). What a Redis does not do is done by a master that is none.
+//! A server that follows a Redis, which must be installed (Debian: `redis-server`). A fake master does the
+//! things that a Redis does not do.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

@@ -1,4 +1,5 @@
-//! What libraries and tools rely on, beyond what is promised: the same commands to a Redis and to this server.
+//! Behavior that libraries and tools rely on, beyond the documented one: the same commands go to a Redis and
+//! to this server.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;

@@ -1,4 +1,4 @@
-//! `PBTreeMap` beside `BTreeMap`.
+//! `PBTreeMap` compared with `BTreeMap`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! `PVecDeque` beside `VecDeque`.
+//! `PVecDeque` compared with `VecDeque`.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ enum Op {
     Clear,
 }
 
-/// Of pointers, so that what is left behind would show.
+/// Elements are pointers, so that stale ones would show.
 struct Queues;
 
 impl Twins for Queues {

@@ -1,4 +1,5 @@
-//! Heap files from elsewhere: with `verify`, a byte that was changed in a collection is an error, or what is left can be used.
+//! Heap files from elsewhere. With `verify`, a heap with a changed byte in a collection is refused, or can be
+//! used.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -165,7 +166,7 @@ fn changed_bytes_are_errors_or_harmless() {
     assert!(refused > 60 && used > 60, "{refused} were refused, {used} used");
 }
 
-/// Opens a forged heap as one that nobody trusts, and reads it if it can be opened. Returns whether it was refused.
+/// Opens a forged heap with `verify`, and reads it if that succeeds. Returns whether opening refused it.
 fn is_refused(path: &Path, bytes: &[u8], what: &str) -> bool {
     fs::write(path, bytes).unwrap();
     let heap = match options().verify(true).read_only(true).open(path) {
@@ -269,14 +270,14 @@ fn inline_bytes_have_a_form_and_own_their_bytes() {
         // Zeros in its place are a short one.
         assert_eq!(refused(long, &[tag]), tag > 1, "the tag {tag} instead of 1");
     }
-    // Whoever looks at it takes what there is room for.
+    // A reader takes as many bytes as there is room for.
     assert!((0..=u8::MAX).all(|len| !refused(short + 1, &[len])));
     for other in [short, longs[8]] {
         assert!(refused(other, &good[long..long + 32]), "two keys have one buffer");
     }
 }
 
-/// What is said of a heap in which one word of a vector was overwritten.
+/// Returns the report on a heap in which one word of a vector was overwritten.
 fn verdict(field: &str, place: u64, value: u64) -> String {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("forged");
@@ -347,7 +348,8 @@ fn a_buffer_has_one_owner() {
     let heap = Options::new().read_only(true).open(&path).unwrap();
     let all = heap.inspect("all", |object| object.offset()).unwrap() as usize;
     drop(heap);
-    // The queue is three words, of which the last is the pointer to the buffer; so is the second of the vector.
+    // The queue has three words: the last one is the pointer to the buffer. In the vector, that pointer is
+    // the second word.
     let (vector, queue) =
         (all + std::mem::offset_of!(All<'_>, pointers) + 8, all + std::mem::offset_of!(All<'_>, queue) + 16);
     bytes.copy_within(queue..queue + 8, vector);
@@ -389,7 +391,8 @@ fn what_nobody_writes_has_no_other_pointers() {
     assert_eq!(owned.count(), 2, "{complaints:?}");
 }
 
-/// Looks at all values below this one, pointers not followed but those of keys, and counts them. What is damaged is shown as that, and ends.
+/// Visits and counts all values below this one. Follows no pointers except those of texts, such as keys. A
+/// damaged value is shown as damaged, and has nothing below it.
 fn count(value: &Value<'_>, left: &mut u64) -> Option<()> {
     *left = left.checked_sub(1)?;
     match value {

@@ -1,4 +1,4 @@
-//! `PHashMap` beside `HashMap`.
+//! `PHashMap` compared with `HashMap`.
 
 use std::borrow::Borrow;
 use std::cell::Cell;

@@ -1,6 +1,7 @@
-//! Random entries of hash maps and sets: each comes as often as the others.
+//! Random entries of hash maps and sets: the choice finds each entry as often as the others.
 //!
-//! What is compared is the sum of squares that Pearson's test computes. A fair choice exceeds the bound once in 10^17 runs.
+//! The tests compare the sum of squares that Pearson's test computes. A fair choice exceeds the bound once in
+//! 10^17 runs.
 
 use std::collections::HashMap;
 
@@ -55,7 +56,8 @@ fn maps_of_all_sizes() {
     }
 }
 
-/// Buckets for few bits of the hash, and for many: a part of the entries has a beginning of the hash in common.
+/// Some buckets are for few bits of the hash, others for many: a part of the entries has hashes with the same
+/// beginning.
 #[test]
 fn buckets_of_different_depth() {
     for (all, near, far) in [(1_000, 200, 20), (40_000, 500, 500), (40_000, 900, 100)] {

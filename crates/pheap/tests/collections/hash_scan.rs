@@ -33,7 +33,7 @@ fn change() -> impl Strategy<Value = Change> {
 
 type Map<'r, const HASHES: u64> = PHashMap<'r, Clumsy<HASHES>, u64>;
 
-/// What is known of the keys.
+/// The model of the keys.
 #[derive(Default)]
 struct Model {
     there: HashSet<u64>,
@@ -141,7 +141,8 @@ fn what_stays_is_shown_whatever_changes() {
     });
 }
 
-/// Splits only, of which each has something to do with where the scan is: all entries of the map before are shown, each once.
+/// The map only splits buckets. The scan shows each entry that was in the map before exactly once, wherever
+/// the splits are.
 #[test]
 fn buckets_that_are_split_meanwhile_are_shown_once() {
     for each in [1, 10, 1000] {

@@ -63,7 +63,7 @@ fn large() {
         }
         is_whole(&root, 10);
         check(&heap);
-        // What is not known to be live is not counted.
+        // Objects that are not known to be live are not counted.
         heap.wait_ready().unwrap();
         let before = heap.stats().live_bytes;
         root.txn(|tx, map| map.shrink_to_fit(tx)).unwrap();
@@ -135,7 +135,8 @@ fn few_entries_take_little() {
     assert_eq!(root.read(|view, map| map.get(view, &100).copied()).unwrap(), Some(1));
 }
 
-/// A transaction of many insertions has one fence, or two for each block of the table; not some for each insertion.
+/// A transaction of many insertions has one fence, or two for each block of the table, but not a number of
+/// fences for each insertion.
 #[test]
 fn a_thousand_insertions_have_few_fences() {
     let dir = tempfile::tempdir().unwrap();
@@ -160,12 +161,14 @@ fn a_thousand_insertions_have_few_fences() {
         // The seed of the hash decides: 400 to 600 at most, in 100 runs.
         assert!(fences < 1000, "{fences} at {from}");
     }
-    // Mostly blocks are changed, and looked at, so often that logging them is cheaper; not if keys are spread over a large map (3 to 10 of the 40).
+    // Most transactions change and read blocks so often that logging the blocks is cheaper. Where the keys
+    // are spread over a large map, a transaction stays on the short path: 3 to 10 of the 40 do.
     assert!(short > 0);
     check(&heap);
 }
 
-/// Keys and values with padding, and values without a variant of tag 0: nothing may take a vacant slot for an entry.
+/// Keys and values with padding, and values without a variant of tag 0: no function may take a vacant slot
+/// for an entry.
 #[derive(Persist, Clone, Copy, PartialEq, Debug)]
 #[repr(u8)]
 enum Padded<'r> {

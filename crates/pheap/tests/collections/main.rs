@@ -1,4 +1,4 @@
-//! The collections, beside those of std.
+//! The collections, compared with those of std.
 
 mod btree;
 mod debug;

@@ -112,21 +112,21 @@ fn is_odd(number: u64) -> bool {
     number % 2 == 1
 }
 
-/// What is there after a panic.
+/// The content after a panic.
 enum Keeps {
-    /// What was there before.
+    /// The content from before.
     All,
     /// The same, in any order, in any of the two collections.
     AllSomewhere,
-    /// What was there before, and the new numbers that were yielded before the one that panicked.
+    /// The content from before, and the new numbers that were yielded before the one that panicked.
     New,
 }
 
 type Call<R> = for<'t, 'r> fn(&'t mut Txn<'r>, P<'r, <R as Persist>::At<'r>>) -> Result<()>;
 type Look<R> = for<'v, 'r> fn(&'v View<'r>, P<'r, <R as Persist>::At<'r>>) -> [Vec<u64>; 2];
 
-/// Interrupts each of these calls wherever it calls code of the program's. `fill` makes two collections, and
-/// `look` returns what is in them.
+/// Interrupts each of these calls wherever it calls code of the program. `fill` makes two collections, and
+/// `look` returns their content.
 fn interrupt<R: Persist + Default + 'static>(
     fill: Call<R>,
     look: Look<R>,
@@ -211,7 +211,7 @@ two! {
     Strings: PString<'r>;
 }
 
-/// What the two collections have at first, in an order of their own. No two are equal, but for neighbours
+/// The numbers in the two collections at first, in no particular order. No two are equal, except neighbours
 /// that `dedup` finds.
 fn first() -> impl Iterator<Item = u64> {
     (0..60).map(|number| number * 7 % 60)

@@ -10,7 +10,8 @@ fn what_is_loaded_ahead_changes_nothing() {
     let heap = pheap::Options::new().arena_size(256 << 10).max_size(4 << 20).in_memory().unwrap();
     let root: Root<PBTreeMap<pheap::InlineBytes, u64>> = heap.root("map").unwrap();
     let mut model = BTreeMap::new();
-    // Transactions with copies, such as leave them, and one that has no space for more, each of which comes to nodes of its own.
+    // Short transactions, which keep copies; long ones, which leave them; and one that finds no space. Each
+    // begins at other keys.
     for (turn, size) in [1, 3, 40, 400, 2000, 100_000].into_iter().enumerate() {
         let mut new = model.clone();
         let done = root.txn(|tx, map| {

@@ -1,4 +1,4 @@
-//! `PPriorityQueue` beside `BinaryHeap`.
+//! `PPriorityQueue` compared with `BinaryHeap`.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -167,7 +167,7 @@ impl PartialOrd for Fussy {
     }
 }
 
-/// What a call does to a queue, and what it returns of that.
+/// Calls a method of a queue. Returns the elements that the method has returned.
 type Call = for<'t, 'r> fn(&'t mut Txn<'r>, P<'r, PPriorityQueue<'r, Fussy>>) -> Vec<Fussy>;
 
 #[test]
@@ -201,7 +201,7 @@ fn an_order_that_panics_loses_no_element() -> Result<()> {
                 let all = || (0..60).chain((number == 1 && result.is_ok()).then_some(3));
                 let mut all: Vec<u64> = all().collect();
                 all.sort();
-                // What is not kept is gone before the others are put in order.
+                // Elements that are not kept are gone before the others are put in order.
                 let is_kept = |element: &u64| number != 3 || result.is_ok() || *element != 7;
                 assert!(
                     elements.iter().filter(|n| is_kept(n)).eq(all.iter().filter(|n| is_kept(n))),

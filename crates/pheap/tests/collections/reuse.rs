@@ -1,4 +1,5 @@
-//! Buffers that collections give up are used again: at once, without a collection; but not while their region is being marked.
+//! Buffers that collections give up are used again at once, without a collection; but not while their region
+//! is being marked.
 
 use pheap::{
     Durability, Options, P, PBTreeMap, PBytes, PHashMap, PHashSet, PString, PVec, PVecDeque, Persist, Root,
@@ -99,7 +100,8 @@ fn of_values_that_were_moved_out_and_freed() {
 
 #[test]
 fn but_not_while_the_region_is_marked() {
-    // In the smallest slices, so that nearly every transaction is in the middle of a cycle; and in ordinary ones.
+    // With the smallest slices, nearly every transaction runs in the middle of a cycle. The second round has
+    // ordinary slices.
     for least in [1, 32 << 10] {
         let heap = small().collect_least(least).collect_growth(1).in_memory().unwrap();
         let root: Root<All> = heap.root("all").unwrap();

@@ -1,4 +1,4 @@
-//! Maps of which snapshots are taken, and what happens to a heap meanwhile.
+//! Maps with snapshots, and changes of the heap while there are snapshots.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use pheap_testkit::{Rng, forks, process, small};
 
 type Accounts = PSnapMap<'static, u64, i64>;
 
-/// With padding, and of a type of its own.
+/// A key type of the program, with padding.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(C)]
 struct Key {
@@ -80,7 +80,7 @@ fn maps_of_keys_and_texts() {
     }
 }
 
-/// Threads read snapshots while transactions write, and what is old is collected, and pages are evicted.
+/// Threads read snapshots while transactions write, old versions are collected, and pages are evicted.
 #[test]
 fn snapshots_are_read_beside_a_writer() {
     const ACCOUNTS: u64 = 2000;
@@ -233,7 +233,7 @@ fn snapshots_nest_with_all_that_has_a_lock() {
         let other = snapshot(&root);
         other.read(|other| assert_eq!((one.get(&1), other.get(&1)), (Some(&1), Some(&3)))).unwrap();
         root.read(|view, map| assert_eq!(map.get(view, &1), Some(&3))).unwrap();
-        // These wait for all who read.
+        // These wait for all readers.
         assert!(matches!(heap.clone().close(), Err(Error::Nested)));
         assert!(matches!(heap.remove_root("accounts"), Err(Error::Nested)));
         assert!(matches!(heap.collect(), Err(Error::Nested)));
@@ -327,7 +327,8 @@ fn a_full_heap_has_the_map_as_it_was() {
     .unwrap();
 }
 
-/// A process is killed while one thread writes versions and another one reads them, or those that are durable: what has been seen is there, and as a whole.
+/// A process is killed while one thread writes versions and another one reads them: the newest ones, or the
+/// durable ones. All versions that the reader has seen survive, each as a whole.
 #[test]
 fn what_a_snapshot_has_shown_survives_a_kill() {
     const KEYS: u64 = 300;

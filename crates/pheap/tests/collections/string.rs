@@ -1,11 +1,11 @@
-//! `PString` beside `String`.
+//! `PString` compared with `String`.
 
 use pheap::{P, PString, Persist, Result, Txn, View, field};
 use proptest::prelude::*;
 
 use crate::twins::{self, Twins};
 
-/// A string beside words that nothing changes.
+/// A string between words that nothing changes.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub(crate) struct Note<'r> {

@@ -1,5 +1,6 @@
-//! A collection beside its twin from std: the same operations on both, in transactions that commit or come to nothing, while the heap is
-//! collected, closed and opened, killed, moved to other addresses, and checked.
+//! Compares a collection with its twin from std. Both get the same operations, in transactions that commit or
+//! are rolled back, while the heap is collected, closed and opened, killed, moved to other addresses, and
+//! checked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,7 @@ pub(crate) trait Twins {
     /// Any operation.
     fn ops() -> BoxedStrategy<Self::Op>;
 
-    /// Does it to both, and compares what they return.
+    /// Applies the operation to both, and compares the results.
     fn apply<'r>(
         op: &Self::Op,
         tx: &mut Txn<'r>,
@@ -110,7 +111,8 @@ fn steps<Op: std::fmt::Debug + Clone + 'static>(op: BoxedStrategy<Op>) -> BoxedS
 }
 
 const RESERVE: u64 = 1 << 28;
-/// Addresses beyond those that heaps are given by themselves, of which each heap has some for itself: tests run beside each other.
+/// The first of the addresses for these heaps. They lie beyond those that pheap chooses itself. Tests run in
+/// parallel, so each heap has its private range.
 const PLACES: u64 = if cfg!(pheap_tsan) { 0x7a40_0000_0000 } else { 0x6000_0000_0000 };
 const PLACES_OF_ONE: u64 = 4;
 static HEAPS: AtomicU64 = AtomicU64::new(0);

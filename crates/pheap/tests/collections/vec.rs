@@ -1,4 +1,4 @@
-//! `PVec` beside `Vec`.
+//! `PVec` compared with `Vec`.
 
 use pheap::{P, PHashMap, PVec, PVecDeque, Result, Txn, View};
 use proptest::prelude::*;

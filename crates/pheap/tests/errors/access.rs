@@ -1,4 +1,4 @@
-//! Who may open a heap, and how.
+//! Which users may open a heap, and how.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs;
@@ -60,7 +60,7 @@ fn a_failed_opening_lets_go_of_the_file() -> Result<()> {
 
 /// Runs the rest as a user without privileges. False (with a note) if that is not possible.
 fn become_nobody() -> bool {
-    // SAFETY: plain system calls, in a process of its own.
+    // SAFETY: plain system calls, in a separate process.
     unsafe {
         if libc::geteuid() != 0 {
             return true;
@@ -209,7 +209,7 @@ fn names_that_are_too_long() -> Result<()> {
 fn few_addresses() -> Result<()> {
     if let Some((_, path)) = role() {
         let limit = libc::rlimit { rlim_cur: 1 << 30, rlim_max: 1 << 30 };
-        // SAFETY: a plain system call, in a process of its own.
+        // SAFETY: a plain system call, in a separate process.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
         let error = small().reserve(1 << 30).open(&path).unwrap_err().to_string();
         assert!(error.contains("`Options::reserve`") && error.contains("ulimit -v"), "{error}");
@@ -240,7 +240,7 @@ fn all_memory_is_kept() -> Result<()> {
         return Ok(());
     };
     let keep_all = || {
-        // SAFETY: a plain system call, in a process of its own.
+        // SAFETY: a plain system call, in a separate process.
         let kept = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
         if !kept {
             eprintln!("skipped: memory cannot be kept: {}", std::io::Error::last_os_error());
@@ -289,7 +289,7 @@ fn copied(path: &Path) -> u64 {
 #[test]
 fn no_more_threads() -> Result<()> {
     if let Some((_, path)) = role() {
-        // SAFETY: plain system calls, in a process of its own.
+        // SAFETY: plain system calls, in a separate process.
         if unsafe { libc::geteuid() } == 0 && !become_nobody() {
             return Ok(());
         }

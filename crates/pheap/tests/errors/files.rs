@@ -32,7 +32,7 @@ fn a_directory_that_is_not_there_is_an_error_of_the_system() {
     assert!(matches!(small().open(dir.path().join("no/such/directory")), Err(Error::Io { .. })));
 }
 
-/// Nothing waits for somebody to write into it, nor does a device do whatever devices do.
+/// Opening waits for no writer of a pipe, and makes no device do anything.
 #[test]
 fn what_is_no_file_is_not_opened() {
     let dir = tempdir();
@@ -205,7 +205,7 @@ fn a_bad_header_after_growth_is_noticed_or_made_good() -> Result<()> {
             Ok(heap) => {
                 let root: Root<Record> = heap.existing_root("record")?;
                 assert_eq!(sum(&root)?, 19_999_900_000);
-                // And what is allocated now does not come to lie on it.
+                // And new objects do not come to lie on it.
                 for _ in 0..20 {
                     root.txn(|tx, _| tx.alloc_slice(50_000, |_| 1u64).map(drop))?;
                 }

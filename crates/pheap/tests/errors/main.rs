@@ -1,4 +1,4 @@
-//! What goes wrong is told, by an error that says what to do, and nothing is lost.
+//! Each failure is reported by an error that says what to do, and nothing is lost.
 
 mod access;
 mod files;

@@ -120,7 +120,8 @@ fn errors_of_the_programs_own() -> Result<()> {
     Ok(())
 }
 
-/// `fn main() -> pheap::Result<()>` prints the `Debug` of an error: that is its text, with its lines, and not the fields of a variant.
+/// `fn main() -> pheap::Result<()>` prints the `Debug` of an error. That is the text of the error, with its
+/// line breaks, and not the fields of a variant.
 #[test]
 fn main_prints_the_text() -> Result<()> {
     let heap = small().in_memory()?;

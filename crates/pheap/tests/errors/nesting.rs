@@ -54,7 +54,8 @@ fn nested_transactions_and_reads() -> Result<()> {
     Ok(())
 }
 
-/// A read in a read, against a transaction over both roots: nobody waits while he holds what the other wants.
+/// A read within a read, against a transaction over both roots: no thread waits while it holds the root that
+/// the other thread wants.
 #[test]
 fn nested_reads_and_transactions_over_several_roots() -> Result<()> {
     let heap = small().in_memory()?;

@@ -48,7 +48,8 @@ fn a_span_of_an_unknown_type() {
     }
 }
 
-/// Where an object lies in a span of small ones is found by a multiplication, which is right for spans that are not this long.
+/// A multiplication finds the number of an object in a span of small ones. Its result would be wrong for
+/// spans as long as this one.
 #[test]
 fn a_span_of_small_objects_is_not_large() -> Result<()> {
     let dir = tempdir();
@@ -64,7 +65,8 @@ fn a_span_of_small_objects_is_not_large() -> Result<()> {
     Ok(())
 }
 
-/// Opening does not look for it: what entries say is nothing but where they are hidden by another one. Nor does it come to light when that one goes.
+/// Opening without `verify` does not look for a span inside of another: the outer span hides its entry. When
+/// the outer span is freed, the entry goes with it.
 #[test]
 fn a_span_inside_of_another() -> Result<()> {
     let mut bytes = killed();

@@ -34,7 +34,7 @@ fn fill(root: &Root<Record>) -> Error {
     unreachable!()
 }
 
-/// Fills a heap, then looks at what is left of it.
+/// Fills a heap, then reopens and checks it. Returns the error of the filling.
 fn fill_and_reopen(options: &Options, path: &Path) -> Error {
     let heap = options.open(path).unwrap();
     let root: Root<Record> = heap.root("record").unwrap();
@@ -64,7 +64,7 @@ fn the_maximal_size_is_reached() {
     let path = dir.path().join("x");
     let error = fill_and_reopen(&small().max_size(3 * MIB), &path);
     assert!(matches!(&error, Error::OutOfSpace { reason } if reason.contains("maximal size")), "{error}");
-    // What was removed was cut off when the heap was closed.
+    // Closing the heap has cut off the space of removed objects.
     assert_eq!(fs::metadata(&path).unwrap().len(), MIB);
     let none = small().max_size(1000).open(dir.path().join("y"));
     assert!(matches!(none, Err(Error::OutOfSpace { .. })));
@@ -86,8 +86,8 @@ fn the_reservation_is_full() {
 fn the_file_may_not_grow() {
     if let Some((_, path)) = role() {
         let limit = libc::rlimit { rlim_cur: 3 << 20, rlim_max: 3 << 20 };
-        // What goes beyond would end the process by a signal.
-        // SAFETY: a plain system call, in a process of its own.
+        // A write beyond the limit would end the process by a signal.
+        // SAFETY: a plain system call, in a separate process.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
         let error = fill_and_reopen(&small(), &path);
         assert!(matches!(&error, Error::OutOfSpace { reason } if reason.contains("growing")), "{error}");
@@ -116,7 +116,8 @@ fn the_disk_is_full() {
     run_well("space::the_disk_is_full", "mounter", dir.path());
 }
 
-/// The old content of a transaction does not fit in what is left: it goes on in memory, and fails in the end.
+/// The old content of a transaction does not fit into the space that is left. The transaction goes on in
+/// memory, and fails in the end.
 #[test]
 fn the_undo_log_cannot_grow() -> Result<()> {
     const N: usize = 75_000; // 600 kB of 1 MiB
@@ -145,7 +146,7 @@ fn the_undo_log_cannot_grow() -> Result<()> {
                         tx[e] = 5;
                     }
                 }
-                // It reads what it wrote: in one piece, in others, and when they overlap.
+                // It reads its own stores: in one piece, in others, and when they overlap.
                 assert_eq!(tx[r].number, 1);
                 assert!(tx[s].iter().all(|&n| n == 5));
                 assert_eq!(tx[s.at(N / 2)], 5);
@@ -184,7 +185,8 @@ fn the_undo_log_cannot_grow() -> Result<()> {
     Ok(())
 }
 
-/// Copies that are looked at again and again are left, but not if there is no room for what they were made of.
+/// A transaction that reads its copies again and again leaves them and writes in place, unless the undo log
+/// has no room for the old content.
 #[test]
 fn copies_that_fit_stay_if_the_undo_log_cannot_grow() -> Result<()> {
     const N: usize = 75_000; // 600 kB of 1 MiB
@@ -260,7 +262,7 @@ fn the_process_may_write_less_than_the_heap_has() {
     };
     if let Some((_, path)) = role() {
         let limit = libc::rlimit { rlim_cur: MIB, rlim_max: MIB };
-        // SAFETY: a plain system call, in a process of its own.
+        // SAFETY: a plain system call, in a separate process.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
         let error = numbers(wal(), &path).unwrap_err();
         assert!(

@@ -1,4 +1,5 @@
-//! Files that say that they are enormous, and are holes: opening them takes no more time, memory or space than what is in them.
+//! Files of an enormous length that are mostly holes: opening them takes no more time, memory or space than
+//! their content.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -8,7 +9,7 @@ use pheap::{Durability, Error, Result, Root};
 use pheap_testkit::sample::*;
 use pheap_testkit::*;
 
-/// More than anybody could read, or have.
+/// More than any machine can read, or has.
 const HUGE: u64 = 8 << 40;
 
 /// Makes a file so long.
@@ -61,7 +62,8 @@ fn a_heap_that_no_disk_has_room_for() {
     assert_eq!(fs::metadata(&path).unwrap().blocks(), before);
 }
 
-/// Nor does a file get space that is no good heap. (In a tmpfs it must: there, a look at a hole takes space as well.)
+/// Opening a damaged heap takes no space for its file, either. (In a tmpfs it does: there, reading a hole
+/// takes space.)
 #[test]
 fn a_damaged_heap_gets_no_space() {
     let dir = tempdir();

@@ -221,7 +221,7 @@ fn a_file_is_taken_in_another_session_and_moved() -> Result<()> {
         let heap = options.open(&path)?;
         make(&heap, 50)?;
         heap.close()?;
-        // Nobody is told where nothing can be written.
+        // A read-only heap has the root under both types, and its file does not change.
         let before = std::fs::read(&path).unwrap();
         let heap = small().read_only(true).open(&path)?;
         holds(&heap.existing_root("queue")?, 50, false)?;
@@ -256,7 +256,7 @@ fn not_within_a_transaction_nor_while_pointers_are_held() -> Result<()> {
     Ok(())
 }
 
-/// While another thread collects, and while it is found out what is live after an opening.
+/// While another thread collects, and while the cycle of an opening finds the live objects.
 #[test]
 fn beside_a_collection() -> Result<()> {
     for options in [small(), small().pin_undo(true), small().collect_least(1).collect_growth(0)] {

@@ -303,7 +303,8 @@ fn in_place_and_then_to_larger_slots() -> Result<()> {
 /// More than one transaction converts.
 pub(super) const MANY: u64 = 40_000;
 
-/// As if it was killed between any two transactions, or within: what is there is opened again, by whichever program.
+/// Cuts the conversion short between any two transactions, or within one, as a kill would. The heap can be
+/// reopened, and the next run goes on where the last one stopped.
 #[test]
 fn it_goes_on_where_it_was_cut_short() -> Result<()> {
     let dir = tempdir();
@@ -487,7 +488,7 @@ fn keys_stay_what_they_are() -> Result<()> {
     Ok(())
 }
 
-/// Room for what comes later, and what becomes of it.
+/// Room for later fields, and its use.
 #[test]
 fn spare_bytes_and_a_default() -> Result<()> {
     mod old {

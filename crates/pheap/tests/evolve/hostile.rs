@@ -100,7 +100,8 @@ fn a_function_makes_pointers_to_parts() -> Result<()> {
     })
 }
 
-/// What pointers to parts lead to changes; the wholes are reachable by these pointers only, or are something else for the new program.
+/// The parts that pointers lead to change their type. The objects around them are reachable only through
+/// these pointers, or have another content in the new program.
 mod parts {
     use super::*;
 
@@ -125,7 +126,7 @@ mod parts {
         }
     }
 
-    /// `Inner` is larger; `Outer` has what is as large as it was.
+    /// `Inner` is larger. The part in `Outer` is as large as before.
     pub(super) mod converted {
         use super::*;
         persist! {
@@ -215,7 +216,7 @@ fn a_snapshot_by_a_read_beside() -> Result<()> {
         let reader = scope.spawn(|| {
             top.read(|view, top| {
                 begun.send(()).unwrap();
-                // So that the other thread comes as far as it can.
+                // So that the other thread runs until it must wait.
                 thread::sleep(Duration::from_millis(50));
                 view[top].map.snapshot(view)
             })

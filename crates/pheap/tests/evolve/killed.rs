@@ -1,6 +1,9 @@
-//! A conversion that is killed (`kill -9`) again and again: 3 times, or `PHEAP_KILLS` times; of 20,000 jobs, or `PHEAP_JOBS`.
+//! Kills a conversion (`kill -9`) again and again: 3 times, or `PHEAP_KILLS` times. It converts 20,000 jobs,
+//! or `PHEAP_JOBS`.
 //!
-//! `PHEAP_KILLS=100 PHEAP_JOBS=1000000 cargo test --release -p pheap --test evolve killed -- --nocapture` also tells how long it takes if nobody kills it.
+//! With `PHEAP_KILLS=100 PHEAP_JOBS=1000000`, for example,
+//! `cargo test --release -p pheap --test evolve killed -- --nocapture` also prints how long a conversion
+//! takes without kills.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -47,7 +50,7 @@ struct Larger<'r> {
     tags: [u32; 8],
 }
 
-/// What an old job is, but for pointers to it: these lead to new ones.
+/// An old job, except that its pointers lead to new jobs.
 macro_rules! migrations {
     ($($old:ident => $new:ident { $($more:tt)* };)*) => {$(
         #[derive(Persist)]
@@ -195,7 +198,7 @@ fn child(path: &Path, larger: bool) -> Child {
     command.env("PHEAP_LARGER", u64::from(larger).to_string()).spawn().unwrap()
 }
 
-/// What is killed.
+/// The process that the test kills.
 #[test]
 fn a_child() {
     let Some(path) = env::var_os("PHEAP_CHILD") else { return };

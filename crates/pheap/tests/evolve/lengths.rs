@@ -205,7 +205,8 @@ fn fill(heap: &Heap, big: usize) -> Result<()> {
     })
 }
 
-/// What was seen, is so now, and was before; and what is there.
+/// Asserts that each length that the conversion saw is the one from before, and the one now; and that the
+/// content is right.
 fn holds(heap: &Heap, big: usize) -> Result<()> {
     let report = heap.check()?;
     assert!(report.is_clean(), "{report}");

@@ -25,7 +25,7 @@ fn is_unfinished<T: Persist>(heap: &Heap) {
     assert!(matches!(error, Error::Unfinished { .. }), "{error}");
 }
 
-/// Nobody can open the root; all else can be done with the heap.
+/// Asserts that no program can open the root, and that the rest of the heap can be used.
 fn looks_unfinished(heap: &Heap) -> Result<()> {
     is_unfinished::<v1::Shop>(heap);
     is_unfinished::<v2::Shop>(heap);

@@ -373,7 +373,8 @@ fn a_conversion_for_which_there_never_is_room() -> Result<()> {
     })
 }
 
-/// However full the heap is: what cannot come to an end is refused, for nobody could open the root any more.
+/// However full the heap is, a conversion that cannot be completed is refused: if it had begun, no program
+/// could open the root any more.
 #[test]
 fn a_conversion_that_has_begun_has_room() -> Result<()> {
     let (mut done, mut refused) = (0, 0);

@@ -130,7 +130,7 @@ fn an_element_of_a_slice_that_has_moved() -> Result<()> {
     Ok(())
 }
 
-/// What has no bytes may lie behind the object that it is a part of.
+/// A part without bytes may lie behind the object that it belongs to.
 mod nothing {
     use super::*;
 

@@ -1,9 +1,9 @@
-//! Changes that annotations do not cover, and what is said then.
+//! Changes that annotations do not cover, and the errors for them.
 
 use pheap::{Error, P, PHashMap, PVec, Persist, Spare};
 use pheap_testkit::*;
 
-/// Opens what is of one type as another one; what that says would help.
+/// Opens a root of one type as another one. Returns the advice of the error.
 fn help<A: Persist + Default, B: Persist + Default>() -> String {
     let heap = small().in_memory().unwrap();
     drop(heap.root::<A>("it").unwrap());

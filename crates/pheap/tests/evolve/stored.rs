@@ -62,8 +62,8 @@ macro_rules! top {
 top!(Before, Old);
 top!(After, New);
 
-/// Stores `each` values in each place, with numbers from 0 on, and removes others. Returns how many numbers it has
-/// given: some of these values the ring has dropped again.
+/// Stores `each` values in each place, numbered from 0, and removes others. Returns how many numbers it has
+/// given out. The ring has dropped some of these values again.
 fn fill(heap: &Heap, each: u64) -> Result<u64> {
     let mut next = 0;
     let mut item = || {
@@ -124,7 +124,7 @@ fn each_value_is_seen_once() -> Result<()> {
         let heap = small().in_memory()?;
         let made = fill(&heap, each)?;
         SEEN.take();
-        // Cut after each transaction: the next call finds what is left.
+        // Cut after each transaction: the next call goes on with the rest.
         loop {
             let evolution = heap.evolve::<After>("top").with::<Old, New>();
             let evolution = evolution.on_progress(|_| resume_unwind(Box::new("enough")));
@@ -172,7 +172,7 @@ fn a_map_with_versions() -> Result<()> {
     })
 }
 
-/// Slots that transactions leave unwritten, beside the beginning of conversions.
+/// Slots that transactions leave unwritten, when a conversion begins.
 #[test]
 fn memory_that_nobody_has_written_is_not_seen() -> Result<()> {
     #[derive(Persist, Clone, Copy, Debug)]

@@ -1,4 +1,5 @@
-//! Roots that are maps of which snapshots are taken: the durable version may be asked for at any time, without the root's lock.
+//! Roots that are maps with snapshots: a reader may ask for the durable version at any time, without the
+//! root's lock.
 
 use std::fmt::Debug;
 use std::sync::Barrier;
@@ -68,7 +69,7 @@ where
     let expected: Vec<(u64, V)> = (0..MANY).filter(|n| n % 3 != 0).map(|n| (n, value(n))).collect();
     let found = map.read(|view, map| view[map].iter(view).map(|(n, v)| (*n, *v)).collect::<Vec<_>>())?;
     assert_eq!(found, expected);
-    // What is durable now has the same, whatever is synced.
+    // The durable version has the same content now, whichever syncs there were.
     let durable = map.durable_snapshot()?;
     assert!(durable.read(|map| map.iter().map(|(n, v)| (*n, *v)).eq(expected.iter().copied()))?);
     map.txn(|tx, map| map.insert(tx, &MANY, &value(7)))?;
@@ -203,7 +204,7 @@ fn snapshots_that_are_held() -> Result<()> {
     })
 }
 
-/// What is not synced when objects are converted would be found in a version of before.
+/// During a conversion, a durable snapshot of the old type is refused: it would show a version from before.
 #[test]
 fn nobody_gets_a_version_of_before_while_it_is_converted() -> Result<()> {
     each_kind(|heap| {
@@ -221,7 +222,7 @@ fn nobody_gets_a_version_of_before_while_it_is_converted() -> Result<()> {
     })
 }
 
-/// Whoever is in time with a durable version keeps it as it is, and the conversion has not begun.
+/// A thread that has a durable snapshot keeps it unchanged. Then the conversion fails before it begins.
 #[test]
 fn a_durable_version_that_is_asked_for_beside() -> Result<()> {
     let dir = tempdir();

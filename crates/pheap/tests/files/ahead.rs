@@ -1,4 +1,4 @@
-//! Files that grow before anybody needs that.
+//! Files that grow before a transaction needs that.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs::{self, File};
@@ -207,9 +207,9 @@ fn not_beyond_the_limits() -> Result<()> {
         if role == "maximal size" {
             options = options.max_size(2 * MIB);
         } else {
-            // What goes beyond kills the process.
+            // A write beyond the limit kills the process.
             let limit = libc::rlimit { rlim_cur: 2 * MIB, rlim_max: 2 * MIB };
-            // SAFETY: a plain system call, in a process of its own.
+            // SAFETY: a plain system call, in a separate process.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
         }
         let (heap, root) = grown(&options, &path)?;

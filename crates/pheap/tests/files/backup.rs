@@ -47,7 +47,8 @@ fn transfer(from: &Root<Account<'static>>, to: &Root<Account<'static>>, amount: 
     })
 }
 
-/// The heap is clean, no money is lost, and each history explains the account. Returns the number of transfers.
+/// Asserts that the heap is clean, that no money is lost, and that each history explains the account. Returns
+/// the number of transfers.
 fn audit(heap: &Heap) -> Result<u64> {
     let report = heap.check()?;
     assert!(report.is_clean(), "{report}");
@@ -86,7 +87,7 @@ fn audit_copy(path: &Path) -> Result<u64> {
 fn copies_made_while_money_moves() -> Result<()> {
     const TEST: &str = "backup::copies_made_while_money_moves";
     if let Some((_, dir)) = role() {
-        // In a process of its own, in which the addresses of the original are free.
+        // In a separate process, in which the addresses of the original are free.
         let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         names.sort();
         let counts: Vec<u64> = names.iter().map(|path| audit_copy(path)).collect::<Result<_>>()?;
@@ -162,7 +163,8 @@ fn a_file_that_is_there_stays() -> Result<()> {
     Ok(())
 }
 
-/// A program that was killed while it made a copy has left a part of it. In a container, the next one has the same number.
+/// A program that was killed while it made a copy has left a part of the copy. In a container, the next
+/// process has the same number.
 #[test]
 fn what_killed_programs_have_left_is_in_nobodys_way() -> Result<()> {
     let dir = tempdir();
@@ -264,14 +266,16 @@ fn heaps_of_all_kinds_are_copied() -> Result<()> {
         })?;
         heap.close()?;
         assert_eq!(audit_copy(&path)?, 100, "{name}");
-        // Opening it for writing has reserved the space of what was not copied, where that can be done.
+        // Opening it for writing has reserved the space of the pages that were not copied, where that is
+        // possible.
         let blocks = fs::metadata(&path).unwrap().blocks();
         assert!(blocks == metadata.blocks() || blocks * 512 >= metadata.len(), "{name}");
     }
     Ok(())
 }
 
-/// What is still in the logs of the original is in its place in the copy. With a log beside it, it must not come back later, over what is newer.
+/// The copy has the content of the original's logs in place. A heap with a log must not apply that content
+/// again later, over newer values.
 #[test]
 fn a_copy_with_a_log_keeps_what_is_newer_than_itself() -> Result<()> {
     let dir = tempdir();

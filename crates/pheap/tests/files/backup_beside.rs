@@ -70,7 +70,8 @@ fn state(heap: &Heap) -> Result<u64> {
     })
 }
 
-/// Whatever may happen to a heap happens again and again, in the thread that copies it: so nothing of it waits for the copy.
+/// The thread that makes the copy also changes the heap between its steps, in every way that a heap can
+/// change. So no change waits for the copy.
 #[test]
 fn transactions_go_on_while_pages_are_copied() -> Result<()> {
     for way in ["file", "stream"] {
@@ -110,7 +111,7 @@ fn transactions_go_on_while_pages_are_copied() -> Result<()> {
         assert!(steps.get() > 6 && done == total, "{steps:?} {done} {total}");
         let all = state(&heap)?;
         let number = state(&small().open(&copy)?)?;
-        // What was committed when the last page was read is in it; what came in the last step is not.
+        // The copy has all commits from before the last page was read, and none of the last step.
         assert!((50 + 20..all).contains(&number), "{way}: {number} of {all}");
         // Neither keeps anything from going on.
         change(&words)?;
@@ -208,7 +209,7 @@ fn what_is_not_a_whole_stream_is_refused() -> Result<()> {
     assert!(matches!(refused(&[&good[..one], &good[two..]].concat()), Error::Corrupt { .. }));
     assert!(matches!(refused(&[&good[..two], &good[one..]].concat()), Error::Corrupt { .. }));
     assert!(matches!(refused(&fs::read(dir.path().join("x")).unwrap()), Error::Corrupt { .. }));
-    // What is behind it is not read, and what is there is not replaced.
+    // The bytes behind it are not read, and an existing file is not replaced.
     let mut rest = &[&good[..], b"more"].concat()[..];
     Heap::restore(&mut rest, &copy)?;
     assert_eq!(rest, b"more");
@@ -301,7 +302,8 @@ fn closing_waits_for_a_copy() -> Result<()> {
     Ok(())
 }
 
-/// A program is killed while it makes a copy: the heap has all, and the next copy removes what there is of the first.
+/// A program is killed while it makes a copy. The heap has lost nothing, and the next copy removes the
+/// unfinished one.
 #[test]
 fn a_program_that_is_killed_while_it_copies_leaves_a_part() -> Result<()> {
     const TEST: &str = "backup_beside::a_program_that_is_killed_while_it_copies_leaves_a_part";
@@ -336,7 +338,8 @@ fn a_program_that_is_killed_while_it_copies_leaves_a_part() -> Result<()> {
     Ok(())
 }
 
-/// The log of a heap that was killed is not left over because a copy has come in the place of the heap: whoever moves it back has lost nothing.
+/// A copy is moved to the name of a killed heap. Opening the copy must not remove the heap's log: when the
+/// heap is moved back, it has lost nothing.
 #[test]
 fn a_copy_in_the_place_of_its_heap_leaves_the_log_alone() -> Result<()> {
     let dir = tempdir();
@@ -359,7 +362,7 @@ fn a_copy_in_the_place_of_its_heap_leaves_the_log_alone() -> Result<()> {
     Ok(())
 }
 
-/// What is kept for a copy must not end the program.
+/// The file of the records that are kept for a copy must not end the program when it hits a limit.
 #[test]
 fn a_file_for_records_that_may_not_grow_fails_the_copy_alone() -> Result<()> {
     const WORDS: usize = 512 << 10;
@@ -367,7 +370,7 @@ fn a_file_for_records_that_may_not_grow_fails_the_copy_alone() -> Result<()> {
         let heap = options().open(&path)?;
         let words = heap.root_or::<PVec<u64>>("words", |tx| PVec::from_slice(tx, &vec![0; WORDS]))?;
         let limit = libc::rlimit { rlim_cur: 32 << 20, rlim_max: 32 << 20 };
-        // SAFETY: a plain system call, in a process of its own.
+        // SAFETY: a plain system call, in a separate process.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
         let set = |number: u64| words.txn(|tx, words| Ok(words.as_mut_slice(tx, ..).fill(number)));
         let mut steps = 0;
@@ -390,7 +393,8 @@ fn a_file_for_records_that_may_not_grow_fails_the_copy_alone() -> Result<()> {
     Ok(())
 }
 
-/// What is kept for a copy is known to be left to read: a copy that has read as much as there is has read all.
+/// The records that are kept for a copy count as bytes to read: a copy has read all only when `done` equals
+/// `total`.
 #[test]
 fn progress_counts_what_is_kept() -> Result<()> {
     const WORDS: usize = 512 << 10;

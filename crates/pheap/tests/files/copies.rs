@@ -1,4 +1,5 @@
-//! Files of heaps that were in use: those that a killed program has left open again, copies of them do not, unless somebody answers for them.
+//! Files of heaps that were in use. A killed program's file can be opened again; a copy of such a file is
+//! refused, unless the caller vouches for it with `Options::restored`.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs::{self, File};
@@ -51,7 +52,8 @@ fn both_files(path: &Path) -> (Vec<u8>, Option<Vec<u8>>) {
     (fs::read(path).unwrap(), fs::read(log_of(path)).ok())
 }
 
-/// Half of the file before a transaction, half of it after: without a word, some of the numbers would be the old ones.
+/// The file has half of the bytes from before a transaction, and half from after it. If it could be opened,
+/// some of the numbers would be the old ones, without an error.
 #[test]
 fn a_copy_of_a_heap_in_use_is_refused() -> Result<()> {
     for kind in KINDS {
@@ -88,7 +90,7 @@ fn a_copy_of_a_heap_in_use_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// What the message says, second: of a heap that nobody changed meanwhile.
+/// The second advice of the message, for a copy of a heap that no process changed while it was copied.
 #[test]
 fn a_copy_that_somebody_answers_for_is_opened() -> Result<()> {
     const TEST: &str = "copies::a_copy_that_somebody_answers_for_is_opened";
@@ -248,9 +250,10 @@ fn a_heap_that_a_crash_has_left_is_never_taken_for_a_copy() -> Result<()> {
     Ok(())
 }
 
-// --- boots -------------------------------------------------------------------------------------------------------------
+// --- boots -------------------------------------------------------------------------------------------------
 
-/// Runs a child in which these shell commands have changed what is mounted. `None` if this is not permitted here.
+/// Runs a child after these shell commands have changed its mounts. Returns `None` if that is not permitted
+/// here.
 fn in_namespace(test: &str, mounts: &str, role: &str, path: &Path) -> Option<bool> {
     let plain = child(test, role, path);
     let mut command = Command::new("unshare");
@@ -266,14 +269,14 @@ fn in_namespace(test: &str, mounts: &str, role: &str, path: &Path) -> Option<boo
     Some(output.status.success())
 }
 
-/// Ends such a child at once, for it has done well. A sanitizer would look for leaks at the end of a program, and fail: it needs `/proc` for that, also to be told
-/// not to.
+/// Ends such a child successfully, and at once. Otherwise a sanitizer would look for leaks at the end of the
+/// program, and fail: it needs `/proc` for that, and also to read its own options.
 fn end_well() -> ! {
     // SAFETY: nothing of this process is needed any more.
     unsafe { libc::_exit(0) }
 }
 
-/// Where `/proc` is not mounted, nobody knows whether the machine has been down.
+/// Where `/proc` is not mounted, pheap cannot know whether the machine has been down.
 #[test]
 fn an_unknown_boot_is_not_this_one() -> Result<()> {
     const TEST: &str = "copies::an_unknown_boot_is_not_this_one";
@@ -338,7 +341,7 @@ fn an_unknown_boot_is_not_this_one() -> Result<()> {
     Ok(())
 }
 
-/// What is in a tmpfs has never seen another boot.
+/// A file in a tmpfs has never seen another boot.
 #[test]
 fn a_tmpfs_knows_its_boot() -> Result<()> {
     const TEST: &str = "copies::a_tmpfs_knows_its_boot";

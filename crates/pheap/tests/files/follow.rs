@@ -1,4 +1,4 @@
-//! Heaps that are looked at while somebody has them open.
+//! Heaps that are read while a writer has them open.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs::{self, Permissions};
@@ -40,7 +40,7 @@ fn a_heap_that_is_open_is_seen_and_stays_as_it_is() -> Result<()> {
         assert!(info.followed && info.in_use == Some(Durability::Wal) && info.offered.is_none());
         assert!(matches!(seen.root::<u64>("other"), Err(Error::ReadOnly)));
         assert_eq!(number(&seen)?, number(&heap)?);
-        // It does not change, whatever is done beside it.
+        // It does not change, whatever the writer does.
         let then = number(&seen)?;
         assert!(files() == before);
         root.txn(|tx, n| Ok(tx[n] += 1))?;
@@ -78,8 +78,8 @@ struct Node<'r> {
     number: u64,
 }
 
-/// The addresses of a heap become free while a copy of it, which lies elsewhere, is verified. When that is depends on the
-/// machine, so it is tried often.
+/// The addresses of a heap become free while a copy of it, at other addresses, is verified. The machine
+/// decides when that happens, so the test tries often.
 #[test]
 fn a_copy_stays_where_it_was_verified() -> Result<()> {
     const NODES: u64 = 100_000;
@@ -152,7 +152,7 @@ fn what_cannot_be_followed_is_said() -> Result<()> {
     Ok(())
 }
 
-/// A backup beside the log of another heap is refused, also by a follower.
+/// A backup next to the log of another heap is refused, also by a follower.
 #[test]
 fn a_copy_beside_a_log_of_another_heap_is_refused() -> Result<()> {
     let dir = tempdir();

@@ -136,7 +136,7 @@ fn a_hundred_thousand_objects_in_one_transaction() -> Result<()> {
             });
             assert_eq!(result.is_ok(), commit);
         }
-        // What was rolled back was used again.
+        // The space of rolled back transactions was used again.
         assert!(heap.stats().file_bytes < 5 * MIB, "{:?}", heap.stats());
         let count = root.read(|view, d| {
             let (mut next, mut count) = (view[d].list, 0);

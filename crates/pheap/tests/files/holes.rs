@@ -31,7 +31,7 @@ fn space(path: &Path) -> u64 {
     (fs::metadata(path).unwrap().blocks() * 512) >> 20
 }
 
-/// Where nothing can be given back, and nobody would look.
+/// Returns whether the file system is in memory, where no space can be given back.
 fn is_in_memory(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mount = |line: &str| {
@@ -105,7 +105,7 @@ fn space_is_given_back_and_taken_again() -> Result<()> {
         assert_eq!(fs::metadata(&path).unwrap().len(), len);
         holds(&heap, &values(10, 1))?;
 
-        // Whoever looks meanwhile, and what copies it.
+        // A backup copies the heap with its holes, and a follower opens it.
         heap.backup(&copy)?;
         holds(&options().follower(true).open(&path)?, &values(10, 1))?;
         holds(&options().verify(true).open(&copy)?, &values(10, 1))?;
@@ -142,7 +142,8 @@ fn space_is_given_back_and_taken_again() -> Result<()> {
     Ok(())
 }
 
-/// A heap that is opened and closed again is not written to, nor are the pages that tell what is live in it.
+/// A heap that is only opened and closed again is not written to, not even the pages that say which objects
+/// are live.
 #[test]
 fn a_heap_that_is_only_looked_at_stays_as_it_is() -> Result<()> {
     let dir = tempdir();
@@ -161,7 +162,7 @@ fn a_heap_that_is_only_looked_at_stays_as_it_is() -> Result<()> {
     Ok(())
 }
 
-/// Nobody has to ask for it if much is free.
+/// If much is free, the checkpoint in the background gives it back without a request.
 #[test]
 fn a_checkpoint_in_the_background_gives_much_back() -> Result<()> {
     let dir = tempdir();
@@ -181,7 +182,7 @@ fn a_checkpoint_in_the_background_gives_much_back() -> Result<()> {
     heap.close()
 }
 
-/// Pages are taken and freed while checkpoints make holes of what is free.
+/// Transactions take and free pages while checkpoints make holes in the free space.
 #[test]
 fn holes_beside_transactions() -> Result<()> {
     let dir = tempdir();
@@ -217,7 +218,8 @@ fn holes_beside_transactions() -> Result<()> {
     holds(&options().verify(true).open(&path)?, &expected)
 }
 
-/// After a power failure, what the log writes to pages that are free again may have no space: a checkpoint does not find out.
+/// After a power failure, free pages that the log writes to may have no space on the disk. Opening takes that
+/// space, because a checkpoint could not.
 #[test]
 fn what_the_log_writes_to_has_space() -> Result<()> {
     const TEST: &str = "holes::what_the_log_writes_to_has_space";

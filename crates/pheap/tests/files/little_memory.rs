@@ -244,7 +244,8 @@ fn a_heap_that_is_read_elsewhere_is_copied_to_a_file() -> Result<()> {
     heap.close()
 }
 
-/// What is refused because of the options stays as it is, though its log would be brought to the file.
+/// A heap that is refused because of the options stays unchanged, though opening it would bring its log to
+/// the file.
 #[test]
 fn what_is_refused_is_not_changed() -> Result<()> {
     const TEST: &str = "little_memory::what_is_refused_is_not_changed";

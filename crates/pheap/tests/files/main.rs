@@ -1,4 +1,5 @@
-//! What becomes of the files of a heap: how they grow, are copied, removed, renamed, locked and read, and those that earlier versions have left.
+//! The files of a heap: how they grow, and how they are copied, removed, renamed, locked and read. Also files
+//! that earlier versions have left.
 
 mod ahead;
 mod backup;

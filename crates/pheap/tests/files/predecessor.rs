@@ -1,16 +1,20 @@
-//! The failures of a predecessor (go-pmem), each reproduced there with a killed process, each impossible here.
+//! The failures of a predecessor (go-pmem). Each of them was reproduced there with a killed process, and is
+//! impossible here.
 //!
-//! Written as tests, by number: 1 to 7, 9 and 10, and most of what was read in its source.
+//! There are tests for numbers 1 to 7, 9 and 10, and for most of the bugs that were found by reading its
+//! source.
 //!
-//! Cannot be written, because it does not compile:
-//! * 8 (`break` out of a transaction block): a transaction is a closure, which no `break` or `continue` crosses. What is left is
-//!   `return` and `?`; see `leaving_a_transaction_early_ends_it`.
-//! * a string constant stored in the heap: a `&str` is not `Persist` (tests/ui/field_reference.rs). What is stored is a copy; see
-//!   `a_string_constant_comes_back_with_its_text`.
-//! * half of 6 (a store that is not logged): the only way to a `&mut` into the heap is `IndexMut` of the transaction, which logs first.
+//! Some have no test, because the program does not compile:
+//! * 8 (`break` out of a transaction block): a transaction is a closure, and no `break` or `continue` leaves
+//!   a closure. `return` and `?` do; see `leaving_a_transaction_early_ends_it`.
+//! * a string constant stored in the heap: a `&str` is not `Persist` (tests/ui/field_reference.rs). The heap
+//!   stores a copy; see `a_string_constant_comes_back_with_its_text`.
+//! * half of 6 (a store that is not logged): the only way to a `&mut` into the heap is `IndexMut` of the
+//!   transaction, which logs first.
 //!
-//! Cannot be seen here, for the page cache survives a killed process: flushes that are missing (a new root that was not flushed, the
-//! second line of an object). The explorer of crash images in `pheap-crash` looks for these.
+//! Missing flushes (a new root that was not flushed, the second line of an object) cannot be seen here,
+//! because the page cache survives a killed process. The explorer of crash images in `pheap-crash` looks for
+//! these.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs;
@@ -91,8 +95,8 @@ fn dump<'r>(view: &View<'r>, d: P<'r, Data<'r>>) -> String {
 
 type Change = for<'r> fn(&mut Txn<'r>, P<'r, Data<'r>>) -> Result<()>;
 
-/// A transaction with `change` in it that ends in an error, in a panic, or in `kill -9`: nothing of it is left, on either path.
-/// And if it ends well, all of it is there, also after a `kill -9`.
+/// Runs a transaction with `change` in it, on both paths. If it ends in an error, in a panic, or in
+/// `kill -9`, nothing of it is left. If it commits, all of it is there, also after a `kill -9`.
 fn all_or_nothing(test: &str, change: Change) {
     let options = |name: &str| small().pin_undo(name.contains("long"));
     if let Some((role, path)) = role() {
@@ -298,7 +302,7 @@ fn n7_after_a_panic_the_next_transaction_stands_for_itself() -> Result<()> {
     Ok(())
 }
 
-/// What is left of 8.
+/// The rest of number 8: `return` and `?`.
 #[test]
 fn leaving_a_transaction_early_ends_it() -> Result<()> {
     for options in both() {
@@ -432,7 +436,7 @@ fn n10_much_ordinary_memory_before_opening() -> Result<()> {
     Ok(())
 }
 
-// --- read in its source --------------------------------------------------------------------------------------------------
+// --- read in its source ------------------------------------------------------------------------------------
 
 /// Offset of the only region in the file; its log follows in the next page.
 fn region(bytes: &[u8]) -> usize {
@@ -482,7 +486,7 @@ fn a_torn_record_is_noticed() -> Result<()> {
             fs::write(&copy, &image).unwrap();
             let heap = small().open(&copy)?;
             assert_eq!(heap.existing_root::<Data>("data")?.read(dump)?, old, "line {line}");
-            // And it does not come back to life behind what is written next.
+            // And it does not come back to life behind the next record.
             heap.existing_root::<Data>("data")?.txn(|tx, d| Ok(tx[d].count = 1))?;
             heap.close()?;
             assert_eq!(open(&small(), &copy).read(dump)?, old, "line {line}, after another session");

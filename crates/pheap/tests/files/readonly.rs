@@ -115,7 +115,7 @@ fn two_readers_in_two_processes() -> Result<()> {
     let child = start(TEST, "reader", &path);
     let heap = reader().open(&path).unwrap();
     assert_eq!(heap.existing_root::<u64>("n").unwrap().read(|view, n| view[n]).unwrap(), 5);
-    // No writer beside them, nor a second handle in this process.
+    // As long as they have the heap, there is no writer, and no second handle in this process.
     assert!(matches!(reader().open(&path), Err(Error::AlreadyOpen { .. })));
     heap.close().unwrap();
     assert!(matches!(small().open(&path), Err(Error::Locked { .. })));

@@ -89,7 +89,7 @@ fn refuse((_, call, of, _): (&str, libc::c_long, Of, &[libc::c_int]), error: lib
         ],
     };
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: plain system calls, in a process of its own, with a filter that lives.
+    // SAFETY: plain system calls, in a separate process, with a filter that lives.
     let refused = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::syscall(

@@ -31,7 +31,8 @@ fn value(options: &Options, path: &Path) -> Result<u64> {
     Ok(value)
 }
 
-/// Everything that waits for a disk says so, and the advice of the message works: nothing that was committed is lost.
+/// Each call that waits for a disk returns an error, and the advice of its message works: no committed change
+/// is lost.
 #[test]
 fn a_heap_whose_file_was_removed_says_so_and_is_saved() -> Result<()> {
     let remove = |path: &Path| fs::remove_file(path).unwrap();
@@ -77,7 +78,7 @@ fn a_heap_whose_file_was_removed_says_so_and_is_saved() -> Result<()> {
     Ok(())
 }
 
-/// With a log, too: nobody is told that all is well.
+/// With a log, too: no call reports success.
 #[test]
 fn a_heap_with_a_log_whose_file_was_removed_is_not_synced() -> Result<()> {
     let dir = tempdir();

@@ -87,7 +87,7 @@ fn the_first_change_makes_the_log() {
     }
 }
 
-/// Those who are not to wait for the disk later have it made before.
+/// A program that must not wait for the disk later makes the log in advance, with an empty transaction.
 #[test]
 fn a_transaction_that_does_nothing_makes_the_log() {
     let (dir, options) = (tempfile::tempdir().unwrap(), options(SyncPolicy::EveryCommit));
@@ -97,7 +97,7 @@ fn a_transaction_that_does_nothing_makes_the_log() {
     assert!(log_of(&path).exists());
 }
 
-/// What is not a transaction changes something, too.
+/// Changes outside of transactions make the log, too.
 #[test]
 fn roots_come_and_go() {
     let (dir, options) = (tempfile::tempdir().unwrap(), options(SyncPolicy::EveryCommit));
@@ -159,7 +159,7 @@ fn threads_that_change_it_at_once_make_one_log() {
     }
 }
 
-/// A log that cannot be made is an error of who wants to change something, and nothing else.
+/// If a log cannot be made, the call that wants to change the heap fails, and nothing else.
 #[test]
 fn a_log_that_cannot_be_made_can_be_made_later() {
     for policy in POLICIES {
@@ -182,7 +182,8 @@ fn a_log_that_cannot_be_made_can_be_made_later() {
     }
 }
 
-/// The program has too many files open: for the log, or for the directory that it is in, which is opened to be synced.
+/// The program has too many open files for the log, or for the log's directory, which must be opened to be
+/// synced.
 #[test]
 fn a_log_is_made_when_the_program_has_closed_other_files() {
     let options = options(SyncPolicy::EveryCommit);
@@ -190,7 +191,7 @@ fn a_log_is_made_when_the_program_has_closed_other_files() {
         let heap = options.open(&path).unwrap();
         let root = list(&heap);
         let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
-        // SAFETY: a plain system call, in a process of its own.
+        // SAFETY: a plain system call, in a separate process.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
         let mut others = Vec::new();
         while let Ok(file) = fs::File::open("/dev/null") {
@@ -238,7 +239,8 @@ fn a_heap_that_was_renamed_gets_its_log_beside_it() {
     assert_eq!(all(&list(&heap)), [1, 2]);
 }
 
-/// A heap of which it is not known what is live is marked and swept at once. In the background it would be nobody's error that the log cannot be made.
+/// A heap whose live objects are unknown is marked and swept at once, while it is opened. In the background,
+/// no caller would get the error if the log could not be made.
 #[test]
 fn a_heap_that_is_swept_gets_its_log_when_it_is_opened() {
     let (dir, options) = (tempfile::tempdir().unwrap(), options(SyncPolicy::EveryCommit));

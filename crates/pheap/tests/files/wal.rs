@@ -1,4 +1,4 @@
-//! Heaps with a write-ahead log: what is in which file, what a kill leaves, conversions, and limits.
+//! Heaps with a write-ahead log: the content of each file, the state after a kill, conversions, and limits.
 
 use std::fs;
 use std::path::Path;
@@ -161,7 +161,8 @@ fn blocks(root: &Root<Blocks<'static>>) -> Vec<u64> {
     .unwrap()
 }
 
-/// What it holds changes so many pages that threads share them. It is the same log after each crash, and nothing is written to the heap's file meanwhile but headers.
+/// The records change so many pages that several threads replay them. After each crash, the heap goes on with
+/// the same log.
 #[test]
 fn a_long_log_goes_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -267,7 +268,8 @@ fn a_log_that_is_missing_or_foreign_is_an_error_that_changes_nothing() {
     assert!(fs::read(log_of(&closed)).unwrap() == log);
 }
 
-/// Opening a heap removes a log that it does not need, and writes the header before that. A heap that turns out to be damaged keeps both.
+/// Opening a heap removes a log that it does not need, and writes the header before that. A damaged heap
+/// keeps both the log and its header.
 #[test]
 fn a_damaged_heap_keeps_the_log_that_it_does_not_need() {
     let dir = tempfile::tempdir().unwrap();
@@ -374,7 +376,8 @@ fn the_log_and_the_private_memory_are_bounded() {
     assert_eq!(total(&heap.existing_root("array").unwrap()), before);
 }
 
-/// Once nothing is appended for a second, what is in the log is brought to the file, whoever may be told to sync: opening the heap after a kill takes no longer than it must.
+/// After a second without appends, the background thread checkpoints the log, whatever the sync policy is. So
+/// after a kill, opening the heap replays nothing.
 #[test]
 fn an_idle_log_is_brought_to_the_file() {
     for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
@@ -405,7 +408,8 @@ fn an_idle_log_is_brought_to_the_file() {
     }
 }
 
-/// A log to which something is appended again and again is none that is idle, also if the thread in the background is woken up for something else.
+/// A log that gets appends again and again is not idle, even if the background thread is woken for another
+/// reason.
 #[test]
 fn a_busy_log_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -485,7 +489,8 @@ fn aborted_transactions_leave_nothing() {
     }
 }
 
-/// It gives pages back to the page cache, but not those of a transaction or a read that is open on this thread; however often that has had the region before.
+/// A checkpoint gives pages back to the page cache, but not those of a transaction or a read that is open on
+/// this thread, even if the thread has entered the region several times.
 #[test]
 fn a_checkpoint_within_a_transaction_or_a_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -578,7 +583,8 @@ fn what_is_live_is_known_after_a_close() {
     assert_eq!(stats.live_objects, 11);
 }
 
-/// After a kill the file has some of the first pages of a checkpoint, after a power failure any. The log has all, so no root is lost.
+/// After a kill the file has the first pages of a checkpoint, up to some page; after a power failure, any of
+/// them. The log has all pages, so no root is lost.
 #[test]
 fn a_heap_with_a_part_of_a_checkpoint_passes_verify() {
     const PAGE: usize = 4096;

@@ -1,4 +1,5 @@
-//! Which file is the log of a heap: names that change while the heap is open, mounts, copies, and what lies in a log's place.
+//! Which file is the log of a heap. Names change while the heap is open, there are mounts and copies, and
+//! other files lie where the log should be.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -40,7 +41,7 @@ fn after_kill(path: &Path) -> pheap::Result<u64> {
     copied().open(&copy).map(|heap| get(&heap))
 }
 
-/// For copies that are made when nobody changes the heap.
+/// For copies that are made while no process changes the heap.
 fn copied() -> Options {
     options().restored(true)
 }
@@ -95,7 +96,7 @@ fn a_log_that_loses_its_name_is_missed() {
             } else if step.0 == "nothing" {
                 assert!(is_unknown(set(&root, 2)));
             } else {
-                // Also if nothing was committed meanwhile.
+                // Also if there was no commit since.
                 assert!(is_misplaced(step.1(&heap)));
             }
             assert!(is_misplaced(set(&root, 3)) && is_misplaced(heap.sync()));
@@ -222,7 +223,8 @@ fn another_file_in_the_place_of_the_log_is_noticed_and_left_alone() {
     }
 }
 
-/// What the log has refused is not in the heap's file, though this process has it: which pages are free, for one.
+/// Closing the heap must not write changes that the log has refused to the heap's file, though this process
+/// has them: for example, which pages are free.
 #[test]
 fn what_was_refused_is_not_taken_for_done_when_the_heap_is_closed() {
     let dir = tempdir();
@@ -327,7 +329,7 @@ fn a_heap_that_was_removed_says_so() {
         assert!(matches!(heap.close(), Err(Error::Misplaced { .. })));
         let _ = fs::remove_file(log_of(&path));
 
-        // Noticed at the end only: what is there can be saved.
+        // Noticed only at the end. The content can still be saved.
         let heap = options().open(&path).unwrap();
         set(&number(&heap), 1).unwrap();
         fs::remove_file(&path).unwrap();
@@ -349,12 +351,12 @@ fn a_heap_of_several_names_has_one_log() {
     let heap = options().open(at("h")).unwrap();
     symlink(at("h"), at("sub/link")).unwrap();
     heap.close().unwrap();
-    // A link to the file: the log lies beside the file.
+    // A link to the file: the log lies next to the file.
     let heap = options().open(at("sub/link")).unwrap();
     set(&number(&heap), 1).unwrap();
     assert!(log_of(&at("h")).exists() && !log_of(&at("sub/link")).exists());
     assert_eq!(after_kill(&at("h")).unwrap(), 1);
-    // Another name of the same file: what is missing there is named, and nothing is lost.
+    // Another name of the same file: the error names the log that is missing there, and nothing is lost.
     fs::hard_link(at("h"), at("sub/hard")).unwrap();
     let dead = dir.path().join("dead");
     fs::create_dir(&dead).unwrap();
@@ -368,7 +370,8 @@ fn a_heap_of_several_names_has_one_log() {
         other => panic!("{other:?}"),
     }
     assert_eq!(get(&copied().open(dead.join("h")).unwrap()), 1);
-    // And if the name goes that the heap was opened by, the log does not stay behind with nobody to know.
+    // If the name is removed by which the heap was opened, a commit reports that, because no opening would
+    // find the log.
     fs::remove_file(at("h")).unwrap();
     assert!(matches!(set(&number(&heap), 2), Err(Error::OutcomeUnknown { .. })));
 }
@@ -412,7 +415,7 @@ fn logs_of_copies_are_not_taken_for_one_another() {
     let (a, b) = (options().open(at("a")).unwrap(), options().open(at("b")).unwrap());
     set(&number(&a), 100).unwrap();
     set(&number(&b), 200).unwrap();
-    // The log of one has come to lie beside the other, and beside one that is closed.
+    // The log of one heap lies next to the other heap, and next to a closed one.
     for victim in ["b", "closed"] {
         fs::copy(at(victim), at("c")).unwrap();
         fs::copy(log_of(&at("a")), log_of(&at("c"))).unwrap();
@@ -456,7 +459,8 @@ fn a_heap_that_is_mounted_by_itself_is_refused() {
         let (heap, alone, container) =
             (call(&dir.join("h")), call(&dir.join("container/h")), call(&dir.join("container")));
         let null = std::ptr::null();
-        // SAFETY: plain system calls with strings that live; the mounts are seen by this process only, and go with it.
+        // SAFETY: plain system calls with strings that live. Only this process sees the mounts, and they end
+        // with it.
         let mounted = unsafe {
             let private = libc::unshare(libc::CLONE_NEWNS) == 0
                 && libc::mount(null, c"/".as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast()) == 0
@@ -468,7 +472,7 @@ fn a_heap_that_is_mounted_by_itself_is_refused() {
             let beside = call(&dir.join("beside"));
             private
                 && libc::mount(heap.as_ptr(), alone.as_ptr(), null, libc::MS_BIND, null.cast()) == 0
-                // In the same file system, too, a log would lie beside the wrong name.
+                // In the same file system, too, a log would lie next to the wrong name.
                 && libc::mount(heap.as_ptr(), beside.as_ptr(), null, libc::MS_BIND, null.cast()) == 0
         };
         if !mounted {
@@ -520,7 +524,8 @@ fn a_log_on_a_read_only_file_system_is_read() {
         }
         let call = std::ffi::CString::new(dir.as_os_str().as_encoded_bytes()).unwrap();
         let null = std::ptr::null();
-        // SAFETY: plain system calls with strings that live; the mounts are seen by this process only, and go with it.
+        // SAFETY: plain system calls with strings that live. Only this process sees the mounts, and they end
+        // with it.
         let mounted = unsafe {
             libc::unshare(libc::CLONE_NEWNS) == 0
                 && libc::mount(null, c"/".as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast()) == 0

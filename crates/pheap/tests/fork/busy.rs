@@ -112,7 +112,7 @@ fn work(rng: &mut Rng, heap: &Heap, lists: &Lists, path: &std::path::Path) -> u6
     }
 }
 
-/// What a child does with what it has.
+/// Uses the handles of a child at random. Returns whether each call behaved as it must in a child.
 fn child(rng: &mut Rng, handles: &mut Option<(Heap, Lists, Held<Node<'static>>)>) -> bool {
     for _ in 0..1 + rng.below(6) {
         let Some((heap, lists, held)) = handles else { return true };

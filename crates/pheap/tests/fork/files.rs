@@ -25,7 +25,7 @@ fn durabilities() -> [(&'static str, Options); 5] {
     ]
 }
 
-/// The heap at `path`, and what is in it counted on.
+/// Opens the heap at `path`, and adds 1 to its count. Returns the new count.
 fn opened(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>, u64)> {
     let heap = options.open(path)?;
     let root: Root<Data> = heap.root("data")?;
@@ -36,8 +36,8 @@ fn opened(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>, 
     Ok((heap, root, count))
 }
 
-/// [`opened`], when the children of its last user have come to run: until then, they have what it had. And a process that was killed
-/// gives up what it had one by one.
+/// Retries [`opened`] while the heap is locked. Children of its last user hold its lock until they have run,
+/// and a killed process releases its resources one by one.
 fn opened_soon(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>, u64)> {
     let start = Instant::now();
     loop {
@@ -88,7 +88,7 @@ fn a_child_has_neither_heap_nor_log_open() -> Result<()> {
             assert!(has_open(&path));
             let nothing_open = || !has_open(&path) && !has_open(&log_of(&path)) && is_forked(heap.sync());
             assert!(forked(nothing_open), "{name}");
-            // Nor has its own child, also when it has dropped what it had.
+            // A child drops its handles. A file that it opens then stays open, also in its child.
             let mut handles = Some((heap.clone(), root.clone()));
             assert!(forked(|| {
                 drop(handles.take());
@@ -103,7 +103,8 @@ fn a_child_has_neither_heap_nor_log_open() -> Result<()> {
     })
 }
 
-/// A copy is being made when the child is: what the child opens then, the file of the copy does not take from the list when it is dropped.
+/// The child is made while a copy is being made. The child then opens a file; when the copy's file is
+/// dropped, it must not remove the child's file from the list.
 #[test]
 fn a_child_within_a_backup_gives_up_its_own_files_to_its_own_children() -> Result<()> {
     alone("files::a_child_within_a_backup_gives_up_its_own_files_to_its_own_children", |path| {
@@ -228,7 +229,7 @@ fn a_child_starts_no_threads() -> Result<()> {
             let starts_none = || {
                 let (heap, root, count) = opened(&options, &path).unwrap();
                 let (_, commit) = root.txn_deferred(|tx, d| Ok(tx[d].count += 1)).unwrap();
-                // Nobody would sync it later, but for who asks if that is the policy.
+                // No thread would sync it later, so it is durable at once; with `lazy`, by `wait`.
                 let is_synced = commit.is_durable() || name == "lazy" && commit.wait().is_ok();
                 let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
                 drop(root);
@@ -245,7 +246,8 @@ fn a_child_starts_no_threads() -> Result<()> {
     })
 }
 
-/// The log is the parent's, and what it has of a task.
+/// The log belongs to the parent. A deferred commit that was not durable before the fork is refused in the
+/// child.
 #[test]
 fn a_child_does_not_wait_for_what_its_parent_has_deferred() -> Result<()> {
     alone("files::a_child_does_not_wait_for_what_its_parent_has_deferred", |path| {

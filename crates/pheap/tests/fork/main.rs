@@ -16,7 +16,7 @@ struct Data<'r> {
     count: u64,
 }
 
-/// Runs `f` in a forked child; what it returns.
+/// Runs `f` in a forked child, and returns its result.
 fn forked(f: impl FnOnce() -> bool) -> bool {
     in_child(f).inspect_err(|error| eprintln!("{error}")).is_ok()
 }

@@ -8,9 +8,9 @@ use pheap::{Backup, Error, Heap, Held, Persist, Result, Root};
 use crate::{Data, alone, forked, is_forked, made};
 use pheap_testkit::forks::*;
 
-/// A child that goes on where it was made: `None` in the parent once the child has ended, which is to end well.
+/// Forks. In the parent, waits for the child, which must end well, and returns `None`.
 ///
-/// In the child, `Some`: it must end by itself.
+/// In the child, returns `Some`: the child goes on from here, and must end itself.
 fn in_both() -> Option<()> {
     let child = split();
     if child == 0 {
@@ -24,8 +24,8 @@ fn unwinds(f: impl FnOnce()) -> bool {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err()
 }
 
-/// Runs `body` while other threads have what a child would wait for: the root "other", the right to create roots, and the queue in front of "data" (which `body` may
-/// have).
+/// Runs `body` while other threads hold everything that a child could wait for: the root "other", the right
+/// to create roots, and the queue of "data" (`body` may hold that root).
 fn while_others_are_busy(heap: &Heap, root: &Root<Data<'static>>, body: impl FnOnce()) {
     let other: Root<u64> = heap.root("other").unwrap();
     let (ready, done) = (Barrier::new(4), Barrier::new(3));
@@ -111,7 +111,8 @@ fn a_child_that_fails_within_a_transaction() -> Result<()> {
         let (heap, root) = made(path)?;
         while_others_are_busy(&heap, &root, || {
             let count = root.read(|view, d| view[d].count).unwrap();
-            // It gives up, and gets its own error; it commits, and is refused; it panics. What it has made goes, and what it calls meanwhile does not wait.
+            // The child aborts and gets its error; it commits and is refused; it panics. Its changes are
+            // lost, and its calls in between do not wait.
             let given_up = root.txn(|tx, d| {
                 tx[d].count += 1;
                 if in_both().is_some() {

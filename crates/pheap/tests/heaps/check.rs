@@ -1,4 +1,4 @@
-//! `Heap::check` and `Options::verify`: what is wrong with a heap is found, and nothing else.
+//! `Heap::check` and `Options::verify`: they find the damage of a heap, and report nothing else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -176,7 +176,7 @@ fn damage(bytes: &[u8]) -> Report {
     report
 }
 
-/// Each kind of damage is found, and said to be what it is.
+/// Each kind of damage is found, and reported as that kind.
 #[test]
 fn what_is_wrong_is_found() -> Result<()> {
     let dir = tempdir();
@@ -274,7 +274,7 @@ fn is_sound(heap: &Heap) -> Result<()> {
     Ok(())
 }
 
-/// Span tables have no checksums, but for a few bits.
+/// Span tables have no checksums, except for a few bits.
 #[test]
 fn damaged_span_tables_are_found() -> Result<()> {
     let dir = tempdir();
@@ -286,7 +286,7 @@ fn damaged_span_tables_are_found() -> Result<()> {
     let mut messages = BTreeSet::new();
     for entry in entries {
         let flips = [(0, 1), (0, 4), (0, 0xff), (1, 8), (3, 0x80), (4, 1), (8, 1), (11, 1), (12, 3), (15, 1)];
-        // Also with a check that is right: as who wants to do harm would write it.
+        // Also with the right check, as an attacker would write it.
         for ((byte, flip), checked) in flips.into_iter().flat_map(|flip| [(flip, false), (flip, true)]) {
             let mut bytes = good.clone();
             bytes[entry + byte] ^= flip;
@@ -317,7 +317,7 @@ fn damaged_span_tables_are_found() -> Result<()> {
     Ok(())
 }
 
-/// With `verify`, a byte flipped anywhere is an error, or what it was part of is sound.
+/// With `verify`, a byte flipped anywhere is an error, or the value around it is sound.
 #[test]
 fn flipped_bytes_are_errors_or_sound() -> Result<()> {
     let dir = tempdir();
@@ -446,7 +446,7 @@ fn a_check_does_not_wait_for_itself() -> Result<()> {
     Ok(())
 }
 
-/// Beside transactions, and beside roots that come and go.
+/// While there are transactions, and while roots come and go.
 #[test]
 fn a_running_heap_is_clean() -> Result<()> {
     let heap = Heap::in_memory()?;

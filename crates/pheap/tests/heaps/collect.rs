@@ -1,4 +1,4 @@
-//! Collections: what is unreachable becomes free, what is reachable stays.
+//! Collections: unreachable objects become free, reachable objects stay.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -342,7 +342,7 @@ fn what_a_crash_leaves_behind_is_found_and_freed() {
     .unwrap();
 }
 
-/// Threads that change a tree while others collect it: what is reachable keeps its content.
+/// Threads change a tree while others collect it: reachable objects keep their content.
 #[test]
 fn collections_run_beside_transactions() {
     let (heap, root) = in_memory();
@@ -449,7 +449,7 @@ fn large_objects_freed_at_commit_are_used_again() {
     assert_eq!(last, 99);
 }
 
-/// The older header must not bring back what was live when the heap was closed.
+/// The older header must not bring back the bitmaps of live objects from when the heap was closed.
 #[test]
 fn a_damaged_header_brings_no_stale_bitmaps_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -490,7 +490,7 @@ fn a_damaged_header_brings_no_stale_bitmaps_back() {
     }
 }
 
-/// What is live in the copy of the file of a heap that was not closed.
+/// The statistics of live objects, in the copied file of a heap that was not closed.
 #[test]
 fn statistics_know_what_they_do_not_know() {
     let dir = tempfile::tempdir().unwrap();
@@ -522,7 +522,8 @@ fn statistics_know_what_they_do_not_know() {
     assert_eq!(heap.stats().live_objects, live + 200_000);
 }
 
-/// A heap that may not grow, and holds garbage: the transaction that finds no room fails, and then there is some.
+/// A heap that may not grow has garbage. The transaction that finds no room fails; then the collection has
+/// made room.
 #[test]
 fn a_full_heap_is_collected() {
     let heap = small().max_size(3 << 20).in_memory().unwrap();
@@ -540,7 +541,8 @@ fn a_full_heap_is_collected() {
     root.read(|view, p| assert_eq!(view[view[view[p].many.unwrap()][0].unwrap()].len(), 10_000)).unwrap();
 }
 
-/// It marks what it has made, as any other transaction does; the next one would, if it did not.
+/// The transaction that makes a root marks the new objects, as any other transaction does. Otherwise the next
+/// transaction would mark them.
 #[test]
 fn who_makes_a_root_of_much_marks_it() {
     let heap = small().in_memory().unwrap();
@@ -550,7 +552,8 @@ fn who_makes_a_root_of_much_marks_it() {
     assert_eq!(root.live().objects, 1_000_001);
 }
 
-/// What a transaction over two roots is to mark in one of them keeps nobody from reading the other.
+/// A transaction over two roots has much to mark in one of them. Readers of the other root do not wait for
+/// that.
 #[test]
 fn who_reads_another_root_does_not_wait_while_much_is_marked() {
     let (heap, lists) = in_memory();

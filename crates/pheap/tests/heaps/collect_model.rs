@@ -1,7 +1,7 @@
-//! Random programs beside collections, compared with a model in volatile memory.
+//! Random programs run while the heap is collected, and are compared with a model in volatile memory.
 //!
-//! Cycles begin after a few bytes already, and are cut into slices of a few objects, so that transactions come between all of their
-//! steps; every other one is a minor one.
+//! A cycle begins after a few bytes, and is cut into slices of a few objects, so that transactions come
+//! between all of its steps. Every other cycle is a minor one.
 
 use std::cell::RefCell;
 
@@ -104,7 +104,7 @@ impl Model {
 
 #[derive(Clone, Default)]
 struct State {
-    /// What was cut off in the transaction, to be put back if it is aborted.
+    /// Links that the transaction has cut, to be restored if it is aborted.
     cut: Vec<(std::rc::Rc<Model>, Link)>,
     lists: [Link; LISTS],
     table: Vec<Cell>,

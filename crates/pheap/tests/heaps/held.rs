@@ -45,7 +45,7 @@ fn a_held_pointer_is_good_in_later_transactions_and_reads() -> Result<()> {
             tx[list].head = Some(b);
             Ok(())
         })?;
-        // What it points to stays, though nothing in the heap leads to it.
+        // A held node stays, though the root does not lead to it any more.
         assert_eq!(root.read(|view, _| view[view.get(&held[50]).unwrap()].value)?, 50);
         assert_eq!(root.read(|view, _| view[view.get(&held[3]).unwrap()].value)?, 1000);
     }

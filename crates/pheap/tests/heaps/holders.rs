@@ -1,4 +1,5 @@
-//! Who has a heap: what is said before it is closed, after that, and to who opens it once more.
+//! The holders of a heap, as they are reported before it is closed, after that, and when it is opened once
+//! more.
 
 use pheap::{Error, Heap, Held, PSnapMap, PVec, Result, Root, Snapshot};
 use pheap_testkit::*;
@@ -102,7 +103,7 @@ fn who_opens_a_heap_once_more_is_told_who_has_it() -> Result<()> {
     })?;
     let watch = jobs.watch(|| {});
     drop(heap);
-    // Neither what is held nor who watches keeps it open.
+    // Neither held objects nor watchers keep it open.
     assert_eq!(said(), "held by 1 handle of a root (`jobs`)");
     let text = small().open(&path).expect_err("open").to_string();
     assert!(

@@ -1,4 +1,5 @@
-//! What is in a heap: roots and their types, what is held and what a collection frees, and what `check` says of it.
+//! The content of a heap: roots and their types, held objects, the objects that a collection frees, and the
+//! report of `check`.
 
 mod check;
 mod collect;

@@ -85,7 +85,7 @@ fn in_a_transaction_with_what_it_wrote_before() -> Result<()> {
                     let shared = tx.shared();
                     let total = sum(&shared, tx[f].top, 2);
                     assert_eq!(total, expected(12) + 1005);
-                    // Beside them this thread reads on, and allocates.
+                    // While these run, this thread reads on, and allocates.
                     std::thread::scope(|scope| {
                         for t in 0..3 {
                             let shared = &shared;

@@ -1,4 +1,5 @@
-//! A heap takes two types for one only if nothing differs, at any level; and it keeps no type that it could not read again.
+//! A heap takes two types for one only if they are equal at every level. It stores no type that it could not
+//! read again.
 #![allow(dead_code, non_camel_case_types)] // layouts count, and lengths of names
 
 use std::fs;
@@ -164,7 +165,8 @@ fn text(s: &str) -> Vec<u8> {
     [&[s.len() as u8], s.as_bytes()].concat()
 }
 
-/// A heap of a `Pair` whose type table has another layout of it, as long as the true one at most, with checksums that hold.
+/// Makes a heap with a `Pair`, and replaces the layout of `Pair` in its type table. The new bytes may be no
+/// longer than the true ones; the checksums are right.
 fn forge(path: &Path, new: &[&[u8]]) -> Result<()> {
     let heap = small().open(path)?;
     heap.root_or::<Pair>("x", |tx| Ok(Pair { p: Some(tx.alloc_slice(3, |_| 1)?), n: 0x4141_4141_4140 }))?;
@@ -176,7 +178,8 @@ fn forge(path: &Path, new: &[&[u8]]) -> Result<()> {
     Ok(())
 }
 
-/// Puts something else in the place of bytes of the type table, wherever they are, as long as they at most, with checksums that hold.
+/// Replaces `old` by `new` everywhere in the type table, and makes the checksums right. `new` may be no
+/// longer than `old`.
 fn replace(path: &Path, old: &[u8], new: &[u8]) {
     let mut file = fs::read(path).unwrap();
     let word = |file: &[u8], at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
@@ -199,7 +202,7 @@ fn replace(path: &Path, old: &[u8], new: &[u8]) {
     fs::write(path, file).unwrap();
 }
 
-/// Named like a type of pheap, but for its separators.
+/// Named like a type of pheap, except for the separators.
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Pheap__SharedStr<'r> {
@@ -443,7 +446,7 @@ struct r#type<'r> {
     数: [r#move; 2],
     wide: Wide,
     clear: Clear,
-    // Never made: what it is for is in the type table all the same.
+    // Never made, but its type is in the type table all the same.
     huge: Option<P<'r, [[u8; 1 << 40]; 1 << 10]>>,
     many: Option<P<'r, [[(); usize::MAX]]>>,
 }

@@ -1,4 +1,4 @@
-//! Who watches a root is told of each commit that has changed something, once it is over.
+//! A watcher of a root is called after each commit that has changed something.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pheap::{Durability, Error, Heap, Persist, Result, Root, Watch};
 use pheap_testkit::*;
 
-/// Counts what is told, and sees what the root has then.
+/// Counts the calls of a watcher, and stores the value that the root has at each call.
 fn counted(root: &Root<u64>) -> (Watch, Arc<AtomicU64>, Arc<AtomicU64>) {
     let (count, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (counter, shown, reader) = (count.clone(), seen.clone(), root.clone());
@@ -114,7 +114,8 @@ mod later {
     }
 }
 
-/// While a root gets another type, nobody else may make or remove one: a function that does would wait for ever.
+/// While the type of a root changes, no other thread may create or remove roots. A watcher that did so would
+/// wait for ever, so watchers do not hear of these changes.
 #[test]
 fn changes_of_types_are_not_told() -> Result<()> {
     let heap = Heap::in_memory()?;

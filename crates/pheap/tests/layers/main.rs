@@ -1,5 +1,6 @@
-//! The layers of the crate: a room imports only from itself and from rooms below. Rooms are the modules of `src/lib.rs`; docs/architecture.md says what is in each.
-//! And the files that may contain `unsafe`.
+//! The layers of the crate: a room imports only from itself and from the rooms below it. Rooms are the
+//! modules of `src/lib.rs`; docs/architecture.md describes them. Also lists the files that may contain
+//! `unsafe`.
 
 mod words;
 
@@ -36,15 +37,18 @@ const ROOMS: [&str; 24] = [
 /// Where what the root of the crate exports comes from, at the highest.
 const EXPORTS: &str = "collections";
 
-/// The files that contain `unsafe`, in order. To be shorter tomorrow, and never longer without a word about why.
+/// The files that contain `unsafe`, in order. The list should become shorter. A file that is added needs a
+/// reason:
 ///
-/// `collections/snap/snapshot.rs`: only the room of the map can promise that nobody writes to what a snapshot reads without a lock.
+/// `collections/snap/snapshot.rs`: only the room of the map can promise that no thread writes to the nodes
+/// that a snapshot reads without a lock.
 ///
-/// `api/alloc.rs`, `api/places.rs`, `api/stores.rs`, `txn/undo.rs` and `txn/write_back.rs` are parts of what `api/tx.rs` and `txn/paths.rs` were.
+/// `api/alloc.rs`, `api/places.rs`, `api/stores.rs`, `txn/undo.rs` and `txn/write_back.rs` were parts of
+/// `api/tx.rs` and `txn/paths.rs`.
 ///
-/// `ptr/part.rs` has what was in `ptr.rs`, `__private/places.rs` and the macros of `api/stores.rs`.
+/// `ptr/part.rs` has code from `ptr.rs`, `__private/places.rs` and the macros of `api/stores.rs`.
 ///
-/// `layout/desc.rs`: only the type of a function of derived code, which it calls nowhere.
+/// `layout/desc.rs`: only the type of a function of derived code, which it does not call.
 const UNSAFE: &[&str] = &[
     "__private/field.rs",
     "__private/persist.rs",
@@ -116,7 +120,8 @@ struct Module {
     code: String,
 }
 
-/// All files of the crate: their paths within `src`, in order, and what they say, without comments and strings.
+/// Returns all files of the crate, in order: the path within `src`, and the text without comments and
+/// strings.
 fn sources() -> Vec<(String, String)> {
     let all = pheap_testkit::sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
     all.into_iter().map(|(file, text)| (file, bare(&text))).collect()
@@ -213,7 +218,7 @@ fn bare(text: &str) -> String {
     bare
 }
 
-/// The code of a bare source, without what is for tests only.
+/// Returns the code of a bare source, without the items that are for tests only.
 fn code_of(text: &str) -> String {
     let mut code = String::new();
     let mut lines = text.lines();
@@ -279,7 +284,8 @@ fn paths(code: &str) -> Vec<String> {
 /// What the modules of the crate are called.
 type Names<'a> = BTreeSet<&'a [String]>;
 
-/// The module that a path leads to, as seen from another one; or none if it leads out of the crate, or to something that the root of the crate exports.
+/// Returns the module that a path leads to, as seen from the module `from`. Returns `None` if the path leads
+/// out of the crate, or to an item that the root of the crate exports.
 fn target<'a>(names: &Names<'a>, from: &[String], path: &str) -> Option<&'a [String]> {
     let mut parts = path.split("::").peekable();
     let mut at: Vec<String> = Vec::new();
@@ -338,7 +344,7 @@ fn upward(modules: &[Module]) -> Vec<String> {
     for module in modules {
         let Some(room) = module.path.first() else { continue };
         for path in paths(&module.code) {
-            // What the root of the crate exports, whether that is a name of its own or all of them.
+            // An item that the root of the crate exports, by its name or with all others.
             let is_export = path.strip_prefix("crate::").is_some_and(|rest| {
                 let first = rest.split("::").next().unwrap();
                 !names.contains(&[first.to_owned()][..])
@@ -370,8 +376,8 @@ fn rooms_import_from_below() {
     );
 }
 
-/// Modules of one folder of which each imports from the next one, and the last from the first. A module counts with all that is below it; what a folder's own `mod.rs`
-/// has in common with its files is not looked at.
+/// Returns the sets of modules of one folder that import each other in a circle. A module's imports include
+/// those of all modules below it. Imports between a folder's `mod.rs` and the folder's files are not counted.
 fn circles(modules: &[Module]) -> Vec<BTreeSet<String>> {
     let mut next: BTreeMap<&[String], BTreeSet<&[String]>> = BTreeMap::new();
     for (from, targets) in imports(modules) {

@@ -122,7 +122,7 @@ fn zeroed<T: Persist + Copy>(value: T) -> Vec<usize> {
         }
     };
     let (one, two) = (image(0xa5), image(0x5a));
-    // What is neither data nor zeroed keeps the filling.
+    // Bytes that are neither data nor zeroed keep the filling.
     assert_eq!(one, two, "{}: some padding was not zeroed", T::desc().name.as_str());
     let data = data_bytes::<T>(std::ptr::from_ref(&value).cast());
     let padding: Vec<_> = (0..size).filter(|at| !data.contains(at)).collect();

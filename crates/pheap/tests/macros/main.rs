@@ -94,8 +94,8 @@ struct Node<'r> {
     items: Option<P<'r, [Gaps]>>,
 }
 
-/// Runs a test with the writes of transactions kept apart until they commit, and with writes in place behind the undo log: the
-/// code that `#[txn]` emits does not do the same in both.
+/// Runs a test twice: on the short path, which keeps writes apart until the commit, and on the long path,
+/// which writes in place behind the undo log. The code that `#[txn]` emits differs between the two.
 fn on_both_paths(test: impl Fn(&Heap)) {
     for pin_undo in [false, true] {
         test(&Options::new().pin_undo(pin_undo).in_memory().unwrap());

@@ -1,9 +1,9 @@
-//! Runs a matrix of small programs: each *cell* is code with a macro of pheap in it, beside plain code that
-//! does the same.
+//! Runs a matrix of small programs. Each *cell* is code with a macro of pheap in it, and plain code that does
+//! the same.
 //!
-//! All cells are one crate, one line each. The compiler names the lines that it refuses; they are taken out,
-//! and the rest is compiled again, for errors of one phase hide those of the next. What is left runs, a thread
-//! for each line.
+//! All cells are one crate, one line each. The compiler names the lines that it refuses. The test takes them
+//! out and compiles the rest again, because errors of one phase hide those of the next. The remaining lines
+//! run, each in a thread.
 
 use std::collections::BTreeMap;
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
@@ -13,8 +13,8 @@ use std::process::Command;
 use pheap_testkit::is_thorough;
 use serde_json::Value;
 
-/// The cells that are tried: all of them each night, and a sixth for each change, which are the same each time. They have
-/// no period, for the cells are rows of one length.
+/// Returns the cells to try: all of them in nightly runs, otherwise a sixth of them, the same each time. The
+/// choice has no period, because the cells are rows of one length.
 pub(crate) fn tried(cells: &[Cell]) -> Vec<&Cell> {
     let is_tried = |i: usize| is_thorough() || (i as u32).wrapping_mul(0x9e37_79b9) < u32::MAX / 6;
     cells.iter().enumerate().filter(|(i, _)| is_tried(*i)).map(|(_, cell)| cell).collect()
@@ -56,7 +56,7 @@ pub(crate) fn outcomes(name: &str, prelude: &str, cells: &[&Cell]) -> Vec<(Outco
             }
             for (line, error) in errors {
                 let module = line.checked_sub(1).and_then(|module| outcomes.get_mut(module));
-                // What was refused before has an empty line.
+                // A line that was refused before is empty.
                 let Some(outcome @ None) = module else { panic!("{name}, line {line}: {error}") };
                 *outcome = Some(Outcome::Refused(error));
             }
@@ -116,7 +116,7 @@ fn errors(source: &Path, emit: &str) -> BTreeMap<usize, String> {
         .expect("there is a compiler");
     let mut errors = BTreeMap::new();
     let stderr = String::from_utf8(output.stderr).unwrap();
-    // The compiler also writes lines of its own log.
+    // The compiler also writes lines of its log.
     for line in stderr.lines().filter(|line| line.starts_with('{')) {
         let message: Value = serde_json::from_str(line).unwrap();
         let text = message["message"].as_str().unwrap();

@@ -325,7 +325,8 @@ const TOKENS: &[&str] = &[
     "same!(u64) as \"a\" was [] since 1 default [] f0 1 b",
 ];
 
-/// The template with each of its `«..»` replaced by each token in turn, and the others by what they have.
+/// Returns the template with each of its `«..»` replaced by each token in turn, while the others keep their
+/// text.
 fn each_replaced(template: &str) -> Vec<(String, String)> {
     let parts: Vec<&str> = template.split(['«', '»']).collect();
     let each = (1..parts.len()).step_by(2).flat_map(|place| TOKENS.iter().map(move |token| (place, token)));

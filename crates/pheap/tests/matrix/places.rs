@@ -212,7 +212,7 @@ const FIELDS: &[&str] = &[
     "no_such_field",
 ];
 
-/// Statements with names, closures and ranges that `#[txn]` might take for something else; and the order of things.
+/// Statements with names, closures and ranges that `#[txn]` might misread; and the order of evaluation.
 const STATEMENTS: &[&str] = &[
     "let r = 1..3; tx[p].a[r][0].n = 5;",
     "let r = ..=2; tx[s][r.clone()][2].n = 5; tx[s][r][3].n = 5;",
@@ -277,7 +277,7 @@ fn module(attribute: &str, statements: &str) -> String {
     )
 }
 
-/// The plain code, or code of which nobody does the same: `.await` of an object leads out of the heap.
+/// The plain code, or code that no cell behaves like: `.await` of an object leads out of the heap.
 fn plain_field(field: &str, plain: &str) -> String {
     let waits = field.split('.').any(|step| ["await", "same!(await)"].contains(&step));
     if waits { "log('?', ());".to_owned() } else { plain.to_owned() }
@@ -287,8 +287,9 @@ fn cell(code: String, plain: String) -> Cell {
     Cell { name: code.clone(), code: module("", &code), plain: module("", &plain) }
 }
 
-/// Runs the cells, and asserts that each was refused, or does what plain code does; and that plain code that compiles
-/// was not refused, unless it `may_be`. `expected` are how many of all are refused, and how many run.
+/// Runs the cells. Asserts that each is refused, or does what plain code does; and that it is not refused if
+/// the plain code compiles, unless `may_be_refused` says so. `expected` has the numbers of refused cells and
+/// of cells that run, among all.
 fn assert_same(name: &str, cells: &[Cell], expected: (usize, usize), may_be_refused: impl Fn(&str) -> bool) {
     let (mut refused, mut failures, tried) = (0, Vec::new(), tried(cells));
     for (cell, (code, plain)) in tried.iter().zip(outcomes(name, PRELUDE, &tried)) {
@@ -337,7 +338,8 @@ fn txn_does_what_plain_code_does() {
         ("tx[p].large[1][n as usize] = 4; tx[q].large[1][3] = @;", "7"),
     ];
     let mut statements = filled(&places, EXPRESSIONS);
-    // Behind another index, `.await` is compiled wrongly without `#[txn]`: rustc 1.95 forgets the first index.
+    // Without `#[txn]`, rustc 1.95 compiles an `.await` behind another index wrongly: it forgets the first
+    // index.
     statements.retain(|statement| !(statement.contains(".await") && statement.contains("].b[")));
     statements.extend(filled(&[("tx[p].@ = 3;", ""), ("let v = &tx[p].@; log(v, ());", "")], FIELDS));
     statements.extend(STATEMENTS.iter().map(|&statement| statement.to_owned()));
@@ -451,7 +453,7 @@ fn hidden_macros_do_not_trust_their_tokens() {
             format!("if n == 0 {{ if in_place() {{ let o = {other}; }} tx[p].large[1][3] = 3; }}"),
         ));
     }
-    // What is no part of an object, and names of things that need `unsafe`.
+    // Values that are no part of an object, and names of things that need `unsafe`.
     for part in [
         "p",
         "&mut tx[p]",

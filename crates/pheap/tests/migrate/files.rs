@@ -1,4 +1,4 @@
-//! What is in the file: after crashes, elsewhere, in copies, and on other media.
+//! The content of the file: after crashes, at other addresses, in copies, and on other media.
 
 use std::fs;
 
@@ -68,7 +68,8 @@ fn also_with_flushes_and_fences() -> Result<()> {
     after_kill("files::also_with_flushes_and_fences", &small().durability(Durability::Pmem))
 }
 
-/// Long transactions with a write-ahead log, and other roots whose entries of the span table lie in the same line.
+/// Long transactions with a write-ahead log, while the entries of other roots in the span table lie in the
+/// same line.
 #[test]
 fn many_roots_at_a_time_with_a_write_ahead_log() -> Result<()> {
     const ROOTS: u64 = 24;
@@ -202,7 +203,8 @@ fn forked() -> Result<()> {
     }
     let heap = small().in_memory()?;
     make(&heap, 10)?;
-    // SAFETY: the child makes one call, which takes no lock that another thread may hold here, and ends without running anything else.
+    // SAFETY: the child makes one call, which takes no lock that another thread may hold here. It ends
+    // without running any other code.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let refused = matches!(to_second(&heap), Err(Error::Forked));

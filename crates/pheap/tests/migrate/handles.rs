@@ -55,7 +55,7 @@ fn holds_and(heap: &Heap, n: u64) {
     assert_eq!(contents(heap), counted(n));
 }
 
-/// Threads use their handles until these are not good any more; nothing of what they have been told is lost.
+/// Threads use their handles until these become invalid. No change that was acknowledged is lost.
 #[test]
 fn threads_with_old_handles() -> Result<()> {
     for round in 0..20 {
@@ -100,7 +100,8 @@ fn threads_with_old_handles() -> Result<()> {
     Ok(())
 }
 
-/// Those that wait for the root while it is migrated are turned away, or have had it before, if that comes to nothing. Reads do not wait: they see what was there before.
+/// Transactions that wait for the root during a migration fail if the migration succeeds, and go on if it
+/// fails. A read does not wait: it sees the content from before.
 #[test]
 fn handles_that_wait_meanwhile() -> Result<()> {
     for succeeds in [true, false] {

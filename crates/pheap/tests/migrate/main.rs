@@ -161,7 +161,7 @@ fn an_error_or_a_panic_leaves_all_as_it_was() -> Result<()> {
                 assert_eq!(contents_of_first(&list), counted(20)); // the handle is good
             }
         }
-        // What is new is in the type table at most.
+        // Nothing new is left, except in the type table.
         assert!(heap.types().len() <= types + 2, "{:?}", heap.types());
         heap.collect()?;
         let after = heap.stats();
@@ -177,7 +177,7 @@ fn it_sees_and_changes_what_there_is() -> Result<()> {
     for options in both() {
         let heap = options.in_memory()?;
         make(&heap, 3000)?;
-        // More than a write set takes, and it changes what it keeps.
+        // More than a write set takes. The migration also changes objects that it keeps.
         let migrated = heap.migrate::<v1::List, v2::List>("list", |tx, old| {
             let mut next = tx[old].head;
             while let Some(node) = next {
@@ -200,7 +200,7 @@ fn it_sees_and_changes_what_there_is() -> Result<()> {
 
 #[test]
 fn the_old_root_object_may_stay() -> Result<()> {
-    /// Remembers what it was.
+    /// Keeps the old root.
     #[derive(Persist)]
     #[repr(C)]
     struct Versioned<'r> {
@@ -219,7 +219,7 @@ fn the_old_root_object_may_stay() -> Result<()> {
         push(tx, list, 10)
     })?;
     root.read(|view, root| assert_eq!(values(view, view[view[root].list].head), counted(11)))?;
-    // Back to what it was: not the same object, which is held, but like it.
+    // Back to the first type: not the same object, which is held, but an equal one.
     assert!(heap.migrate::<Versioned, v1::List>("list", |tx, root| {
         let list = tx[root].list;
         Ok(v1::List { head: tx[list].head, len: tx[list].len })

@@ -118,7 +118,7 @@ pub(crate) fn open_third(heap: &Heap) -> Result<Third> {
     heap.existing_root("list")
 }
 
-/// What is in a list of the first or second version: its values, if its counts agree with them.
+/// Returns the values of a list of the first or second version. Asserts that its counts agree with them.
 pub(crate) fn contents(heap: &Heap) -> Vec<u64> {
     if let Ok(list) = heap.existing_root::<v1::List>("list") {
         return contents_of_first(&list);

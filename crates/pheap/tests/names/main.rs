@@ -1,6 +1,7 @@
-//! Heaps whose files are renamed, linked, removed, replaced and copied, by their names, while programs have them open, close them and are killed: at random, beside a
-//! model of what each name leads to. Whoever opens a name finds all that was acknowledged of the heap that is there, or is told why not; never less, and never another
-//! heap.
+//! Heaps whose files are renamed, linked, removed, replaced and copied by name, while programs open them,
+//! close them and are killed. The order is random, and a model knows which heap each name leads to. A program
+//! that opens a name finds all acknowledged changes of that heap, or gets an error that says why not. It
+//! never finds less, and never another heap.
 
 mod program;
 
@@ -42,7 +43,7 @@ struct Node {
     log: Option<u64>,
     /// A copy of a file in use. Whether it is torn.
     copy: Option<bool>,
-    /// Nobody knows what is in it.
+    /// The model does not know its content.
     dubious: bool,
     /// A name of it has changed since it was opened: its log may have been looked for between two changes.
     moved: bool,
@@ -206,7 +207,7 @@ impl World {
             self.names.insert(path.to_owned(), self.nodes.len() - 1);
             self.nodes.len() - 1
         });
-        // What was there as a log is not needed any more, whose it may have been.
+        // The file at the name of the log is not needed any more, whichever heap it belonged to.
         self.logs.remove(&log_of(path));
         self.nodes[node].log = None;
         if kind == "wal" {
@@ -254,7 +255,7 @@ impl World {
         self.failed(slot, node, "a commit has failed")
     }
 
-    /// A program whose log was taken away may fail, and then nobody knows what it has done.
+    /// A program whose log was taken away may fail. Then the model does not know whether the change was made.
     fn failed(&mut self, slot: usize, node: usize, why: &str) -> Result<(), String> {
         let is_found = self.log_is_there(node) && self.has_name(node);
         if is_found && !(self.nodes[node].moved && self.nodes[node].log.is_some()) {
@@ -392,7 +393,7 @@ impl World {
             file.write_all_at(&bytes[half as usize..], half).expect("it can be written");
             is_torn = true;
         }
-        // A log that goes on by itself, or is brought to the file meanwhile, is none for this.
+        // The log of the original may go on, or be checkpointed. So the log of the copy is another one.
         let log = log_of(&from);
         if let Some(&number) = self.logs.get(&log) {
             fs::copy(&log, log_of(&to)).expect("it can be copied");

@@ -1,4 +1,4 @@
-//! A program that has one heap open, in a process of its own, and does what it is told, a line at a time.
+//! A program that has one heap open, in a separate process, and runs commands, one a line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,7 +10,8 @@ const ROLE: &str = "PHEAP_NAMES_PROGRAM";
 /// Marks the lines that are answers, among those of the test harness.
 const ANSWER: &str = "answer: ";
 
-/// Which heap it is, and how often it was changed: in each of the words, so that a mixture of two states is none of them.
+/// The number of the heap, and the number of its changes. Each of the words has the latter, so that a mixture
+/// of two states is none of them.
 #[derive(Persist)]
 #[repr(C)]
 struct State<'r> {
@@ -30,7 +31,7 @@ fn options(kind: &str, restored: bool) -> Options {
     small.durability(durability).restored(restored)
 }
 
-/// The answer to an error: its name, if it is one that the world looks for, and else what it says.
+/// The answer to an error: its name if the world looks for that, else its text.
 fn name(error: &Error) -> String {
     match error {
         Error::ForeignLog { .. } => "ForeignLog".to_owned(),
@@ -112,7 +113,7 @@ pub(crate) fn run() -> bool {
             "close" => said(here().heap.clone().close()),
             other => panic!("{other}"),
         };
-        // Nothing else is on a line of its own.
+        // The answer has a line to itself.
         println!("\n{ANSWER}{answer}");
         std::io::stdout().flush().expect("a pipe");
         line.clear();

@@ -55,7 +55,7 @@ fn push(root: &Root<World<'static>>, value: u64) -> Result<()> {
     })
 }
 
-// --- tests -----------------------------------------------------------------------------------------------------------------
+// --- tests -------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_heap_moves_and_holds_the_same() -> Result<()> {
@@ -233,7 +233,7 @@ fn list_bases<'b>(bytes: &mut [u8], slot: usize, bases: impl ExactSizeIterator<I
     }
 }
 
-/// Relocations that were cut short leave several bases in the header, and words that are relative to any of them.
+/// Relocations that were cut short leave several bases in the header, and pointers relative to any of them.
 #[test]
 fn what_an_interrupted_relocation_left_is_completed() -> Result<()> {
     let dir = tempdir();
@@ -279,7 +279,9 @@ fn what_an_interrupted_relocation_left_is_completed() -> Result<()> {
     Ok(())
 }
 
-/// Too many relocations were cut short, so that the last one is to be completed before the heap moves to where it is wanted. There it cannot be.
+/// So many relocations were cut short that the list of bases is full. The heap would have to complete the
+/// last one before it moves to the address that the caller wants. That address is taken, so opening fails,
+/// and must complete nothing.
 #[test]
 fn an_opening_that_fails_completes_no_relocation() -> Result<()> {
     let dir = tempdir();
@@ -407,7 +409,7 @@ fn large_heaps_and_large_objects_move() -> Result<()> {
     Ok(())
 }
 
-/// Slots that a collection has freed hold what they held.
+/// Slots that a collection has freed still have their old content.
 #[test]
 fn a_heap_with_dead_slots_moves() -> Result<()> {
     let dir = tempdir();

@@ -1,4 +1,4 @@
-//! Cycles, and what is nested too deep: errors, never the end of the stack.
+//! Cycles, and values that are nested too deep: errors, and never an overflow of the stack.
 
 use pheap::exchange::{Importer, MAX_DEPTH};
 use pheap::{Error, P, PVec, Persist, Root};
@@ -104,7 +104,7 @@ fn the_limit_of_imports() {
     assert_eq!(out.unwrap().unwrap(), nodes(MAX_DEPTH + 2));
 }
 
-/// serde_json has a limit of its own.
+/// serde_json has another limit.
 #[test]
 fn the_limit_of_json() {
     let heap = small().in_memory().unwrap();
@@ -113,7 +113,7 @@ fn the_limit_of_json() {
     assert!(refused::<Node>(&nodes(128)).contains("recursion limit exceeded"));
 }
 
-/// Collections count: what they own can be nested as deep as there is memory.
+/// Collections count: their contents can be nested as deep as there is memory.
 #[test]
 fn collections_in_collections() {
     let heap = small().in_memory().unwrap();

@@ -91,7 +91,8 @@ fn objects(heap: &Heap) -> u64 {
     report.objects
 }
 
-/// A transaction that is given up because of bad data leaves nothing, and one that goes on leaves what was.
+/// A transaction that is aborted because of bad data leaves nothing. A transaction that goes on leaves the
+/// old content.
 #[test]
 fn nothing_is_left() {
     let heap = small().in_memory().unwrap();
@@ -118,7 +119,7 @@ fn nothing_is_left() {
     assert!(heap.check().unwrap().is_clean());
 }
 
-/// What is wrong with the heap is said as it is, from any depth.
+/// Errors of the heap come through unchanged, from any depth.
 #[test]
 fn out_of_space() {
     let heap = small().max_size(3 * MIB).in_memory().unwrap();

@@ -25,7 +25,7 @@ where
     heap.root_or(name, |tx| tx.import(&mut serde_json::Deserializer::from_str(text)))
 }
 
-/// What is said of a text that cannot be imported.
+/// Returns the error for a text that cannot be imported.
 fn refused<T: Persist>(text: &str) -> String
 where
     for<'r> T::At<'r>: Import<'r>,
@@ -50,7 +50,7 @@ where
     assert!(heap.check().unwrap().is_clean());
 }
 
-/// Takes what a text says through a format that does not say what it consists of, and is not for people.
+/// Sends the value of a text through a format that does not describe its content, and is not for people.
 fn in_postcard<T: Persist>(text: &str, expected: &[u8])
 where
     for<'r> T::At<'r>: Import<'r> + Export<'r>,

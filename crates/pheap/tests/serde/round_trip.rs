@@ -1,4 +1,4 @@
-//! What goes in comes out.
+//! Values that are exported and imported again are the same.
 
 use pheap::exchange::Importer;
 use pheap::{P, PString, PVec, PVecDeque, Root, field};
@@ -33,7 +33,7 @@ fn shape() -> impl Strategy<Value = model::Shape> {
 }
 
 fn link() -> impl Strategy<Value = model::Link> {
-    // As data a link is what it points to: nothing, in the end.
+    // As data, a link is its target: nothing, in the end.
     Just(model::Link(None))
 }
 
@@ -180,7 +180,8 @@ fn shared_objects_are_repeated() {
     assert!(copy.read(|view, p| view[p][0] != view[p][1]).unwrap());
 }
 
-/// Fields in any order, fields that the type does not have, options that are missing, and structs without names.
+/// Fields in any order, fields that the type does not have, missing options, and structs written without
+/// names.
 #[test]
 fn lenient() {
     let heap = pheap_testkit::small().in_memory().unwrap();
@@ -202,7 +203,8 @@ fn lenient() {
     assert_eq!(refused::<Node>(r#"{"next":null}"#), "missing field `value` at line 1 column 13");
 }
 
-/// A field that calls itself what the generated code may call its variables, in a module that hides what everybody knows.
+/// The fields have names that the generated code may use for its variables, and the module hides well-known
+/// names.
 mod hygiene {
     #![allow(non_camel_case_types, dead_code)]
     struct Result;
@@ -256,7 +258,7 @@ fn names_do_not_matter() {
     hygiene::Variants::<u8>::import();
 }
 
-/// Value by value, each in a transaction of its own.
+/// Value by value, each in a separate transaction.
 #[test]
 fn streamed() {
     let heap = pheap_testkit::small().in_memory().unwrap();
@@ -275,7 +277,7 @@ fn streamed() {
     next().unwrap();
     assert!(next().unwrap_err().to_string().contains("unknown variant `Nonsense`"));
     assert_eq!(to_json(&root), r#"["Empty",{"Circle":1.5}]"#);
-    // The text ends behind what was read.
+    // The text ends behind the last value that was read.
     assert!(
         <&mut serde_json::Deserializer<_>>::deserialize_ignored_any(&mut json, serde::de::IgnoredAny)
             .is_err()

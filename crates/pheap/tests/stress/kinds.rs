@@ -67,13 +67,14 @@ impl Kind {
     }
 }
 
-/// In memory, if there is such a place: what is tested is not the disk.
+/// In memory, if possible: the disk is not under test.
 pub(crate) fn tempdir() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.expect("a temporary directory")
 }
 
-/// What a kill would leave of a heap at which nobody else is. The log comes first: a checkpoint may go on meanwhile.
+/// Copies what a kill would leave of a heap that no other thread uses. Copies the log first, because a
+/// checkpoint may run at the same time.
 pub(crate) fn copy(path: &Path, to: &Path) {
     if log_of(path).exists() {
         std::fs::copy(log_of(path), log_of(to)).unwrap();

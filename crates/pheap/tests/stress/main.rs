@@ -1,9 +1,11 @@
-//! Random programs in heaps that are nearly full, compared with a model in volatile memory: several threads, kinds and sizes of objects,
-//! many of which are never linked; transactions that fail, panic, find no room, or go on without it; collections at any point; heaps that are
-//! closed, and what a kill would leave of them, also in the middle of a transaction.
+//! Random programs in heaps that are nearly full, compared with a model in volatile memory. There are several
+//! threads, kinds and sizes of objects, many of which are never linked. Transactions fail, panic, find no
+//! room, or go on without the room. Collections run at any point. Heaps are closed, and copied as a kill
+//! would leave them, also in the middle of a transaction.
 //!
-//! `cargo test` does a little of it. `PHEAP_STRESS_SECONDS=600 cargo test -p pheap --test stress` goes on for so long, from a seed that
-//! is printed (or `PHEAP_STRESS_SEED`). Rounds with one thread are the same each time.
+//! `cargo test` runs it for a short time. `PHEAP_STRESS_SECONDS=600 cargo test -p pheap --test stress` runs
+//! it for so long. It prints its seed, which `PHEAP_STRESS_SEED` sets. Rounds with one thread are the same
+//! each time.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 mod kinds;
@@ -28,7 +30,7 @@ const LIVES: usize = 3;
 const ROUNDS: u64 = 24;
 const FIRST: u64 = 1;
 
-/// What has happened, to see that everything does.
+/// Counts of the events, to see that each of them happens.
 #[derive(Default, Debug)]
 struct Counts {
     committed: AtomicU64,
@@ -103,7 +105,7 @@ fn round(seed: u64, counts: &Counts) {
     let mut states: Vec<State> = vec![State::default(); ROOTS];
     for life in 0..LIVES {
         let heap = if life > 0 && random.below(2) == 0 { kind.verified() } else { kind.options() };
-        // What was a copy in the life before is the heap now.
+        // This may have been a copy in the life before; it is the heap now.
         let heap = open_copy(&heap, &path);
         let run = Run::new(&heap, &kind, dir.path(), &path, states, counts);
         run.compare_all();
@@ -149,9 +151,10 @@ struct Run<'a> {
     dir: &'a Path,
     path: &'a Path,
     roots: Vec<Root<Top<'static>>>,
-    /// What each root holds. Whoever has a transaction on one has its state, too.
+    /// The content of each root. A thread that has a transaction on a root has its state, too.
     states: Vec<Mutex<State>>,
-    /// Taken for reading by whoever does anything to the heap, and for writing by who copies its files.
+    /// Taken for reading by each thread that uses the heap, and for writing by the thread that copies its
+    /// files.
     still: RwLock<()>,
     counts: &'a Counts,
 }
@@ -198,7 +201,7 @@ impl<'a> Run<'a> {
         Run { heap, kind, dir, path, roots, states, still: RwLock::default(), counts }
     }
 
-    /// The states, without what is held.
+    /// Returns the states, without the held objects.
     fn end(self) -> Vec<State> {
         let states = self.states.into_iter().map(|state| state.into_inner().expect("no thread has failed"));
         states.map(|state| state.without_held()).collect()
@@ -313,7 +316,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Opens a copy, looks at what is in it, and uses it for a while: what is live is not known there yet.
+    /// Opens a copy, compares its content, and uses it for a while. Its live objects are not known yet.
     fn check_copy(&self, copied: &Path, states: Vec<State>, random: &mut Rng) {
         count(&self.counts.copies);
         let heap = open_copy(&self.kind.verified(), copied);

@@ -1,4 +1,5 @@
-//! A collection that is completed in a transaction, for want of room, and a rollback of that: what was freed stays free.
+//! A transaction that lacks room completes a collection, and is rolled back. The space that the collection
+//! has freed stays free.
 
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root};
 
@@ -33,12 +34,14 @@ fn number(i: u64) -> Number {
     Number { words: [i, 1000 + i] }
 }
 
-/// A root of a heap in which a cycle is running, and all that is in the span that a class has filled is garbage.
+/// Makes a root in a heap in which a cycle is running. All objects in the first span of one class are
+/// garbage.
 fn prepared(heap: &Heap) -> Root<Top<'static>> {
     let root = heap.root::<Top>("top").unwrap();
     // As many as the first span of their class has.
     root.txn(|tx, _| (0..8).try_for_each(|i| tx.alloc([i; 64]).map(drop))).unwrap();
-    // More than the 5 MiB at which a cycle is overdue: it begins at the second commit, which marks as much as it has allocated.
+    // More than the 5 MiB at which a cycle is overdue. It begins at the second commit, which marks as much as
+    // it has allocated.
     for part in [0..150_000, 150_000..200_000] {
         root.txn(|tx, top| {
             let mut next = tx[top].list;
@@ -82,7 +85,7 @@ fn use_what_is_free(heap: &Heap, root: &Root<Top<'static>>) {
     heap.collect().unwrap();
 }
 
-/// Goes on in the class, after which all is what it was.
+/// Allocates more objects of the class. After that, all content must be the same.
 fn go_on(heap: &Heap, root: &Root<Top<'static>>) {
     root.txn(|tx, top| {
         let blocks = (0..10u64).map(|i| tx.alloc([i; 64]).map(Some)).collect::<pheap::Result<Vec<_>>>()?;

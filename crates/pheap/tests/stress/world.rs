@@ -95,7 +95,7 @@ impl Default for Model {
     }
 }
 
-/// What is known of a root: what it holds, and what is held of what it has held.
+/// The model of a root: its content, and objects that it has had and that are held.
 #[derive(Clone, Default)]
 pub(crate) struct State {
     pub(crate) model: Model,
@@ -103,7 +103,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// What is left of it when the heap is closed, or its process killed.
+    /// The part that is left when the heap is closed, or its process killed.
     pub(crate) fn without_held(&self) -> State {
         State { model: self.model.clone(), held: Vec::new() }
     }
@@ -291,7 +291,8 @@ fn step<'r>(
     Ok(())
 }
 
-/// Does some things to a root. `goes_on` says whether it does without what there is no room for, rather than failing.
+/// Does one to eight random steps on a root. With `goes_on`, ignores steps that find no room; otherwise fails
+/// at the first of these.
 pub(crate) fn steps<'r>(
     tx: &mut Txn<'r>,
     top: P<'r, Top<'r>>,
@@ -308,7 +309,7 @@ pub(crate) fn steps<'r>(
     Ok(())
 }
 
-/// What a root holds must be what is known of it.
+/// Asserts that a root has the content of the model.
 pub(crate) fn compare<'r>(view: &View<'r>, top: P<'r, Top<'r>>, state: &State) {
     let found = look(view, top);
     let model = &state.model;

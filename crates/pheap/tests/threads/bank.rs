@@ -28,7 +28,7 @@ struct Account<'r> {
 }
 
 type Accounts = Vec<Root<Account<'static>>>;
-/// A statement, of which account, and what it says.
+/// A statement: the number of the account, the held object, and its content.
 type Kept = (usize, Held<Statement<'static>>, (i64, u64));
 
 fn accounts(heap: &pheap::Heap) -> Accounts {

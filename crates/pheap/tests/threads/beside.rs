@@ -1,4 +1,5 @@
-//! Readers beside transactions: as long as one is inside, nothing changes that it looks at, however it has come there.
+//! Readers and transactions on one root. As long as a reader is inside, nothing that it looks at changes,
+//! whichever way it got in.
 
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -104,7 +105,7 @@ fn read(roots: &Sames, kept: &Kept, random: &mut Rng) {
                     let found = view.get(&held).unwrap();
                     array = Some((found, view[found].to_vec()));
                 }
-                // The last one: what it held is garbage from now on, perhaps.
+                // Drops the last handle: the object that it held may be garbage from now on.
                 drop(held);
             }
             for _ in 0..random.below(4) {
@@ -148,7 +149,7 @@ fn nothing_changes_as_long_as_somebody_looks() {
     );
 }
 
-/// No cycle begins meanwhile: it would not find an object of which only the reader knows.
+/// While a reader is inside, no cycle begins: it would not find an object that only the reader knows.
 #[test]
 fn an_object_stays_as_long_as_somebody_may_look_at_it() {
     let heap = Options::new().reserve(1 << 30).collect_least(4 << 10).in_memory().unwrap();

@@ -1,4 +1,5 @@
-//! A lock that one thread gets without taking it, being the first one that has used it, when others want it, too.
+//! A biased lock: the first thread that has used it gets it without taking it. The tests have other threads
+//! want it, too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,7 +43,7 @@ fn others_meet_a_thread_that_has_the_lock_all_the_time() {
                         others.into_iter().for_each(|other| other.join().unwrap());
                         done.store(true, Ordering::Relaxed);
                     });
-                    // The owner goes on meanwhile.
+                    // The owner goes on at the same time.
                     while !done.load(Ordering::Relaxed) {
                         root.txn(|tx, pair| {
                             assert_eq!(tx[pair][0], tx[pair][1]);

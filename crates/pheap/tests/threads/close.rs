@@ -1,4 +1,4 @@
-//! Heaps that are closed, or cut off, while threads commit: what was acknowledged is there.
+//! Heaps that are closed, or cut off, while threads commit: all acknowledged commits survive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

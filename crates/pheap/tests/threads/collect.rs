@@ -1,4 +1,4 @@
-//! Collections beside transactions and readers that share what they see.
+//! Collections during transactions, and during reads whose view several threads share.
 
 use pheap::{P, Persist, Root, View};
 
@@ -40,7 +40,7 @@ fn number_of<'r>(view: &View<'r>, tree: P<'r, Tree<'r>>, depth: u32) -> u64 {
     number
 }
 
-/// All trees, each looked at by a thread of its own.
+/// Looks at all trees, each in a separate thread.
 fn look(forest: &Root<Forest<'static>>) {
     forest
         .read(|view, forest| {
@@ -71,7 +71,7 @@ fn trees_are_replaced_and_moved_while_they_are_marked() {
                         .unwrap();
                 }
             };
-            // A collector that did not see the overwritten pointers would lose what has moved behind it.
+            // A collector that missed the overwritten pointers would lose objects that have moved behind it.
             let moves = || {
                 for number in 0..4 * EACH {
                     forest

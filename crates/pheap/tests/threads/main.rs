@@ -28,7 +28,8 @@ fn kinds() -> Vec<(&'static str, Options)> {
     ]
 }
 
-/// Runs `test` with a heap of each kind. Afterwards the heap is sound, and so is what a later program finds of it.
+/// Runs `test` with a heap of each kind. Then the heap must be sound, and `later` must accept it, before and
+/// after it is reopened.
 fn for_each_kind(test: impl Fn(&Heap, &mut Rng), later: impl Fn(&Heap)) {
     for (seed, (kind, options)) in kinds().into_iter().enumerate() {
         println!("{kind}");
@@ -50,7 +51,8 @@ fn is_sound(heap: &Heap) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// What a crash would leave of a heap in which no transaction is open. The log comes first: a checkpoint may go on meanwhile.
+/// Copies what a crash would leave of a heap without an open transaction. Copies the log first, because a
+/// checkpoint may run at the same time.
 fn copy(path: &Path, to: &Path) {
     if log_of(path).exists() {
         std::fs::copy(log_of(path), log_of(to)).unwrap();

@@ -14,7 +14,7 @@ fn value(root: &Root<u64>) -> u64 {
     root.read(|view, n| view[n]).unwrap()
 }
 
-/// Does something to the roots of one thread, which nobody else names, and to those that all have in common.
+/// Changes the roots of one thread, which no other thread names, and the roots that all threads share.
 fn step(heap: &Heap, thread: u64, own: &mut BTreeMap<String, (Root<u64>, u64)>, random: &mut Rng) {
     let name = |n: usize| format!("thread {thread}, root {n}");
     let (a, b) = (name(random.below(4)), name(random.below(4)));
@@ -42,7 +42,7 @@ fn step(heap: &Heap, thread: u64, own: &mut BTreeMap<String, (Root<u64>, u64)>, 
             Err(error) => panic!("{error}"),
         },
         3 => {
-            // All threads at once: whoever comes first makes it, and it may be gone again at any time.
+            // All threads at once: the first one makes the root, and it may be gone again at any time.
             match heap.root_or::<u64>("common", |_| Ok(100)).and_then(|root| root.txn(|tx, n| Ok(tx[n] += 1)))
             {
                 Ok(()) | Err(Error::Closed) => {}

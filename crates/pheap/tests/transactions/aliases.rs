@@ -1,5 +1,7 @@
-//! Random programs of stores and loads in one `#[txn]` function, against the same program on ordinary memory. Its variables are pointers to the same few objects: of two variables to one
-//! object, to an element and to its slice, and to a field and to its object, none may see what another one has not written.
+//! Random programs of stores and loads in one `#[txn]` function, compared with the same program on ordinary
+//! memory. The variables are pointers to the same few objects: two variables to one object, to an element and
+//! to its slice, or to a field and to its object. Each variable must read exactly the values that the others
+//! have written.
 
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
 use pheap_testkit::rounds;
@@ -45,7 +47,8 @@ struct All<'r> {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// The variable points to that object, or element of the slice, from here on; the other kind of variable to a field of it.
+    /// From here on, the variable points to that object or element of the slice. The variable of the other
+    /// kind points to a field of it.
     Point {
         variable: usize,
         at: usize,
@@ -95,7 +98,8 @@ enum Step {
         variables: [usize; 2],
     },
     FillSlice(u64),
-    /// A loop comes back to both objects, to a field of the first one, and to the slice; in one of its rounds something happens.
+    /// A loop accesses both objects, a field of the first one, and the slice in each round. `happening` takes
+    /// place in one of its rounds.
     Loop {
         variables: [usize; 2],
         value: u64,
@@ -215,7 +219,7 @@ impl<'r> Round<'r> {
     }
 }
 
-/// Comes back to what it is given again and again.
+/// Accesses its arguments again and again.
 #[txn]
 fn come_back<'r>(
     tx: &mut Txn<'r>,
@@ -346,7 +350,7 @@ fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], memory: &mut 
             }
             Step::Spill => tx.leave_copies(),
             Step::Allocate => {
-                // An object that is new is written where it is; so are its fields.
+                // A new object is written in place, and its fields are, too.
                 if let Ok(new) = tx.alloc(Object::default()) {
                     tx[new].a = 1;
                     tx[field!(new.inner)].pair[1] = 2;
@@ -382,14 +386,16 @@ fn seen(root: &Root<All<'static>>) -> Memory {
     .unwrap()
 }
 
-/// A heap that has room for the log of what is in it, or not.
+/// A heap that has room for a log of its content, or has no such room (`is_full`).
 fn heap(is_full: bool, pins_undo: bool) -> Heap {
     const SIZE: u64 = 1 << 20;
     let options = Options::new().durability(Durability::Process).arena_size(SIZE).pin_undo(pins_undo);
     options.max_size(if is_full { SIZE } else { 4 * SIZE }).in_memory().unwrap()
 }
 
-/// A root of which so many elements are large. Stores to fields take copies of the `fields` alone there, as after transactions that come back to nothing, until one looks at an object.
+/// Makes a root whose slice `large` has that many elements. With `fields`, 20 transactions that store to a
+/// field once precede. After these, a store to a field copies only the field, until the transaction accesses
+/// an object.
 fn root(heap: &Heap, name: &str, large: usize, fields: bool) -> Root<All<'static>> {
     let root = heap.root_or(name, |tx| {
         let mut objects = Vec::new();

@@ -39,7 +39,8 @@ fn a_flipped_bit_in_a_commit_word_is_corruption() -> pheap::Result<()> {
     Ok(())
 }
 
-/// Reads of sixteen heaps, one inside the other, are the most that a thread can have; to drop another heap, which closes it, takes none.
+/// A thread can have reads of at most sixteen heaps open, one inside the other. To drop another heap, which
+/// closes it, needs no further one.
 #[test]
 fn a_heap_can_be_dropped_deep_within_others() -> pheap::Result<()> {
     fn within(roots: &[Root<u64>], last: &mut dyn FnMut() -> pheap::Result<()>) -> pheap::Result<()> {

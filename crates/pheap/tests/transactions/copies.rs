@@ -1,4 +1,5 @@
-//! Copies that a transaction makes of one value, and finds for another one at the same address: of the whole and of its parts, by all ways to write and to read.
+//! A transaction copies a value, and later finds the copy for another value at the same address: of the whole
+//! and of its parts, by all ways to write and to read.
 
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
 use pheap_testkit::rounds;
@@ -312,7 +313,8 @@ proptest! {
     // A transaction on two roots syncs more, so these are fewer.
     #![proptest_config(ProptestConfig { cases: rounds(100), ..ProptestConfig::default() })]
 
-    /// A transaction over two roots leaves the copies of both, whichever of them is the reason, also while somebody has a reference to a copy of the other one.
+    /// A transaction over two roots leaves the copies of both roots, whichever root causes that, also while
+    /// there is a reference to a copy of the other root.
     #[test]
     fn copies_of_two_roots_behave_like_memory(
         durability in prop_oneof![Just(Durability::Process), Just(Durability::Pmem)],

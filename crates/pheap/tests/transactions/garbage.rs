@@ -1,4 +1,4 @@
-//! What becomes of garbage that lies beside what transactions change.
+//! Garbage that lies next to objects that transactions change.
 
 use pheap::{Durability, Options, P, Persist, Root, field};
 
@@ -12,7 +12,7 @@ const MORE: usize = 500;
 struct Node<'r> {
     next: Option<P<'r, Node<'r>>>,
     number: u64,
-    /// What goes with an object of the ring.
+    /// Objects that become garbage together with this one.
     more: Option<P<'r, Node<'r>>>,
 }
 
@@ -25,7 +25,8 @@ struct All<'r> {
     chain: Option<P<'r, Node<'r>>>,
 }
 
-/// Objects that lead to one another are found to be garbage, although something beside them is changed whenever objects are marked.
+/// A ring of objects is found to be garbage, although an object next to each of them changes whenever objects
+/// are marked.
 #[test]
 fn garbage_beside_what_changes_goes() {
     for durability in [Durability::Process, Durability::Pmem, Durability::Wal] {

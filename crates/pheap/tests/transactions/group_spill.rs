@@ -1,4 +1,5 @@
-//! One root of a transaction over several outgrows its write set while there is a `&mut` to a copy in that of another.
+//! In a transaction over several roots, one root outgrows its write set while there is a `&mut` to a copy of
+//! another root.
 
 use pheap::{Durability, Heap, Options, P, PHashMap, PVec, Root};
 

@@ -1,4 +1,5 @@
-//! Copies of one transaction serve the next one, but only if nothing else came between: whatever did, objects are what they should be.
+//! The next transaction uses the copies of the last one, but only if nothing else came between. After any
+//! such event, it must read the right objects.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -44,7 +44,8 @@ fn full_heap(free: usize) -> (Heap, Words) {
     (heap, words)
 }
 
-/// Nor what is logged ahead of stores that go on in steps, each to the first block that is not logged yet.
+/// Logging ahead takes no transaction its space, either, if its stores go through memory in steps, each to
+/// the first block that is not logged yet.
 #[test]
 fn steps_through_memory_cost_no_transaction_its_space() {
     const WORDS: usize = 1 << 20;
@@ -65,7 +66,7 @@ fn steps_through_memory_cost_no_transaction_its_space() {
     }
 }
 
-/// A transaction whose record fits into what is free commits, however much it looks at before it stores.
+/// A transaction whose record fits into the free space commits, however much it reads before it stores.
 #[test]
 fn looks_cost_no_transaction_its_space() {
     for free in [64, 96, 128, 192, 256, 400] {
@@ -130,7 +131,8 @@ fn pointer<'r>(tx: &Txn<'r>, p: P<'r, All<'r>>, number: usize) -> P<'r, Object> 
     }
 }
 
-/// One step of many: mostly a look. The first `narrow` objects are written. To look at the `whole` slice ends the short path, if an element has a copy.
+/// Does one step, mostly a read. Writes only to the first `narrow` objects. With `whole`, a step may read the
+/// whole slice, which ends the short path if an element has a copy.
 fn step<'r>(
     tx: &mut Txn<'r>,
     p: P<'r, All<'r>>,
@@ -272,7 +274,7 @@ impl Drop for End<'_> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: rounds(60), ..ProptestConfig::default() })]
 
-    /// Beside a reader, over one root and over two.
+    /// With a reader at the same time, over one root and over two.
     #[test]
     fn programs_that_look_at_much_behave_like_memory(
         seed in any::<u64>(),

@@ -1,4 +1,4 @@
-//! What a transaction does to the objects that it stores to, and what is left when it is rolled back.
+//! The effects of a transaction on the objects that it stores to, and the state after its rollback.
 
 mod aliases;
 mod commit_words;

@@ -1,4 +1,5 @@
-//! What a nested part of a transaction has changed is taken back if it fails, and nothing else, however the transaction keeps its changes.
+//! If a nested part of a transaction fails, all changes of the part are rolled back, and no others, however
+//! the transaction keeps its changes.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -305,7 +306,7 @@ fn new(options: Options) -> (Heap, Root<All<'static>>) {
     (heap, root)
 }
 
-/// Runs transactions, some of which fail as a whole, and compares what is there with the model.
+/// Runs transactions, some of which fail as a whole, and compares the content with the model.
 fn follows_the_model(
     (heap, root): (Heap, Root<All<'static>>),
     transactions: &[(Vec<Op>, bool)],
@@ -426,7 +427,8 @@ fn a_transaction_that_cannot_be_logged_sees_what_it_should() {
     assert_eq!(root.read(seen).unwrap(), before);
 }
 
-/// A part that was taken back has written its words to the memory of the doomed transaction, but a map changes new nodes where they are.
+/// The rollback of a part has written its words to the private memory of the doomed transaction. A map,
+/// however, changes new nodes in place.
 #[test]
 fn a_map_of_versions_goes_on_when_a_part_was_taken_back_for_want_of_a_log() {
     let (_heap, root) = full();
@@ -487,7 +489,8 @@ fn what_was_held_in_it_is_held_only_if_it_was_not_taken_back() {
     .unwrap();
 }
 
-/// What was freed before the part is freed at the commit, and what it has freed is not.
+/// Objects that were freed before the part are freed at the commit. Objects that a rolled back part has freed
+/// are not.
 #[test]
 fn what_was_freed_in_it_is_freed_only_if_it_was_not_taken_back() {
     for fails in [false, true] {

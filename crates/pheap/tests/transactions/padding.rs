@@ -1,4 +1,5 @@
-//! Padding has no value in Rust. In the file it is zero, so that nothing of the program's memory leaks into it.
+//! Padding has no value in Rust. In the file it is zero, so that no bytes of the program's memory leak into
+//! it.
 
 use std::fs;
 
@@ -61,10 +62,11 @@ struct Data<'r> {
     outer: P<'r, Outer>,
 }
 
-/// A value whose padding is not zero, as far as a program can have it so.
+/// Returns a value whose padding is not zero, if the compiler leaves it so.
 fn dirty<T: Copy>(value: T) -> T {
     let mut place = std::mem::MaybeUninit::<T>::uninit();
-    // SAFETY: all bytes of the place are set, then a whole value is written into it; a typed write leaves padding as it likes.
+    // SAFETY: all bytes of the place are set, then a whole value is written to it. A typed write may change
+    // padding or not.
     unsafe {
         std::ptr::from_mut(&mut place).cast::<u8>().write_bytes(POISON, size_of::<T>());
         let fields = place.as_mut_ptr();
@@ -76,7 +78,7 @@ fn dirty<T: Copy>(value: T) -> T {
 
 const POISON: u8 = 0xa5;
 
-/// Fields one by one, so that the padding of the place stays what it was.
+/// Writes the fields one by one, so that the padding of the place keeps its bytes.
 fn gaps(n: u8) -> Gaps {
     let mut place = std::mem::MaybeUninit::<Gaps>::uninit();
     // SAFETY: all fields are written.
@@ -130,7 +132,7 @@ fn each_path(what: &str, change: impl for<'r> Fn(&mut Txn<'r>, P<'r, Data<'r>>))
         drop(root);
         heap.close().unwrap();
         is_clean(&path, &format!("{what}, pinned: {pin}"));
-        // And the values are what they were.
+        // And the values are unchanged.
         let heap = small().open(&path).unwrap();
         let root: Root<Data> = heap.existing_root("data").unwrap();
         assert_eq!(root.read(|view, d| view[d].mark).unwrap(), 2);
@@ -164,7 +166,8 @@ fn of_slices() {
     });
 }
 
-/// In a long transaction the second store has the block logged, so the others are in the undo log without having been written.
+/// In a long transaction, the second store logs the whole block, so the undo log has the other elements
+/// before they are written.
 #[test]
 fn of_elements_that_were_swapped() {
     each_path("swapped elements", |tx, d| {
@@ -208,7 +211,7 @@ fn of_new_objects_that_were_changed_at_once() {
     });
 }
 
-/// Sets all but the first byte, the value, to what is not zero.
+/// Sets all bytes except the first one, which is the value, to a number other than zero.
 fn soil<T: Copy>(place: &mut T) {
     // SAFETY: bytes of the place, which are padding.
     unsafe { std::ptr::from_mut(place).cast::<u8>().add(1).write_bytes(POISON, size_of::<T>() - 1) };
@@ -233,7 +236,8 @@ fn of_a_value_whose_first_field_was_written_before() {
     });
 }
 
-/// Changes a value of each kind: what is there already, what the transaction has made, and what it makes now, which stays as garbage.
+/// Changes a value of each kind: one that exists already, one that the transaction has made, and one that
+/// this function makes, which stays as garbage.
 fn change_some<'r>(tx: &mut Txn<'r>, d: P<'r, Data<'r>>, own: P<'r, Gaps>, n: u8) {
     let (one, choices, tiny) = (tx[d].gaps, tx[d].choices, tx[d].tiny);
     for changed in [one, own, tx.alloc(gaps(n)).unwrap()] {

@@ -1,4 +1,5 @@
-//! The parts of the record of a short transaction over several roots: what they cost, and which of them count.
+//! The parts of the record of a short transaction over several roots: how much they cost, and which of them
+//! count.
 
 use std::fs;
 
@@ -46,7 +47,8 @@ fn a_short_transaction_costs_one_fence_however_many_roots_it_is_over() -> Result
         let [a, b, ..] = &roots;
         let two = || pheap::txn((a, b), |((ta, a), (tb, b))| Ok((ta[a], tb[b]) = (tb[b], ta[a] + 1)));
         assert_eq!(fences(&two)?, 1);
-        // Each of these beside the records of others; one that changes one root only; and one that changes nothing.
+        // The logs have records of several roots by now. A transaction over one root, a transaction over
+        // three roots that changes only one of them, and a transaction that changes nothing.
         assert_eq!(fences(&|| add_to(b, 1))?, 1);
         assert_eq!(fences(&|| add(&roots[..3], 2, 1))?, 1);
         assert_eq!(fences(&|| add(&roots, 0, 0))?, 0);

@@ -1,4 +1,5 @@
-//! Whatever stores into an object, a rolled back transaction leaves it exactly as it was: on the short path and on the long one.
+//! Whatever stores to an object, a rollback restores exactly the old content, on the short path and on the
+//! long one.
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -458,7 +459,7 @@ fn several_roots_roll_back_together() -> Result<()> {
     Ok(())
 }
 
-// --- random programs on slices, against a `Vec` -----------------------------------------------------------------------------
+// --- random programs on slices, against a `Vec` ------------------------------------------------------------
 
 #[derive(Debug, Clone)]
 enum Op {

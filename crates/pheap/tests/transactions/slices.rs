@@ -1,5 +1,7 @@
-//! Random programs of stores to slices, and of reads: element by element, by ranges, and as a whole, in nested parts that are taken back, beside references, after a spill in the middle of a look, and
-//! without room for a log. Some elements share a word, and some have padding. Within a transaction nothing is seen but what was stored; and if the program is killed, nothing of it.
+//! Random programs of stores to slices, and of reads: element by element, by ranges, and as a whole. They run
+//! in nested parts that are rolled back, while there are references, after a spill in the middle of a read,
+//! and without room for a log. Some elements share a word, and some have padding. Within a transaction, reads
+//! see exactly the stored values. If the program is killed, nothing of the transaction is left.
 
 use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root, Txn, View};
 use pheap_testkit::{Rng, copy_as_killed, rounds};
@@ -206,7 +208,7 @@ proptest! {
         let mut random = Rng::from_seed(seed);
         for _ in 0..6 {
             let (before, fails) = (model.clone(), random.below(3) == 0);
-            // With a log, what is in the file is older.
+            // With a log, the content of the file is older.
             let mut kills = if durability == Durability::Wal { 0 } else { 2 };
             let mut killed = || {
                 if kills > 0 {

@@ -1,4 +1,4 @@
-//! Keys: what consists of others, what is passed by value, and what lies in the heap.
+//! Keys that consist of others, keys that are passed by value, and keys that lie in the heap.
 
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -139,7 +139,7 @@ fn keys_in_the_heap_look_up_and_remove() -> Result<()> {
         Ok(())
     })?;
     queue.txn(|tx, queue| {
-        // A key that this transaction has changed, so that what it says lies in a copy.
+        // A key that this transaction has changed, so that its text lies in a copy.
         let key = tx[queue].key.unwrap();
         tx[key].make_ascii_uppercase();
         assert_eq!(field!(queue.texts).remove(tx, key), None);
@@ -229,7 +229,8 @@ impl Borrow<u64> for Fickle {
     }
 }
 
-/// What is inserted is what was looked for, so that each key is where it is looked for.
+/// The map inserts the number that it has searched for, so that a search finds each key, though `borrow`
+/// returns another number each time.
 #[test]
 fn what_is_borrowed_as_something_else_each_time_does_not_spoil_a_map() -> Result<()> {
     let heap = Heap::in_memory()?;

@@ -1,4 +1,5 @@
-//! Everyday types: those of the standard library that lie in a heap as they are, counterparts of those that cannot, and types of others.
+//! Everyday types: types of the standard library that lie in a heap as they are, replacements for those that
+//! cannot, and types of other crates.
 
 mod foreign;
 mod keys;

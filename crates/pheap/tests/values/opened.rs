@@ -1,4 +1,4 @@
-//! Files from elsewhere: with `verify`, what is no value of a type is an error.
+//! Files from elsewhere: with `verify`, bytes that are no value of their type are an error.
 
 use std::fs;
 use std::mem::offset_of;
@@ -89,7 +89,7 @@ fn a_shared_text_has_no_other_pointers() {
         assert!(noticed.iter().any(|what| said.contains(what)), "{said}");
     }
     assert_eq!(verdict(|_| ()), "");
-    // Two pointers by which the text may be written, for nobody has it as a shared one.
+    // Two pointers through which the text may be written, because no pointer has it as a shared text.
     let (before, after) = (offset_of!(Values<'_>, before), offset_of!(Values<'_>, after));
     assert_eq!(verdict(|root| root.copy_within(before..before + 8, after)), "");
 }
