@@ -1,4 +1,4 @@
-//! Marks a graph of 64-byte objects with six pointers each, as a plain walk does it, and as the collector does.
+//! Marks a graph of 64-byte objects with six pointers each: by a plain walk, and by the collector.
 //!
 //! `cargo run --release -p pheap-gc --example marking [million objects] [threads]`
 
@@ -26,7 +26,8 @@ struct Graph {
 }
 
 impl Graph {
-    /// A tree over all objects, so that all can be reached, and random pointers besides: anywhere, or near by.
+    /// Makes a tree over all objects, so that all are reachable, and adds random pointers: to any object,
+    /// or to one that is `near`.
     fn new(count: usize, near: Option<u64>) -> Graph {
         let mut state = 1_u64;
         let mut random = move || {
@@ -72,7 +73,7 @@ impl Heap for Graph {
 
     #[inline(always)]
     fn prefetch(&self, pointer: u64) {
-        // A load that nothing waits for does what the instruction would, as long as few of them are under way.
+        // A load whose result is unused prefetches, as the instruction would, while few loads are in flight.
         black_box(self.nodes[(pointer / SIZE - 1) as usize].0[0]);
     }
 

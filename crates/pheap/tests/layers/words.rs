@@ -102,17 +102,27 @@ fn lines_are_short() {
         files(&root.join(folder), "rs", &mut sources);
     }
     files(&root, "md", &mut pages);
-    let mut look = |path: &Path, may_be_long: &dyn Fn(&str) -> bool| {
+    // A program, a table and a link have no place for a break, and rustfmt breaks code. The compiler's
+    // messages name lines of `tests/ui`. pheap-report writes sentences of kv.md.
+    sources.retain(|path| !path.components().any(|part| part.as_os_str() == "ui"));
+    for path in sources.iter().chain(&pages) {
+        let mut is_program = false;
         for (line, number) in fs::read_to_string(path).unwrap().lines().zip(1..) {
-            if line.chars().count() > COLUMNS && !may_be_long(line) {
+            let is_page = path.extension().is_some_and(|extension| extension == "md");
+            let text = line.trim_start().trim_start_matches(['/', '!']);
+            let is_text = if is_page { !line.starts_with("    ") } else { line.trim().starts_with("//") };
+            if is_text && text.trim().starts_with("```") {
+                is_program = !is_program;
+            }
+            let may_be_long = !is_text
+                || is_program
+                || text.trim().starts_with('|')
+                || text.contains("](")
+                || line.starts_with("No other is faster than pheap-kv");
+            if line.chars().count() > COLUMNS && !may_be_long {
                 long.push(format!("{}:{number}", path.display()));
             }
         }
-    };
-    // rustfmt breaks code. Tables have a row in a line; a link, or a command, has no place for a break.
-    sources.iter().for_each(|path| look(path, &|line| !line.trim().starts_with("//")));
-    pages.iter().for_each(|path| {
-        look(path, &|line| line.trim().starts_with('|') || line.starts_with("    ") || line.contains("]("));
-    });
+    }
     assert!(long.is_empty(), "{} lines have over {COLUMNS} columns:\n{}", long.len(), long.join("\n"));
 }

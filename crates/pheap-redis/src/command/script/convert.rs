@@ -159,7 +159,7 @@ impl Budget {
     }
 }
 
-/// Writes the value that a script has returned. `resp3` is whether the script has selected RESP3, which decides
+/// Writes the value that a script has returned. `resp3` is whether the script has selected RESP3. It decides
 /// how booleans are written.
 pub(super) fn reply(value: &Value, names: &Names, resp3: bool, out: &mut Reply) -> Result<()> {
     nested(value, names, resp3, DEEPEST, &mut Budget::new(), out)
