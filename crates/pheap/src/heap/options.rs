@@ -20,7 +20,8 @@ pub enum Durability {
     Auto,
     /// Survives the end of the process and a power failure, on persistent memory: log entries and data are
     /// written back from the processor's caches. On other memory it costs the same, and survives only what
-    /// `Process` does.
+    /// `Process` does. The heap does not know its memory: after a power failure it opens all the same, and its
+    /// most recent transactions may be torn.
     Pmem,
     /// Survives the end of the process and a power failure, on any disk. The changes of a transaction are
     /// appended to a log, in a file of the same name with `.wal` appended, and synced before the transaction
@@ -284,7 +285,8 @@ impl Options {
     }
 
     /// Opens a file that is a copy of a heap in use, which is otherwise [`Error::Copied`]. Use it if the file
-    /// was copied or restored on purpose, while no process changed the heap. It has no effect on other files.
+    /// was copied or restored on purpose, while no process changed the heap. A heap that was in use with
+    /// [`Process`](Durability::Process) when the machine went down opens as with [`verify`](Self::verify).
     ///
     /// The whole heap is [checked](Options::verify) first, its log included; if the check finds a problem,
     /// nothing in the file is changed. The check cannot tell whether a copy has everything that was

@@ -70,8 +70,8 @@ pub(crate) struct Header {
     pub(crate) mapped: u64,
     /// Bytes of addresses reserved.
     pub(crate) reserved: u64,
-    /// A secret that is mixed into each checksum, so that no program can choose bytes that look like a
-    /// record.
+    /// A secret that is mixed into the checksums of records, log entries and tables, so that no program can
+    /// choose bytes that look like one of them.
     pub(crate) salt: u64,
     /// The base at which the heap is mapped; then other bases that pointers may be relative to, while a
     /// relocation is incomplete.
