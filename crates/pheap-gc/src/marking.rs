@@ -195,7 +195,8 @@ impl<O: Copy> Marking<O> {
         // A search is sound at any time. But as long as other bundles are open, their threads may overflow,
         // too.
         let is_last = self.bundles.load(Ordering::Relaxed) == 1;
-        // Acquires the marks of the threads that have dropped entries.
+        // Acquires what `overflow` has released: the search must see the mark bits that threads had set
+        // before they dropped entries of the mark stack.
         (is_last && self.overflowed.swap(false, Ordering::AcqRel)).then_some(Work::Search)
     }
 

@@ -100,7 +100,8 @@ impl Spaces {
         self.are_left.store(true, Relaxed);
     }
 
-    /// Returns whether marks have stayed since the last call.
+    /// Returns whether [`note_left`](Self::note_left) was called since the last call of this function:
+    /// whether the mark of a removed key space has stayed in the catalogue because a snapshot needed entries.
     pub(crate) fn take_left(&self) -> bool {
         self.are_left.swap(false, Relaxed)
     }

@@ -182,7 +182,9 @@ pub enum Bug {
     NoShadeAtLogging,
     /// Objects that are allocated while their region is being marked are not marked.
     NewObjectsUnmarked,
-    /// A cycle begins within a transaction, so it misses objects that the transaction has unlinked.
+    /// A collection begins within a transaction. So it does not mark objects that the transaction has
+    /// unlinked but may still have pointers to, and frees them.
+
     CycleInTransaction,
     /// A rollback lets a class go on in the span that it was filling before, although a sweep has freed that
     /// span since.

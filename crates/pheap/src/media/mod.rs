@@ -454,13 +454,15 @@ impl Media {
         self.noted.borrow_mut().drain(..).for_each(|(addr, len)| note(addr, len));
     }
 
-    /// With a write-ahead log: returns the position behind the last record of this medium.
+    /// With a write-ahead log: returns the position in it behind the last record that was appended through
+    /// this `Media`, or behind a later one that [was set](Self::set_position).
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
         self.counters.position.get()
     }
 
-    /// Sets [`position`](Self::position), because the record of another medium was for this one, too.
+    /// Sets [`position`](Self::position), because a record that another `Media` has appended was for this
+    /// one, too, or because the data of this one may depend on it.
     pub(crate) fn set_position(&self, position: u64) {
         self.counters.position.set(position);
     }

@@ -130,7 +130,7 @@ impl Names {
         calls::unlink_at(&self.directory, &self.log)
     }
 
-    /// Returns whether both names lead to these files.
+    /// Returns whether the heap's name leads to the file `heap`, and the log's name to the file `log`.
     pub(crate) fn are(&self, heap: FileId, log: FileId) -> io::Result<bool> {
         Ok(self.heap_is(heap)? && self.log_id()? == Some(log))
     }

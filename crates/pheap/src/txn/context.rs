@@ -78,7 +78,8 @@ impl Hot {
         &READER.0
     }
 
-    /// Returns the `Hot` for other threads of a transaction that is [in place](crate::View::shared).
+    /// Returns the `Hot` of views that read all objects in place during a transaction, never a copy in its
+    /// write set: views for [several threads](crate::View::shared), and for prefetches.
     pub(crate) fn reader_in_transaction() -> &'static Hot {
         static READER: Reader = Reader(Hot::new());
         &READER.0

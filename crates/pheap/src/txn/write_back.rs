@@ -202,8 +202,10 @@ impl Context {
 
     fn move_copies_to_doomed(&mut self) {
         for (addr, copy, words) in self.set.copies() {
-            // SAFETY: the original of a copy is mapped as long as the copy exists (premise 1 of `WriteSet`),
-            // and so are originals that were copied to `doomed` before.
+            // SAFETY: `doomed` asks for the heap's bytes in the range of this copy, and in those of its own
+            // older copies that overlap it. The former are mapped as long as the copy exists (premise 1 of
+            // `WriteSet`). The latter were mapped when `doomed` copied them, and the heap stays mapped during
+            // the transaction. Only this thread, the region's writer, may write to any of them.
             let place = self.doomed.copy(addr, words * 8, |addr, to| unsafe { original(addr, to) });
             // SAFETY: `place` has `words` words in a buffer of `doomed`, and the copy has as many (premise 1
             // of `WriteSet`). The two do not overlap.

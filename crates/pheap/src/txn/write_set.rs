@@ -89,7 +89,8 @@ pub(crate) struct WriteSet {
     first_limit: usize,
     /// Up to this many entries are looked at one by one, without the index. At most [`ROOM`].
     unindexed: usize,
-    /// Steps that lookups of long ranges have taken in this transaction.
+    /// How many entries or cache lines the lookups of [long](LONG) ranges of addresses have looked at in this
+    /// transaction, at most. After [`PATIENCE`] of them, such lookups say that the transaction should spill.
     steps: Cell<usize>,
     /// Number of copies that were made to replace narrower ones.
     pub(crate) widened: u32,

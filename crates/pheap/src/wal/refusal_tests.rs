@@ -37,7 +37,7 @@ impl Setup {
         self.folder.path().join("heap.wal")
     }
 
-    /// Makes a checkpoint, and returns the first `words` words of the heap's file.
+    /// Makes a checkpoint, and returns the first `words` words behind the header in the heap's file.
     fn saved(&self, words: usize) -> Vec<u64> {
         self.heap.checkpoint().unwrap();
         let file = fs::read(self.folder.path().join("heap")).unwrap();

@@ -86,7 +86,9 @@ pub(super) fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
     }
 }
 
-/// Uses two copies of a heap. Their logs have the same number.
+/// Uses two copies of a heap. Each gets a write-ahead log, and both logs have the same number, because both
+/// copies count their logs on from the same header. Opening must refuse the first copy's log for the second
+/// copy, and for a copy that is closed, and accept each copy's own log.
 pub(super) fn twins(start: Start) -> Result<(), String> {
     let closed = start.content.image();
     let in_use = |copy: u32| {

@@ -31,7 +31,9 @@ pub(crate) struct Order<const N: usize> {
     slots: [u8; N],
 }
 
-/// The base of the codes, with the logarithm of the step in its last 6 bits.
+/// How the codes of a node are made from prefixes (see the [module](self)): the base, from which distances
+/// count, and in its last 6 bits the binary logarithm of the step, the difference in prefix from one code to
+/// the next.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeScale", crate = "crate")]

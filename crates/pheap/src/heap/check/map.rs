@@ -411,7 +411,8 @@ impl<'s> HeapMap<'s> {
         }
     }
 
-    /// Returns the number of the span with the byte at `offset`, and the start of its slot there.
+    /// Returns the number of the span with the byte at `offset`, and the offset in the heap of the slot that
+    /// has this byte. Returns `None` if no slot has it.
     pub(crate) fn slot_at(&self, offset: u64) -> Option<(u32, u64)> {
         let number = self.span_at(offset)?;
         let span = &self.spans[number];

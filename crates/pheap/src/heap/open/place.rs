@@ -73,7 +73,7 @@ pub(super) trait Place {
         Ok(true)
     }
 
-    /// Returns the header of a heap that is created here.
+    /// Returns the header of a heap that is going to be created in this file or simulated medium.
     fn new_header(&self, options: &Options) -> Result<Header> {
         // `max_size` may differ at the next opening, but the reservation cannot.
         new_header(options, options.max_size.saturating_mul(16))

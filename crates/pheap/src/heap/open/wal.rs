@@ -84,9 +84,11 @@ fn write_header_again(data: &dyn Storage, slot: usize) -> io::Result<()> {
     let other = PAGE - at;
     let len = data.read_up_to(&mut bytes, other)?;
     if is_torn(&bytes[..len]) {
-        // SURVIVES drop: which words of two headers make one depends on random numbers in them; there is a
-        // test below.
-        // SURVIVES delay: which words of two headers make one depends on random numbers in them.
+        // SURVIVES drop: a torn header that stays here does harm only if the next one is torn, too, and words
+        // of both make a valid header. Whether they can depends on random numbers in them; there is a test
+        // below.
+        // SURVIVES delay: words of two torn headers would have to make a valid one. Whether they can depends
+        // on random numbers in them.
         data.write_all(&[0; SLOT_SIZE][..len], other)?;
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Upgrades one thread as the writer of several regions.
+//! Upgrades the writer of several regions: waits until that thread is alone in all of them. Before, readers
+//! may be inside them, too.
 
 use super::Access;
 use crate::faults::{Bug, bug};
