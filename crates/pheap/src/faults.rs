@@ -184,7 +184,6 @@ pub enum Bug {
     NewObjectsUnmarked,
     /// A collection begins within a transaction. So it does not mark objects that the transaction has
     /// unlinked but may still have pointers to, and frees them.
-
     CycleInTransaction,
     /// A rollback lets a class go on in the span that it was filling before, although a sweep has freed that
     /// span since.
