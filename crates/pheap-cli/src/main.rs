@@ -61,7 +61,7 @@ enum Command {
         #[arg(long, value_name = "OTHER")]
         diff: Option<PathBuf>,
     },
-    /// Follows all pointers from the roots and lists all problems
+    /// Follows all pointers from the roots, lists the first 100 problems, and counts the others
     ///
     /// The exit status is 1 if there are any.
     Check(Show),

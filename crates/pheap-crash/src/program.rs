@@ -186,7 +186,8 @@ named! {
     }
 }
 
-/// An operation. Each takes effect as a whole, or not at all.
+/// An operation. Most are one transaction or change, which takes effect as a whole, or not at all. Some are
+/// several of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A transaction over one root.

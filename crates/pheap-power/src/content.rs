@@ -9,7 +9,8 @@ pub const ITEMS: u64 = 128;
 /// Words of a block of the large slice. The slice has [`BLOCKS`] blocks.
 const BLOCK: u64 = 512;
 const BLOCKS: u64 = 16;
-/// Cells of a shard: more than a short transaction may change.
+/// Cells of a shard. They are small and lie close together, so a transaction that changes all of them does
+/// not stay short.
 const CELLS: u64 = 1100;
 /// Largest number of shards.
 pub const MOST_ROOTS: usize = 16;

@@ -45,8 +45,8 @@ pub fn end(well: bool) -> ! {
     unsafe { libc::_exit(if well { WELL } else { 1 }) }
 }
 
-/// Ends a child after dropping a value that it only has a reference to: the last handle of something that is
-/// locked.
+/// Ends a child. If all was `well`, first drops a value that it only has a reference to, such as the last
+/// handle of a heap. If that panics, the child does not end well.
 pub fn end_without<T>(value: &T, well: bool) -> ! {
     // SAFETY: `value` is a valid reference. This process has one thread and ends here, so the value is
     // neither used nor dropped again.

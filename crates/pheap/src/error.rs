@@ -388,8 +388,8 @@ pub enum Error {
         size: u64,
     },
 
-    /// No addresses are left for another heap in this process: other heaps have reserved the whole range for
-    /// heaps.
+    /// No addresses are left for another heap of this size in this process: each place where it could be is
+    /// taken, at least in part, by other heaps or other memory.
     #[error(
         "too many heaps are open in this process: no {reserved} bytes of addresses are left; close some (dropping all handles of each), or create heaps with a smaller `Options::reserve`"
     )]

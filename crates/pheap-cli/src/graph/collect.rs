@@ -110,7 +110,8 @@ impl<'v> Collector<'v> {
         }
     }
 
-    /// Appends the rows of a value. Objects that it points to get this level.
+    /// Appends the rows of a value. Objects that it points to get this level, unless they are in the graph
+    /// already.
     fn rows(&mut self, rows: &mut Vec<Row>, name: String, value: Value<'v>, level: usize, nested: usize) {
         if rows.len() >= self.most_rows {
             if rows.len() == self.most_rows {

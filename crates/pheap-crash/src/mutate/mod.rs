@@ -66,7 +66,7 @@ pub struct Args {
 /// A site that programs reach.
 #[derive(Debug, Clone)]
 pub struct Reached {
-    /// Whether the operation of the site can come late.
+    /// Whether the operation of the site can come late. Set for locks, too, which have no such mutant.
     pub delays: bool,
     /// Numbers of the programs that reach it, in the order in which they are tried.
     pub cases: Vec<usize>,

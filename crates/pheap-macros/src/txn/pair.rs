@@ -63,8 +63,8 @@ fn rebinds(expr: &[TokenTree]) -> bool {
 }
 
 /// Returns whether evaluating the expression may use a `&mut` to a *variable* that was made before: in a
-/// call, in a block, or by `*up`. Names, fields, elements and operators between them do not. (An operator of
-/// a type that contains such a `&mut` could use it; this is overlooked.)
+/// call, in a block, by `*up`, or by `.await`. Names, fields, elements and operators between them do not. (An
+/// operator of a type that contains such a `&mut` could use it; this is overlooked.)
 fn calls(expr: &[TokenTree]) -> bool {
     (0..expr.len()).any(|i| match (expr[..i].last(), &expr[i]) {
         (before, TokenTree::Group(group)) => {

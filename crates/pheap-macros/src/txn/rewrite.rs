@@ -192,7 +192,8 @@ const KEYWORDS: [&str; 9] = ["if", "while", "match", "return", "break", "in", "e
 
 /// Returns the pattern that begins behind the first token of `rest` or ends in front of it. `word` is that
 /// token if it is an identifier. The names that the pattern binds are hidden up to the end of these tokens.
-/// Except for `let`, that is longer than their scope, so no other name is rewritten by mistake.
+/// That is all of their scope, and often more (for `for`, `if let` or a match arm), so no other name is
+/// rewritten by mistake.
 fn pattern<'a>(word: &str, before: &'a [TokenTree], rest: &'a [TokenTree]) -> &'a [TokenTree] {
     match rest {
         [_, rest @ ..] if word == "let" => until(rest, |token| is_punct(token, '=') || is_punct(token, ';')),

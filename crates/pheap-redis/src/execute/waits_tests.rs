@@ -205,7 +205,8 @@ fn of_two_who_watch_what_the_other_one_writes_one_is_told() {
     }
 }
 
-/// Writes are counted until the client's turn ends.
+/// If no reply waits, a write is counted only until its thread's turn ends, durable or not. So the change of
+/// the option must sync it.
 #[test]
 fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
     let folder = tempfile::tempdir().unwrap();

@@ -129,7 +129,8 @@ impl Link {
     /// Makes a link that is not connected, with the TLS options.
     ///
     /// # Errors
-    /// If certificates are missing, or the system cannot create the poll.
+    /// If TLS cannot be used as the options ask (an option is missing, a file or an option is invalid, or
+    /// this build has no TLS), or the system cannot create the poll.
     pub fn new(config: &Config) -> Result<Link, LinkError> {
         Ok(Link { tls: connector(config)?, sleeper: Sleeper::new()? })
     }

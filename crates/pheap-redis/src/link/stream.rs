@@ -35,8 +35,8 @@ use crate::server::role::Stage;
 /// The most bytes of one read.
 const CHUNK: usize = 64 << 10;
 
-/// The most commands, and the most bytes of them, that run as one transaction. A transaction of the master
-/// may exceed both.
+/// The numbers of commands, and of bytes of them, at which a transaction gets no more commands. The last one
+/// may exceed the bytes, and a transaction of the master may exceed both.
 const PART: (usize, usize) = (1000, 1 << 20);
 
 /// The interval at which this server reports its position.

@@ -246,8 +246,8 @@ impl Stats {
 }
 
 impl Server {
-    /// Makes a server for the data in `store`, with a thread for each mailbox and counters for `commands`
-    /// commands.
+    /// Makes a server for the data in `store`, with counters for `commands` commands. `threads` are the
+    /// mailboxes of the threads that serve clients. The caller starts these.
     pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>, commands: usize) -> Server {
         let limits = Limits {
             has_log: store.heap().durability() == pheap::Durability::Wal,

@@ -136,7 +136,7 @@ by_pointer! {
 /// <a id="change-PVecDeque"></a>Changing a queue.
 ///
 /// Operations that may allocate fail with [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap
-/// cannot grow; then they have changed nothing.
+/// cannot grow; then they have changed nothing, except that `extend` keeps the elements that it has appended.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Returns the ring, with room for one more element.
     #[inline(always)]

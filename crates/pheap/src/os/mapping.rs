@@ -210,7 +210,8 @@ impl Mapping {
                 file.as_raw_fd(),
             ),
             Backing::Private { file, is_copy: true } => (libc::MAP_SHARED, file.as_raw_fd()),
-            // Without reserving swap: only changed pages take memory, and a log keeps few of them at a time.
+            // Without reserving swap: only changed pages take memory, and `Options::memory_limit` limits
+            // these.
             Backing::Private { file, .. } | Backing::Logged { file, .. } => {
                 (libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd())
             }

@@ -163,7 +163,7 @@ unsafe impl<T: Entry> Send for Table<T> {}
 unsafe impl<T: Entry> Sync for Table<T> {}
 
 impl<T: Entry> Table<T> {
-    /// Makes a table of `len` entries, of which the first `open` are accessible.
+    /// Makes a table of `len` entries. The first `open` are accessible, or all of them if the table is small.
     pub(crate) fn new(len: usize, open: usize) -> Result<Table<T>> {
         let bytes = len * size_of::<T>();
         if bytes <= SMALL {

@@ -13,9 +13,9 @@ type Start = Box<dyn Fn(u64, u64) + Send + Sync>;
 /// The state of the space ahead.
 #[derive(Default)]
 pub(crate) struct Ahead {
-    /// Offset up to which the file was made longer since the heap was opened: it has space there, and zeros.
-    /// 0 if it was not made longer. A thread that makes the file longer holds this lock, with or without the
-    /// lock of the tables.
+    /// Offset up to which the file was made longer since the heap was opened; 0 if it was not. The file has
+    /// space up to there, and zeros behind the heap's end. A thread that makes the file longer holds this
+    /// lock, with or without the lock of the tables.
     ready: Mutex<u64>,
     /// Starts a thread that [makes the file ready](Store::make_ready), or does nothing. Set when the heap is
     /// opened, or never.

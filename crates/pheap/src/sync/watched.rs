@@ -75,7 +75,9 @@ impl Watch {
         }
     }
 
-    /// Waits for a thread that would not have had to wait if this thread had not taken the lock.
+    /// Stays inside for [`STAY`] at most, until a thread waits that may not be inside at the same time, and
+    /// counts that as a meeting. Does nothing if there was a meeting before, or if the mutant was reached
+    /// more than [`STAYS`] times.
     #[cold]
     fn stay(&self, want: Want) {
         if mutant::meetings() > 0 || mutant::fired() > STAYS {

@@ -25,8 +25,9 @@ const FEW_COPIES: usize = 64;
 /// With fewer lookups, a transaction does not spill for cost: the spill itself costs as much, and keeps
 /// readers out from then on.
 const FEW_LOOKS: usize = 512;
-/// Free bytes of the heap for each possible copy below which a transaction does not spill for cost. A later
-/// store may take so much of the undo log, but next to nothing as a copy.
+/// Bytes for each possible copy that must be free in the heap, or would be if the file grew. With fewer, a
+/// transaction does not spill for cost, unless there is a write-ahead log. A later store may take so much of
+/// the undo log, but next to nothing as a copy.
 const LEFT: usize = BLOCK;
 /// Number of bits in the table of blocks.
 const TABLE: usize = 4096;

@@ -45,7 +45,8 @@ impl Context {
         }
     }
 
-    /// Appends the old content of several places to the undo log, with one fence.
+    /// Appends the old content of several places to the undo log, except fresh objects and words that are
+    /// there. They share one fence, if the log needs one.
     unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The places are in live
         // values (premise 3).

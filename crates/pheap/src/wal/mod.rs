@@ -258,7 +258,7 @@ impl Failure {
 }
 
 /// Returns the number of bytes from the start of the log's file that are mapped, at most. A log within its
-/// limit is mapped whole. What a large transaction adds beyond the limit is not mapped.
+/// limit is mapped whole, up to 1 TiB. What a large transaction adds beyond the limit is not mapped.
 fn most_mapped(layout: Layout, settings: Settings) -> u64 {
     const ENOUGH: u64 = 1 << 40;
     layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))

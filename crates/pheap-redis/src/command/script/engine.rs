@@ -270,7 +270,8 @@ impl Engine {
             out.is_resp3()
         };
         debug_assert_eq!(resp3, cx.session.resp3);
-        // A panic in an earlier script or load may have left these set.
+        // An earlier script that was ended early has left `is_aborted` set. A panic in an earlier script or
+        // load may have left any of these set.
         self.state.is_aborted.set(false);
         self.state.in_call.set(false);
         self.state.deadline.set(None);

@@ -79,7 +79,8 @@ pub(super) trait Place {
         new_header(options, options.max_size.saturating_mul(16))
     }
 
-    /// Refuses a heap that is truncated, is a copy, or may be torn.
+    /// Refuses a heap that is truncated. Unless the options allow it, also refuses one that was copied while
+    /// it was in use, or that a power failure may have torn.
     fn check_use(&self, options: &Options, header: &Header) -> Result<()>;
 
     /// Chooses how the heap is going to be used.
