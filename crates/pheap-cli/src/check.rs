@@ -43,7 +43,8 @@ pub fn check(how: &Options, file: &Path, as_json: bool, out: &mut dyn Write) -> 
 }
 
 /// Examines a file. Opening it with `verify` finds all problems that `Heap::check` finds, and lost roots, but
-/// its error is shorter than the report of `Heap::check`. So if it fails, this returns that report.
+/// its error is shorter than the report of `Heap::check`. So if it finds the heap corrupt, this returns that
+/// report, unless the heap cannot be opened without `verify` either.
 fn examine(how: &Options, file: &Path) -> Result<Finding> {
     let reader = how.clone().read_only(true);
     let report = |options: Options| {

@@ -264,7 +264,7 @@ fn write_text(file: Option<&Path>, text: &str, out: &mut dyn Write) -> Result<()
     }
 }
 
-/// Opens a heap read-only. If a program has it open, opens a copy.
+/// Opens a heap read-only. If another process has it open to write, opens a copy.
 fn open(how: &Options, file: &Path) -> pheap::Result<Heap> {
     let _spinner = Progress::spinner("opening");
     match how.clone().read_only(true).open(file) {

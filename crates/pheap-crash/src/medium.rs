@@ -188,7 +188,8 @@ impl Medium {
         }
     }
 
-    /// Describes the words that were changed although they were neither logged nor fresh.
+    /// Describes the words of a memory that were found changed although they were neither logged nor fresh. A
+    /// disk has none: nothing is looked for there.
     pub fn violations(&self) -> Vec<String> {
         match self {
             Medium::Memory(sim) => sim.violations(),

@@ -104,7 +104,7 @@ fn pop_free<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
     Ok(())
 }
 
-/// Unlinks a node, allocates the large object, and links the node again.
+/// Unlinks a node, allocates the large object, and links a new node that points to the unlinked one.
 #[txn]
 fn carry<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64], value: u64) -> pheap::Result<()> {
     let first = pop(tx, p)?;

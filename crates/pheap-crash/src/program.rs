@@ -127,7 +127,9 @@ named! {
         /// Allocates an object in the first root that is too large for a redo record, and only reads the
         /// second.
         Big = "both-big",
-        /// Allocates a node in each, asks both for more than there is, and links the nodes.
+        /// Allocates and links a node in the second root. Takes the list from the first root, asks there for
+        /// more than there is, and links the list again behind a new node. Then asks the second root for more
+        /// than there is, and leaves garbage in it.
         Without = "both-without",
         /// Replaces both slices.
         Replace = "both-replace",

@@ -47,7 +47,8 @@ pub struct Survived {
 /// A script that has found a bug.
 #[derive(Debug)]
 pub struct Broken {
-    /// The script, without the operations and failing calls that were left out.
+    /// The script. Its program is without the operations, and without the failing call, that are not
+    /// sensible. What was left out later, and of the runs after crashes, is still there.
     pub script: Script,
     /// The crashes, the first one first. Empty if the program fails without a crash.
     pub crashes: Vec<report::Crash>,

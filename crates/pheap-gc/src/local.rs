@@ -33,7 +33,8 @@ pub(crate) struct Local<'m, O: Copy> {
     waiting: usize,
     /// Number of pointers that the thread has reserved in the marking.
     room: usize,
-    /// Whether an entry was dropped because the limit was reached.
+    /// Whether entries may have been lost: one was dropped because the limit was reached, or this was dropped
+    /// in a panic or during a search. Then the heap has to be searched.
     overflowed: bool,
     /// Whether the bundle is the search of the heap.
     searching: bool,

@@ -36,7 +36,7 @@ pub(crate) fn open(heap: &Heap) -> Result<u64> {
     Ok(eras)
 }
 
-/// Reserves another block of eras, durably. Returns its number.
+/// Reserves another block of eras, as durably as the store's other writes. Returns its number.
 pub(crate) fn reserve_eras(heap: &Heap) -> Result<u64> {
     let root: Root<Meta> = heap.root(META)?;
     Ok(root.txn(|tx, meta| {

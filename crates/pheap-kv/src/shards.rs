@@ -125,8 +125,9 @@ pub(crate) struct Shards {
     unsynced: Option<Unsynced>,
 }
 
-/// The writes that a read waits for until they are durable. So no caller sees a value that a power failure
-/// takes back.
+/// The writes that a read waits for until they are durable, in a store with a log and
+/// [`SyncPolicy::EveryCommit`]. So no caller sees a value that a power failure takes back. In other stores
+/// this makes no difference: each read waits as [`Root::read`] does.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait<'k> {
     /// The writes to this key that the read has seen.

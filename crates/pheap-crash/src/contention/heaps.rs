@@ -76,7 +76,8 @@ pub(super) fn no_space() -> Result<(), String> {
     run(20, &[&ask_for_more, &ask_for_more], &[&read, &read])
 }
 
-/// Runs transactions and reads over one root and over two, and holds pointers that other threads release.
+/// Runs transactions over one root and over two, and reads of one root, and holds pointers that other threads
+/// release.
 pub(super) fn transactions() -> Result<(), String> {
     let heap = in_memory();
     let (a, b) = (heap.root::<u64>("a").unwrap(), heap.root::<u64>("b").unwrap());

@@ -20,7 +20,8 @@ impl Run {
         Err(format!("the heap holds something else than was written:\n{}", self.state.difference(found)))
     }
 
-    /// Checks the held pointers, and that each reachable object counts as live.
+    /// Checks the held pointers, and that at least as many objects count as live as can be reached, if the
+    /// heap is ready.
     pub(super) fn look(&mut self) -> Result<(), String> {
         self.look_at_held()?;
         let (stats, objects) = (self.heap().stats(), self.objects());

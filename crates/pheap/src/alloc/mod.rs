@@ -91,10 +91,12 @@ pub(crate) struct Allocator {
     /// slot.
     by_desc: HashMap<(usize, u32), u32>,
     by_type: HashMap<(u32, u32), u32>,
-    /// The classes that the open transaction uses, by a hash of their type.
+    /// Runs that the open transaction is filling, with their classes, by a hash of the description and the
+    /// bytes of a slot. Of two with one hash, only the one that was used last is here.
     hot: [HotClass; HOT],
     txn: u64,
-    /// Number of objects that the open transaction has allocated, except those in runs that are being filled.
+    /// Number of objects that the open transaction has allocated, except the newest in runs that are being
+    /// filled: those from `Class::fresh_from` on.
     objects: u64,
     saved: Vec<Saved>,
     runs: Vec<Run>,

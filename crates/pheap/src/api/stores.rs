@@ -191,8 +191,8 @@ macro_rules! __place {
     }};
 }
 
-/// Records such a part for the log. If an index is out of bounds, this records nothing: the panic must come
-/// from the store itself, after the store before it.
+/// Records for the log the place of the second of two neighbouring stores, before the first one. If an index
+/// is out of bounds, this records nothing: the panic must come from the second store itself, after the first.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_ahead {

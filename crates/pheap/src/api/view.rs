@@ -321,8 +321,8 @@ impl<T: Persist> Lasting<T> {
     /// Keeps a value that a transaction has committed.
     ///
     /// # Safety
-    /// * `held` has kept alive all objects that `value` leads to since the commit, and `table` is the table
-    ///   of their region.
+    /// * All objects that `value` leads to have been kept alive since the commit, and `held` keeps them alive
+    ///   from now on; if it is `None`, there are none. `table` is the table of their region.
     /// * The first and the last premise of [`new`](Self::new).
     pub(crate) unsafe fn of(
         value: T,

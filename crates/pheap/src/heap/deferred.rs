@@ -63,7 +63,7 @@ impl HeapInner {
         }
     }
 
-    /// Starts the thread that syncs the log, unless it exists or cannot be started.
+    /// Starts the thread that syncs the log, unless it exists, may not begin any more, or cannot be started.
     fn start_syncer(self: &Arc<Self>, wal: &Arc<Wal>) {
         if wal.has_syncer() {
             return;

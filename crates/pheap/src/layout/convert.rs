@@ -444,7 +444,8 @@ impl Conversion {
         }
     }
 
-    /// Returns the bytes of the object at `old`, in a slot of `slot` bytes.
+    /// Returns the bytes of the object at `old`, in a slot of `slot` bytes: for a sized type, all of the
+    /// slot's.
     ///
     /// # Safety
     /// `old` points to an object of the old type, whose bytes are definite.

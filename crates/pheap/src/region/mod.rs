@@ -59,8 +59,8 @@ pub(crate) struct Region {
     /// invalidate the pointers that were made from it.
     context: Rc<UnsafeCell<Context>>,
     front: Rc<Front>,
-    /// Number of the root's type in the type table, as other code reads it. It is the type that the medium
-    /// has: a migration sets it when it is durable.
+    /// Number of the root's type in the type table, as other code reads it. When the root gets another type,
+    /// this is set once the commit is acknowledged: with some policies, before the medium has it.
     listed: AtomicU32,
     /// The type number for which a handle must have been made, or [`GONE`]. Written under the lock.
     serves: AtomicU32,
@@ -80,12 +80,13 @@ pub(crate) struct Region {
 /// may touch its memory any more. No type has this number.
 const GONE: u32 = u32::MAX;
 
-// SAFETY: threads touch the context and the memory of the region only under its lock. The `Rc`s of the
-// context and of `front` are never cloned, so their counts stay in one thread; only the writer uses
-// `front.hot`. All other fields are `Send` and `Sync`.
+// SAFETY: threads touch the context only under the region's lock. They touch the region's memory only under
+// that lock, or in snapshots: these only read objects that are held and that no thread writes any more. The
+// `Rc`s of the context and of `front` are never cloned, so their counts stay in one thread; only the writer
+// uses `front.hot`. All other fields are `Send` and `Sync`.
 unsafe impl Send for Region {}
-// SAFETY: threads touch the context and the memory of the region only under its lock. All other fields are
-// `Sync`.
+// SAFETY: threads touch the context only under the region's lock, and the region's memory only under that lock
+// or in snapshots, which read what no thread writes. All other fields are `Sync`.
 unsafe impl Sync for Region {}
 
 /// What identifies a region on the medium.

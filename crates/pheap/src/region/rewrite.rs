@@ -147,7 +147,7 @@ impl Rewrite<'_> {
             return Ok(None);
         }
         let occupied = self.occupied.get(&addr).copied();
-        // SURVIVES unreached: no program has a heap that is corrupt in this way.
+        // SURVIVES unreached: no program of the lab has a heap that is corrupt in this way.
         occupied.map(Some).ok_or_else(|| Error::corrupt("no collection owns a buffer"))
     }
 

@@ -288,8 +288,9 @@ impl Context {
         Some(copy)
     }
 
-    /// Enters a new copy into the filter and the cache. The first copy of a transaction is not entered into
-    /// the cache: the next lookup of it shows [how large](super::copy_granularity) copies should be, and a
+    /// Enters a new copy into the filter and the cache, and forgets values in the cache that have no copies.
+    /// If stores copy fields only, the copy is not entered into the cache. Neither is the first copy of a
+    /// transaction: the next lookup of it shows [how large](super::copy_granularity) copies should be, and a
     /// transaction with a single copy and no further access has no cache to empty.
     #[inline(always)]
     fn note_copy(&self, addr: usize, len: usize, copy: *mut u8) {

@@ -47,7 +47,7 @@ pub(crate) struct Found {
     /// Heap offsets of the parts of incomplete records. Each is the last entry of its log.
     torn: Vec<u64>,
     /// The entries, in the order in which they are copied to their places. They lie in the mapped logs, which
-    /// no thread writes to: see [`read_logs`].
+    /// only [`replay`] writes to (see [`read_logs`]), and it copies these entries before it resets the logs.
     entries: Vec<*const [u64]>,
 }
 

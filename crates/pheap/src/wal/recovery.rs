@@ -194,9 +194,9 @@ pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Stor
 
 const OF_A_COPY: &str = "it is that of a copy of the heap";
 
-/// Returns whether a log with the right number is the one that the header names. It may instead be the log of
-/// another copy of the heap, which has counted alike, or a copy of this log from an earlier time. The run
-/// tells them apart, because each opening begins one.
+/// Returns whether a log of this heap is the one that the header names. It may instead be the log of another
+/// copy of the heap, which has counted alike, or a copy of this log from an earlier time. The run tells them
+/// apart, because each opening that begins a log, or goes on with one, begins a run.
 fn is_own(log: &dyn Storage, layout: Layout, of: &WalIdentity) -> io::Result<bool> {
     let (mark, _) = read_mark(log, layout, Seed::new(of.salt, layout))?;
     Ok(holds([mark.run, mark.before].contains(&of.nonce), true))

@@ -484,7 +484,8 @@ proptest! {
         prop_assert!(heap.iter().all(|(at, word)| word >> 20 == (at - HEADER_SIZE) / 8));
     }
 
-    /// With any damage to the head, the file is not a log, or reading it as one ends.
+    /// With any damage to the head behind the words that say that it is a log of this heap, and with a right
+    /// checksum, too: the file is not a log, or reading it as one ends.
     #[test]
     fn no_beginning_of_a_file_is_too_strange(
         words in prop::collection::vec(

@@ -7,7 +7,8 @@ use crate::resp::Reply;
 /// Maximum nesting of a value that a script returns.
 const DEEPEST: usize = 1000;
 
-/// Names of fields that are looked up in each table that a script returns. Kept as strings of Lua.
+/// Names of the fields by which a table of a script stands for a reply that is no array. Kept as strings of
+/// Lua.
 pub(super) struct Names {
     err: LuaString,
     ok: LuaString,

@@ -81,7 +81,7 @@ pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
 /// if there is one.
 ///
 /// # Errors
-/// If an option is missing, or a file is invalid.
+/// If a required option is missing, `tls-protocols` has an unknown version, or a file cannot be used.
 pub fn connector(config: &Config) -> Result<Option<Connector>, TlsError> {
     let asked = "tls-replication";
     if !config.is(asked) {

@@ -63,7 +63,8 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             let is_over = keys.is_empty();
             let inserted =
                 std::iter::zip(&keys, queries).zip(values.drain(..)).try_for_each(|((key, query), value)| {
-                    // The key is borrowed once: its `Borrow` may return another value the next time.
+                    // A key with a query is not borrowed again: its `Borrow` may return another value the
+                    // next time.
                     let (key, hash) = match query {
                         Some((key, hash)) => (key, Some(hash)),
                         None => (key.borrow(), None),

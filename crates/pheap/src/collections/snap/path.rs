@@ -116,7 +116,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
     }
 
     /// Returns the position before the first entry of the next leaf, or before the last entry of the previous
-    /// leaf.
+    /// leaf. If there is no such leaf, that is the position behind all entries.
     #[inline(never)]
     fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;

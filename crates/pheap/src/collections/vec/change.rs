@@ -109,8 +109,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.take_off(tx, len - (to - from)).into_iter()
     }
 
-    /// Removes the elements for which `is_wanted` is true, and returns them in order. O(n), as
-    /// [`retain`](Self::retain).
+    /// Removes the elements for which `is_wanted` is true, and returns them in order. O(n + k log k) for k
+    /// removed elements, which are sorted by their old places; else as [`retain`](Self::retain).
     pub fn extract_if(
         self,
         tx: &mut Txn<'r>,
