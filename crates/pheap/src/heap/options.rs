@@ -20,8 +20,8 @@ pub enum Durability {
     Auto,
     /// Survives the end of the process and a power failure, on persistent memory: log entries and data are
     /// written back from the processor's caches. On other memory it costs the same, and survives only what
-    /// `Process` does. The heap does not know its memory: after a power failure it opens all the same, and its
-    /// most recent transactions may be torn.
+    /// `Process` does. The heap does not know its memory: after a power failure it opens all the same, and
+    /// its most recent transactions may be torn.
     Pmem,
     /// Survives the end of the process and a power failure, on any disk. The changes of a transaction are
     /// appended to a log, in a file of the same name with `.wal` appended, and synced before the transaction

@@ -85,8 +85,8 @@ const GONE: u32 = u32::MAX;
 // `Rc`s of the context and of `front` are never cloned, so their counts stay in one thread; only the writer
 // uses `front.hot`. All other fields are `Send` and `Sync`.
 unsafe impl Send for Region {}
-// SAFETY: threads touch the context only under the region's lock, and the region's memory only under that lock
-// or in snapshots, which read what no thread writes. All other fields are `Sync`.
+// SAFETY: threads touch the context only under the region's lock, and the region's memory only under that
+// lock or in snapshots, which read objects that no thread writes. All other fields are `Sync`.
 unsafe impl Sync for Region {}
 
 /// What identifies a region on the medium.
