@@ -83,7 +83,7 @@ fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
 }
 
 /// Stores the bitmaps that were [added](add) for all spans, in free pages. The next header that is written
-/// names them. Stores nothing if the file would have to grow.
+/// names them. Stores nothing if there is no such run of free pages, or if the disk is too full.
 pub(crate) fn store_live_slots(tables: &mut Tables, spans: &[u64]) {
     let bytes = (spans.len() as u64 + 1) * 8;
     let bytes_taken = bytes.next_multiple_of(PAGE);
