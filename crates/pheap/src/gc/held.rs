@@ -129,8 +129,7 @@ impl HeldTable {
     }
 
     /// Returns the number of pointers that programs hold (copies of one count once), and the number of
-    /// snapshots. `others` is the number of further
-    /// references to the table.
+    /// snapshots. `others` is the number of further references to the table.
     pub(crate) fn holders(self: &Arc<Self>, others: usize) -> (usize, usize) {
         // SURVIVES unreached: no program of the lab asks for the holders of a heap.
         let table = self.slots.lock();

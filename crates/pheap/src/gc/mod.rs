@@ -64,8 +64,8 @@ pub(crate) const WORK_PER_TRANSACTION: u64 = 256;
 pub(crate) struct State {
     /// Offset of the root object; 0 while the region is being created.
     pub(crate) root: AtomicU64,
-    /// Number of objects in the region, and their bytes, for statistics. Updated at commits and at the end of
-    /// a cycle.
+    /// Number of objects in the region, and their bytes, for statistics. Updated at the opening, at commits
+    /// that may have allocated or freed objects, and at the end of a cycle.
     pub(crate) objects: Gauge,
     pub(crate) bytes: Gauge,
     /// 1 as long as the live slots are not known, or else 0.
