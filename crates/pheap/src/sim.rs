@@ -49,8 +49,8 @@ pub struct Point {
     /// Those of one number follow one another, oldest value first.
     pub pending: Vec<(u32, u64)>,
     /// The time of the store of each pending word, as a count of stores. Stores of the program itself count
-    /// at the time at which the simulator has found them, all as one. A process that is killed leaves all
-    /// stores up to some time.
+    /// at the time at which the simulator has found them; those that one comparison finds count as one. A
+    /// process that is killed leaves all stores up to some time.
     pub order: Vec<u32>,
     /// The count at the last point. A process that is killed at this point or later leaves at least the
     /// stores up to it.
@@ -87,7 +87,7 @@ struct State {
     /// scheduled.
     expected: Vec<(usize, usize, Option<usize>)>,
     points: Vec<Point>,
-    /// Number of stores so far, and at the last point.
+    /// Number of stores so far, and at the last point. Each comparison counts as a store.
     stores: u32,
     before: u32,
     /// Whether no points are noted.

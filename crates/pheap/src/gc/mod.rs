@@ -1,5 +1,5 @@
-//! The collector: when a cycle begins (`is_due`), how much work a slice does for each changed byte
-//! (`assess`), and what is marked.
+//! The collector: when a cycle begins and how much work a slice does for each changed byte (`assess`), and
+//! which objects are marked.
 //!
 //! A collection of a region is a cycle of three phases. It *begins* between two transactions, with the root,
 //! the [versions] of it that are kept, and the pointers that programs hold. Then objects are *marked*, in
@@ -20,7 +20,7 @@
 //! allocated, or has overwritten during marking. A slice runs at the end of a transaction when enough bytes
 //! are charged. It does the charged work, so a program cannot outrun its collector. A slice may also run in
 //! another thread that shares the region's lock with readers. Callers decide when a slice runs; this module
-//! decides what it does, and how much is due.
+//! decides how many bytes are due, and does the slice's work.
 //!
 //! Knows objects, spans and marks. Must not know transactions, nor locks.
 

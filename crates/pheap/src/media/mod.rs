@@ -14,8 +14,8 @@
 //! With a [write-ahead log](wal), a fence makes nothing durable. But records become durable in the order of
 //! the fences, and the protocols rely on that order.
 //!
-//! This module knows addresses and lengths. It must not know what is stored there, nor in which order a
-//! protocol needs it.
+//! This module knows addresses and lengths. It must not know the meaning of the bytes there, nor in which
+//! order a protocol needs them to be durable.
 
 #![allow(unsafe_code)]
 // Each medium is matched by name, so that a new one is not taken for another.

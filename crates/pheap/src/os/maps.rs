@@ -141,9 +141,9 @@ unsafe impl Entry for AtomicU32 {}
 // SAFETY: zero is a valid value of this atomic type, and its alignment is 8.
 unsafe impl Entry for AtomicU64 {}
 
-/// A long array, all zeros at first, in a separate mapping of which only the written parts take memory. At
-/// first only its first entries are [accessible](Self::open), later more. So a process that locks all
-/// accessible memory (`mlockall`) locks no more than these.
+/// An array, all zeros at first. If it is long, it is in a separate mapping, of which only the written parts
+/// take memory. Then at first only its first entries are [accessible](Self::open), later more. So a process
+/// that locks all accessible memory (`mlockall`) locks no more than these.
 pub(crate) struct Table<T: Entry> {
     start: NonNull<T>,
     len: usize,
