@@ -1,8 +1,9 @@
 //! The bitmaps of live slots that an orderly close stores. A heap with bitmaps need not be marked when it is
 //! opened.
 //!
-//! They are in a run of pages that belongs to no span. The header of the closed heap names it. Opening the
-//! heap reads it, and writes a header that does not name it any more: then its pages are free.
+//! They are in a run of pages that belongs to no span. The header of the closed heap names it. An opening
+//! reads it. Before the heap changes, a header is written that does not name it any more: then its pages are
+//! free.
 //!
 //! | word | |
 //! |---|---|

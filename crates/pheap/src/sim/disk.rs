@@ -3,10 +3,10 @@
 //! The model: files are sectors of 512 bytes. A successful sync of a file makes everything durable that was
 //! written to it before. Of later writes, any subset of sectors may have reached the disk. If a sector was
 //! written several times, any of its versions may be there. If the disk [tears](SimDisk::tear), a sector of
-//! the log or of the heap's header may also be there in part, with some words old and some new: disks may
-//! tear, and the kernel may write out a mapped page during a store to it. (Other sectors of the heap's file
-//! do not tear, because the log has their content until they are durable.) When a process is killed,
-//! everything that it has written is in the page cache.
+//! the log, or the first sector of a page of the heap's header, may also be there in part, with some words
+//! old and some new: disks may tear, and the kernel may write out a mapped page during a store to it. (Other
+//! sectors of the heap's file do not tear, because the log has their content until they are durable.) When a
+//! process is killed, everything that it has written is in the page cache.
 //!
 //! As in Linux, a failed sync leaves all sectors of the file that are not durable *in limbo*. They can be
 //! read, because the page cache has them, but no later sync brings them to the disk unless they are written
@@ -215,7 +215,7 @@ impl SimDisk {
         state.point("acknowledgement");
     }
 
-    /// Lets a crash tear sectors of the log, and of the header of the heap's file.
+    /// Lets a crash tear sectors of the log, and the first sector of each page of the heap's header.
     pub fn tear(&self) {
         self.lock().tears = true;
     }
