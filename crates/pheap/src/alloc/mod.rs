@@ -427,8 +427,8 @@ impl Allocator {
         }
     }
 
-    /// Whether the open transaction has neither looked for a run, nor records an entry of a span, nor has
-    /// freed an object.
+    /// Whether the open transaction has looked for no run of slots, records no entry of a span, and has freed
+    /// no object.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
         self.saved.is_empty() && self.taken.is_empty() && self.frees.is_empty()
