@@ -1,7 +1,7 @@
 //! Mistakes that are made on purpose, to check that tests find them.
 //!
-//! The crash lab switches them on by thread, and the tests of this crate let a thread panic. In a program's
-//! build, all of this is compiled to nothing.
+//! The crash lab switches them on by thread (a mutant of a lock: for all threads), and the tests of this
+//! crate let a thread panic. In a program's build, all of this is compiled to nothing.
 
 #[cfg(feature = "sim")]
 pub mod mutant;

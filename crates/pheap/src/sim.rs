@@ -7,10 +7,11 @@
 //! stored several times since it was last durable, the medium may have any of these values, independently of
 //! other words: an evicted line can become dirty again.
 //!
-//! The simulator keeps the durable image apart from the mapped one, and notes a [`Point`] at each fence and
-//! at each acknowledgement. Between two points the set of possible images only grows, so these points show
-//! all of them. Stores by the program itself (`&mut T`) are found by comparing. If a word changes that the
-//! transaction has not announced, that is a violation.
+//! The simulator keeps the durable image apart from the mapped one. It notes a [`Point`] before each event
+//! that makes words durable (a fence, a locked instruction, a sync of the file), and at each acknowledgement.
+//! Between two points the set of possible images only grows, so these points show all of them. Stores by the
+//! program itself (`&mut T`) are found by comparing. If a word changes that the transaction has not
+//! announced, that is a violation.
 //!
 //! This module knows words and sectors. It must not know what they mean.
 
@@ -48,8 +49,8 @@ pub struct Point {
     /// Those of one number follow one another, oldest value first.
     pub pending: Vec<(u32, u64)>,
     /// The time of the store of each pending word, as a count of stores. Stores of the program itself count
-    /// at the time at which the simulator has found them, all as one. A process that is killed leaves all
-    /// stores up to some time.
+    /// at the time at which the simulator has found them; those that one comparison finds count as one. A
+    /// process that is killed leaves all stores up to some time.
     pub order: Vec<u32>,
     /// The count at the last point. A process that is killed at this point or later leaves at least the
     /// stores up to it.
@@ -86,7 +87,7 @@ struct State {
     /// scheduled.
     expected: Vec<(usize, usize, Option<usize>)>,
     points: Vec<Point>,
-    /// Number of stores so far, and at the last point.
+    /// Number of stores so far, and at the last point. Each comparison counts as a store.
     stores: u32,
     before: u32,
     /// Whether no points are noted.
@@ -159,12 +160,13 @@ impl Sim {
         std::mem::take(&mut self.lock().points)
     }
 
-    /// Looks for stores that were not announced. The heap must be open.
+    /// Finds the stores of the program. A store that was not announced is a violation. The heap must be open,
+    /// or must not have been opened yet.
     pub fn look(&self) {
         self.lock().look();
     }
 
-    /// Returns a message for each word that was found changed without being logged or fresh.
+    /// Returns a message for each change of a word that was found and was not announced.
     pub fn violations(&self) -> Vec<String> {
         self.lock().violations.clone()
     }
@@ -216,8 +218,8 @@ impl Sim {
             && state.pending.values().all(|history| history.values.last().is_none_or(|&value| value == 0))
     }
 
-    /// Makes the heap `words` words long. Content behind that stays in the file, and comes back when the heap
-    /// grows over it. But with no words, the file is empty.
+    /// Makes the heap `words` words long, if it is longer. Content behind that stays in the file, and comes
+    /// back when the heap grows over it. But with no words, the file is empty.
     pub(crate) fn truncate(&self, words: usize) {
         let mut state = self.lock();
         if words == 0 {

@@ -1,8 +1,9 @@
 //! The bitmaps of live slots that an orderly close stores. A heap with bitmaps need not be marked when it is
 //! opened.
 //!
-//! They are in a run of pages that belongs to no span. The header of the closed heap names it. Opening the
-//! heap reads it, and writes a header that does not name it any more: then its pages are free.
+//! They are in a run of pages that belongs to no span. The header of the closed heap names it. An opening
+//! reads it. Before the heap changes, a header is written that does not name it any more: then its pages are
+//! free.
 //!
 //! | word | |
 //! |---|---|
@@ -83,7 +84,7 @@ fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
 }
 
 /// Stores the bitmaps that were [added](add) for all spans, in free pages. The next header that is written
-/// names them. Stores nothing if the file would have to grow.
+/// names them. Stores nothing if there is no such run of free pages, or if the disk is too full.
 pub(crate) fn store_live_slots(tables: &mut Tables, spans: &[u64]) {
     let bytes = (spans.len() as u64 + 1) * 8;
     let bytes_taken = bytes.next_multiple_of(PAGE);

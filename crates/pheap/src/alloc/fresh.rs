@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct Fresh {
     ranges: Vec<(usize, usize)>,
-    /// For the start of each range: its end, and its index. Filled at the first lookup, which most
-    /// transactions never do.
+    /// For the start of each range: its end, and its index. Lookups add the ranges that it lacks, and most
+    /// transactions do no lookup. A lookup that the last range answers adds none.
     by_start: BTreeMap<usize, (usize, usize)>,
 }
 

@@ -1,15 +1,16 @@
 //! Allocation within a region: typed spans with slots of one size, and bitmaps of the live slots in DRAM.
 //!
 //! Nothing is written for an object. The transaction that commits the first object in a span records the span
-//! in the span table. When a heap is opened, marking finds which slots are taken. A class (type and slot
-//! size) fills one run of free slots at a time, so an allocation increments a pointer.
+//! in the span table. When a heap is opened, marking finds which slots are taken, unless an orderly close has
+//! stored the [bitmaps]. A class (type and slot size) fills one run of free slots at a time, so an allocation
+//! increments a pointer.
 //!
 //! Allocation is part of the transaction: [`rollback`](Allocator::rollback) takes it all back.
 //!
 //! **Quarantine.** A record in the region's log may name a slot that becomes free. A replay would store it
-//! over the next object in that slot. So slots are made free only when the log was emptied: by a sweep, which
-//! follows the emptying, and by [`end_quarantine`](Allocator::end_quarantine) for slots that were freed at a
-//! commit.
+//! over the next object in that slot. So slots of committed objects are made free only when the log was
+//! emptied: by a sweep, which follows the emptying, and by [`end_quarantine`](Allocator::end_quarantine) for
+//! slots that were freed at a commit.
 //!
 //! Knows the store, spans and slots. Must not know transactions, nor locks, nor how live objects are found.
 
@@ -118,14 +119,15 @@ pub(crate) struct Allocator {
     pub(crate) usage: Usage,
 }
 
-/// The content of a region, as far as it is known. It may include garbage.
+/// The known content of a region. It may include garbage.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
-    /// Number of objects, and their bytes: those that the last collection found, and all that were allocated
-    /// since.
+    /// Number of objects, and their bytes: those that the last collection (or else the opening) found, and
+    /// those that committed transactions have allocated since, without those whose quarantine has ended.
     pub(crate) objects: u64,
     pub(crate) bytes: u64,
-    /// Bytes allocated since the last collection began.
+    /// Bytes that committed transactions have allocated since the last collection began, less the bytes whose
+    /// quarantine has ended since.
     pub(crate) allocated: u64,
 }
 
@@ -209,8 +211,9 @@ impl Allocator {
         Some(addr)
     }
 
-    /// Finds a run of free slots for an object, or returns the memory that is lacking. The caller calls
-    /// [`try_alloc`](Self::try_alloc) next.
+    /// Finds a run of free slots for an object, or returns the memory that is lacking. The caller adds that
+    /// memory. For a small object, it calls [`try_alloc`](Self::try_alloc) next. Fails if the alignment is
+    /// larger than a page, or if the store cannot register the type.
     #[cold]
     pub(crate) fn prepare(&mut self, store: &Store, region: u32, request: &Request) -> Result<Needs> {
         if request.is_large() {
@@ -424,7 +427,8 @@ impl Allocator {
         }
     }
 
-    /// Whether the open transaction has neither tried to allocate nor freed anything.
+    /// Whether the open transaction has looked for no run of slots, records no entry of a span, and has freed
+    /// no object.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
         self.saved.is_empty() && self.taken.is_empty() && self.frees.is_empty()
@@ -493,7 +497,7 @@ impl Allocator {
         fresh.ranges()
     }
 
-    /// Frees an object when the transaction commits.
+    /// Lets the commit of the transaction put an object into quarantine.
     pub(crate) fn free_at_commit(&mut self, addr: usize) {
         self.frees.push(addr);
     }
@@ -525,8 +529,8 @@ impl Allocator {
         self.fresh.clear();
     }
 
-    /// Frees the slots in quarantine, and returns the spans of large objects, which the caller must give
-    /// back. The log must be empty.
+    /// Frees the slots in quarantine, except those that the running collection still has to sweep. Returns
+    /// the spans of large objects, which the caller must give back. The log must be empty.
     #[must_use]
     pub(crate) fn end_quarantine(&mut self, store: &Store) -> Vec<Span> {
         let mut large = Vec::new();
@@ -535,7 +539,8 @@ impl Allocator {
             let offset = (addr - store.base().addr()) as u64;
             let Some((number, slot)) = self.spans.find(&store.page_map, offset) else { continue };
             let span = self.spans.get_mut(number);
-            // During a collection of the span, the sweep decides which slots are free.
+            // During a collection of the span, the sweep decides which slots are free. The next one decides
+            // if the live slots are not known. A sweep may have freed this slot already.
             if span.pending || span.live.is_empty() || !span.live.test(slot as usize) {
                 continue;
             }

@@ -25,15 +25,16 @@ pub(super) fn size_class(bytes: u64) -> u64 {
 }
 
 /// Returns the least and the desired bytes of the next span of a class with spans of `owned` bytes. A quarter
-/// of `owned` is desired, so that small heaps stay small and large ones have few spans. A smaller span is
-/// better than a larger file.
+/// of `owned` is desired (but no less than the least, and no more than [`MAX_SPAN`]), so that small heaps
+/// stay small and large ones have few spans. A smaller span is better than a larger file.
 pub(super) fn span_size(slot: u64, owned: u64) -> RangeInclusive<u64> {
     let least = if slot > 512 { 4 * slot } else { slot };
     round(slot, least)..=round(slot, (owned / 4).clamp(least, MAX_SPAN))
 }
 
 /// Returns the most bytes of spans that `objects` objects of a class take. It assumes that each span has the
-/// fewest slots, and adds an eighth, because a run of free pages is rarely a whole number of slots long.
+/// fewest slots. If there are several spans, it adds an eighth, because a run of free pages is rarely a whole
+/// number of slots long.
 pub(crate) fn spans_for(slot: u64, objects: u64) -> u64 {
     let least = *span_size(slot, 0).start();
     let spans = objects.div_ceil(least / slot);

@@ -27,7 +27,7 @@ pub(crate) struct ObjectSpan {
     pub(crate) slot: u64,
     /// Number of slots.
     pub(crate) slots: u32,
-    /// 1 / `slot`, rounded up; 0 for a large object.
+    /// A little more than 2^[`POINT`] / `slot`; 0 for a large object.
     reciprocal: u64,
     pub(crate) pointers: Arc<PointerMap>,
     /// See [`PointerMap::plain`]; 0 for types without it.
@@ -134,7 +134,8 @@ impl ObjectSpan {
 pub(crate) struct Spans {
     spans: Vec<Option<ObjectSpan>>,
     /// Heap offsets, in ascending order, of the spans that the region had when its heap was opened; the index
-    /// is the span's number. The page map has such a span once an object in it was looked up.
+    /// is the span's number. The page map has such a span once an object in it was looked up; of a span with
+    /// a large object, it has the pages that were looked up.
     loaded: Vec<u64>,
     free: Vec<u32>,
 }
@@ -209,7 +210,7 @@ impl Spans {
     }
 
     /// [`find`](Self::find) for an offset that the map does not have yet. If there is a span, this adds it to
-    /// the map.
+    /// the map, or the page of the offset if the span has a large object.
     #[cold]
     #[inline(never)]
     fn find_loaded(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {

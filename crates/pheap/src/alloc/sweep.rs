@@ -9,9 +9,9 @@ use crate::store::spans::Span;
 
 /// The result of [`Allocator::sweep`] for a span.
 pub(crate) enum Swept {
-    /// The span was not part of the cycle, or has objects, or a class is filling it.
+    /// The span was not part of the cycle or was swept already, or has objects, or a class is filling it.
     Kept,
-    /// The span had no objects, and was removed from the region. The caller must give it back.
+    /// The span had no objects, and was removed from the allocator. The caller must give it back.
     Empty(Span),
 }
 
@@ -29,8 +29,9 @@ impl Allocator {
         self.usage.allocated = 0;
     }
 
-    /// Frees the slots of a span that are not marked. No record in the log names one of them. Undo entries of
-    /// the open transaction may, because they cover neighbours of its stores.
+    /// Frees the slots of a span that are not marked, if the cycle has not swept it yet. No record in the log
+    /// names one of them. Undo entries of the open transaction may, because they cover neighbours of its
+    /// stores.
     pub(crate) fn sweep(&mut self, store: &Store, number: u32) -> Swept {
         if !self.spans.get(number).is_some_and(|span| span.pending) {
             return Swept::Kept;

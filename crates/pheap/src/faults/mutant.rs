@@ -237,7 +237,7 @@ pub fn set_mutant(mutant: Option<Mutant>) {
     }
 }
 
-/// Returns the mutant that is on for this thread.
+/// Returns the mutant that is on for this thread alone: never one of a lock.
 pub fn mutant() -> Option<Mutant> {
     MUTANT.get()
 }
@@ -262,7 +262,7 @@ pub fn take_noted() -> Noted {
     noted
 }
 
-/// Adds another thread's notes to those of this thread.
+/// Adds another thread's notes to those of this thread. Its sites are added only if this thread notes sites.
 pub fn add_noted(noted: Noted) {
     FIRED.set(FIRED.get() + noted.fired);
     HITS.with_borrow_mut(|hits| {
@@ -297,12 +297,12 @@ pub(crate) fn watches_locks() -> bool {
     SHARES.load(Ordering::Acquire)
 }
 
-/// Begins or ends to note the sites that this thread reaches.
+/// Begins to note the sites that this thread reaches, or ends that. Forgets the sites so far.
 pub fn note_sites(on: bool) {
     HITS.set(on.then(Hits::new));
 }
 
-/// Begins or ends to note the locks that any thread takes.
+/// Begins to note the locks that any thread takes, or ends that. Forgets the locks so far.
 pub fn note_locks(on: bool) {
     share(|shared| shared.hits = on.then(Hits::new));
 }

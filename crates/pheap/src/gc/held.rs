@@ -15,8 +15,8 @@ use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
 mod model;
 
 /// A pointer that outlives its transaction, without the brand. [`Txn::hold`](crate::Txn::hold) makes it, and
-/// [`View::get`](crate::View::get) turns it into a [`P`](crate::P) again, in a later transaction on the same
-/// root.
+/// [`View::get`](crate::View::get) turns it into a [`P`](crate::P) again, in the same transaction or
+/// in a later one on the same root.
 ///
 /// It belongs to one open heap and keeps its object alive there; it cannot be stored in a heap. If the
 /// transaction that made it was rolled back, it is invalid: `get` fails.
@@ -111,7 +111,7 @@ impl HeldTable {
         }
     }
 
-    /// Calls `visit` with the address of each held object.
+    /// Calls `visit` with the address that each published pointer holds.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
         let table = self.slots.lock();
         table
@@ -128,8 +128,8 @@ impl HeldTable {
         self.slots.lock().slots.iter().any(|slot| slot.references > 0)
     }
 
-    /// Returns the numbers of objects that programs hold, and of snapshots. `others` is the number of further
-    /// references to the table.
+    /// Returns the number of pointers that programs hold (copies of one count once), and the number of
+    /// snapshots. `others` is the number of further references to the table.
     pub(crate) fn holders(self: &Arc<Self>, others: usize) -> (usize, usize) {
         // SURVIVES unreached: no program of the lab asks for the holders of a heap.
         let table = self.slots.lock();

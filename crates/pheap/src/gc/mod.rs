@@ -1,23 +1,26 @@
-//! The collector: when a cycle begins (`is_due`), how much work a slice does for each changed byte
-//! (`assess`), and what is marked.
+//! The collector: when a cycle begins and how much work a slice does for each changed byte (`assess`), and
+//! which objects are marked.
 //!
-//! A collection of a region is a cycle of three phases. It *begins* between two transactions, with the root
-//! and the pointers that programs hold. Then objects are *marked*, in slices between transactions: those that
-//! were reachable when the cycle began (a snapshot at the beginning, after Yuasa, "Real-time garbage
-//! collection on general-purpose machines", 1990). Objects that transactions allocate during the cycle are
-//! marked from the start. Words that they overwrite go to the marker ([`shade`](Collector::shade)): the write
-//! set leaves the old content in place until the commit, and the undo log reads it. Then spans are *swept*:
-//! slots that are not marked become free.
+//! A collection of a region is a cycle of three phases. It *begins* between two transactions, with the root,
+//! the [versions] of it that are kept, and the pointers that programs hold. Then objects are *marked*, in
+//! slices between transactions: those that were reachable when the cycle began (a snapshot at the beginning,
+//! after Yuasa, "Real-time garbage collection on general-purpose machines", 1990). Objects that transactions
+//! allocate during the cycle, in a span that is not swept yet, are marked from the start. Words that they
+//! overwrite go to the marker ([`shade`](Collector::shade)): the write set leaves the old content in place
+//! until the commit, and the undo log reads it. Then spans are *swept*: slots that are not marked become
+//! free.
 //!
 //! **Minor cycles.** Most objects die young. An object that a cycle has marked keeps its mark, and is *old*.
-//! The next cycle may be a minor one. It takes all old objects for live and traces young ones only, from the
-//! places of old objects that were [written](Remembered) since. (Sticky mark bits, after Demers and others,
+//! The next cycle may be a minor one. It takes all old objects for live and traces young ones only: from the
+//! root, the versions and the held pointers, and from the places of old objects that were
+//! [written](Remembered) since. (Sticky mark bits, after Demers and others,
 //! "Combining generational and conservative garbage collection", 1990.)
 //!
-//! A slice runs at the end of a transaction that has allocated, or has stored during marking. Its length is
-//! in proportion to that, so a program cannot outrun its collector. A slice may also run in another thread
-//! that shares the region's lock with readers. Callers decide when a slice runs; this module decides what it
-//! does, and how much is due.
+//! During a cycle, each transaction is charged for a few bytes, and in proportion to the bytes that it has
+//! allocated, or has overwritten during marking. A slice runs at the end of a transaction when enough bytes
+//! are charged. It does the charged work, so a program cannot outrun its collector. A slice may also run in
+//! another thread that shares the region's lock with readers. Callers decide when a slice runs; this module
+//! decides how many bytes are due, and does the slice's work.
 //!
 //! Knows objects, spans and marks. Must not know transactions, nor locks.
 
@@ -48,11 +51,12 @@ use remembered::Remembered;
 use tracer::{Object, Tracer};
 use versions::WORDS;
 
-/// The longest time that a transaction should wait for a slice.
+/// The longest time that a transaction with few changes should wait for a slice.
 pub(crate) const SLICE: Duration = Duration::from_micros(300);
 /// Bytes to mark from which on a slice is worthwhile.
 pub(crate) const SLICE_WORK: u64 = 64 << 10;
-/// Bytes of marking that each transaction does, in addition to those for its allocations.
+/// Bytes of marking that each transaction during a cycle is charged for, in addition to those for its
+/// changes.
 pub(crate) const WORK_PER_TRANSACTION: u64 = 256;
 
 /// Facts about a region. They are written under its lock, and any thread may read them at any time.
@@ -60,8 +64,8 @@ pub(crate) const WORK_PER_TRANSACTION: u64 = 256;
 pub(crate) struct State {
     /// Offset of the root object; 0 while the region is being created.
     pub(crate) root: AtomicU64,
-    /// Number of objects in the region, and their bytes, for statistics. Updated at commits and at the end of
-    /// a cycle.
+    /// Number of objects in the region, and their bytes, for statistics. Updated at the opening, at commits
+    /// that may have allocated or freed objects, and at the end of a cycle.
     pub(crate) objects: Gauge,
     pub(crate) bytes: Gauge,
     /// 1 as long as the live slots are not known, or else 0.
@@ -116,7 +120,8 @@ pub(crate) struct Collector {
     /// Live bytes after the last full cycle; and the usage when the present cycle began.
     live: u64,
     before: Usage,
-    /// Bytes allocated since the last cycle began at which a cycle begins.
+    /// A cycle begins when about this many bytes were allocated since the last cycle began: a quarter less at
+    /// a good moment, a quarter more at any moment.
     threshold: u64,
     /// Bytes of marking that transactions still owe; and the value of `usage.allocated` up to which they were
     /// charged.
@@ -157,8 +162,8 @@ impl Collector {
         self.opening
     }
 
-    /// Whether a transaction must call [`assess`](Self::assess) when it has ended: a cycle is running, or due
-    /// soon.
+    /// Whether a transaction must call [`assess`](Self::assess) when it has ended: a cycle is running, is due
+    /// soon, or is wanted.
     #[inline(always)]
     pub(crate) fn is_due(&self, usage: &Usage) -> bool {
         !self.is_idle() || usage.allocated >= self.soon() || self.wanted
@@ -217,7 +222,8 @@ impl Collector {
         })
     }
 
-    /// Records that slices of transactions have marked `marked` bytes.
+    /// Records that slices of transactions have marked `marked` bytes. At least `SLICE_WORK` bytes of the
+    /// debt are paid, even if fewer were marked.
     pub(crate) fn pay(&mut self, marked: u64) {
         self.debt = self.debt.saturating_sub(marked.max(SLICE_WORK));
     }
@@ -347,7 +353,7 @@ impl Collector {
         Some(to)
     }
 
-    /// Returns the words of the region's root object.
+    /// Returns the first words of the region's root object; `None` if it is smaller.
     pub(crate) fn root_words(&self, alloc: &Allocator, store: &Store) -> Option<[u64; WORDS]> {
         Tracer::new(alloc, store, false).words(self.state.root.load(Ordering::Relaxed))
     }

@@ -8,9 +8,11 @@ use crate::stats::{Histogram, Stats};
 /// Options and statistics that the regions of a heap share for their collections.
 #[derive(Default)]
 pub(crate) struct Pace {
-    /// Growth, in percent of the live bytes, after which a region is collected.
+    /// Growth, in percent of the live bytes, after which a full cycle is due. A minor cycle is due after a
+    /// quarter of that.
     pub(crate) growth: u64,
-    /// Bytes that a region must have allocated before it is collected.
+    /// Bytes that a region must have allocated before a cycle is due, however small the region is. (A cycle
+    /// may begin a quarter earlier.)
     pub(crate) least: u64,
     completed: AtomicU64,
     pauses: Histogram,

@@ -1,8 +1,8 @@
 //! The places of old objects that were written since the last cycle. A minor cycle begins with them.
 //!
 //! An object is *old* when a cycle has marked it; its mark stays. A minor cycle takes all old objects for
-//! live. It marks the young objects that can be reached from places in this list, from the root, or from held
-//! pointers.
+//! live. It marks the young objects that can be reached from places in this list, from the root and its
+//! versions, or from held pointers.
 
 use crate::units::{LINE, lines};
 

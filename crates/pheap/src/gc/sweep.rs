@@ -19,7 +19,8 @@ impl Collector {
         self.phase = Phase::Sweeping { next: 0, end: alloc.spans.end() };
     }
 
-    /// Sweeps spans until `deadline`, or all of them.
+    /// Sweeps spans until `deadline`, or all of them; only one in tests with a small `least`. Ends the cycle
+    /// after the last span.
     pub(crate) fn sweep(
         &mut self,
         alloc: &mut Allocator,

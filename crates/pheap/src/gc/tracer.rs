@@ -59,7 +59,8 @@ impl<'a> Tracer<'a> {
         Some(unsafe { object.read() })
     }
 
-    /// Calls `found` with each pointer in the `window` of a slot that is not null.
+    /// Calls `found` with each pointer that is not null, in the `window` (in bytes) of a slot. Does nothing
+    /// if there is no such slot.
     pub(super) fn pointers(&self, span: u32, slot: u32, window: Range<u64>, found: &mut impl FnMut(u64)) {
         if let Some(span) = self.spans.get(span).filter(|span| slot < span.slots) {
             // SAFETY: `slot` is less than `span.slots`, so the address is that of a slot of the region.
@@ -68,7 +69,7 @@ impl<'a> Tracer<'a> {
     }
 }
 
-/// Calls `found` with each pointer in the `window` of the slot at `addr` that is not null.
+/// Calls `found` with each pointer that is not null, in the `window` (in bytes) of the slot at `addr`.
 ///
 /// # Safety
 /// `addr` is the address of a slot of `span`, which is a span of a region that is being [traced](Tracer).

@@ -38,8 +38,9 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// Adds the newest version, and forgets versions that no thread will ask for any more. `ends` are the
-    /// positions at which the durable part of the log ends, or may end before the new version is in it.
+    /// Adds the newest version, and forgets versions that no thread will ask for any more. Does nothing if
+    /// the newest version in the list has the same type and words. `ends` are the positions at which the
+    /// durable part of the log ends, or may end before the new version is in it.
     pub(crate) fn note(&mut self, new: Version, ends: &[u64]) {
         // No other version can have the same top, because its object is kept.
         if self.list.first().is_some_and(|newest| (newest.ty, newest.words) == (new.ty, new.words)) {

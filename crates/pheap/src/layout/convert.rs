@@ -98,9 +98,9 @@ impl Pointers {
         (!by_target.is_empty()).then_some(Pointers { ty: new, words, by_target })
     }
 
-    /// Panics unless each pointer of the new value is one of the old value, to the same type. Other pointers
-    /// lead to parts of objects, and these may move. The address alone does not suffice, because another
-    /// object may be where a part is going to be.
+    /// Panics unless each pointer of the new value is null, or is one of the old value, to the same type.
+    /// Other pointers lead to parts of objects, and these may move. The address alone does not suffice,
+    /// because another object may be where a part is going to be.
     ///
     /// # Safety
     /// `old` and `new` point to values of the old and the new type, which no thread writes during the call.

@@ -21,8 +21,8 @@ impl Name {
     /// The id of a user's type.
     ///
     /// # Panics
-    /// If it begins with `pheap::`, or has characters that ids may not have. Derived code calls this in a
-    /// constant, so the panic is a compile error.
+    /// If it is empty, begins with `pheap::`, or has characters that ids may not have. Derived code calls
+    /// this in a constant, so the panic is a compile error.
     pub const fn new(id: &'static str) -> Name {
         assert!(is_id(id), "an id consists of letters, digits, and `_`, `.`, `-`, `/` and `:`");
         let bytes = id.as_bytes();
@@ -179,7 +179,7 @@ impl History {
     ///
     /// # Panics
     /// If a former name is that of one of pheap's own types: they keep promises that a program's type would
-    /// not.
+    /// not. Also if a former name is not an [id](Name::new).
     pub const fn of_type(was: &'static [&'static str], removed: &'static [&'static str]) -> History {
         let mut i = 0;
         while i < was.len() {

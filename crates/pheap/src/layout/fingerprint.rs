@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::encode::encode_as;
 use super::graph::TypeLayout;
 
-/// Number of pointers that a fingerprint follows.
+/// Number of pointers that a fingerprint follows along a path.
 const ROUNDS: usize = 3;
 
 /// Returns a hash of each type of a list, and of the types a few pointers away. Equal types have equal

@@ -95,7 +95,8 @@ fn unsupported(desc: &'static Desc, why: &str) -> Error {
     Error::UnsupportedType { type_name, why: why.to_owned() }
 }
 
-/// Appends the name of a type with its arguments, as in Rust. Returns `None` if it ends beyond `limit` bytes.
+/// Appends the name of a type with its arguments, as in Rust. Returns `None`, with a part of the name
+/// appended, if the name of an argument begins beyond `limit` bytes.
 fn write_name(out: &mut String, desc: &Desc, limit: usize) -> Option<()> {
     if out.len() > limit {
         return None;

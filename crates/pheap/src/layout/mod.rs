@@ -1,5 +1,5 @@
-//! `Persist`: the types that may live in a heap, and their layouts there. Has the impls for numbers, arrays
-//! and options, and the compiler's messages for types without one.
+//! `Persist`: the types that may live in a heap, and their layouts there. Has the impls for primitive types,
+//! arrays, slices, strings and types of other crates, and the compiler's messages for types without one.
 //!
 //! This module knows types: the program's descriptions, and those in a heap's type table. It must not know
 //! where objects lie.
@@ -42,9 +42,9 @@ use desc::{Desc, Kind, Prim};
 
 /// A sized type that may live in a heap. Derive it.
 ///
-/// The field types are a closed list with guaranteed layouts: fixed-width numbers, `bool`, `char`, arrays,
-/// [`P`], `Option<P>`, `NonZero` and `Option<NonZero>`, `Wrapping`, `Reverse`, `PhantomData`, and other types
-/// that derive `Persist`. Other types of the standard library have a counterpart:
+/// The field types are a closed list with guaranteed layouts: fixed-width numbers, `bool`, `char`, `()`,
+/// arrays, [`P`], `Option<P>`, `NonZero` and `Option<NonZero>`, `Wrapping`, `Reverse`, `PhantomData`, and
+/// other types that derive `Persist`. Other types of the standard library have a counterpart:
 ///
 /// | instead of | use |
 /// |---|---|
@@ -112,8 +112,8 @@ pub unsafe trait Persist: Sized {
     unsafe fn zero_padding(this: *mut Self);
 }
 
-/// A type without pointers: numbers, `bool`, `char`, arrays of such types, and structs and enums without
-/// parameters that derive [`Persist`].
+/// A type without pointers: numbers, `bool`, `char`, `()`, structs and enums without parameters that derive
+/// [`Persist`], [`Stored`], and arrays, `POption`s and tuples (`PTuple2` and so on) of such types.
 ///
 /// A [`P`](crate::P) has the brand of its region. So a type that is the same at each brand has no `P` in it.
 #[diagnostic::on_unimplemented(
@@ -189,7 +189,7 @@ pub trait Pointee: sealed::Sealed {
     #[doc(hidden)]
     fn bytes(this: *const Self) -> usize;
 
-    /// Returns the number of elements of a slice; 0 for sized types.
+    /// Returns the number of elements of a slice, or of bytes of a string; 0 for sized types.
     #[doc(hidden)]
     fn len_of(this: *const Self) -> usize;
 

@@ -11,7 +11,8 @@ use super::{Words, slice_header};
 #[cfg(test)]
 mod tests;
 
-/// Arrays with at most this many pointers are listed pointer by pointer.
+/// Arrays with at most this many pointers are listed pointer by pointer, unless the elements have
+/// [parts](Places::parts).
 const SPELLED_OUT: usize = 64;
 
 /// The places of the pointers in a type.
@@ -265,7 +266,8 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds the pointers of a `ty` at byte `at`. Ignores them if the `ty` does not end before byte `end`.
+    /// Adds the pointers of a `ty` at byte `at`. Ignores them if the `ty` ends behind byte `end`, or if `at`
+    /// is not a multiple of 8.
     fn add(&mut self, ty: &TypeLayout, at: u64, end: u64) {
         let Some(own_end) = at.checked_add(ty.size).filter(|&own_end| own_end <= end) else { return };
         if !at.is_multiple_of(8) {

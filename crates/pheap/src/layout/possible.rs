@@ -126,8 +126,8 @@ fn is_repr_c(ty: &TypeLayout, list: &[FieldLayout]) -> bool {
     in_order((0, 1), list).is_some_and(|(end, align)| fits(ty, end, align))
 }
 
-/// Checks for `repr(transparent)`: one field, and others of size 0 and alignment 1, which the compiler may
-/// put anywhere.
+/// Checks for `repr(transparent)`: at most one field of any size, and others of size 0 and alignment 1, which
+/// the compiler may put anywhere.
 fn is_transparent(ty: &TypeLayout, list: &[FieldLayout]) -> bool {
     let is_trivial = |field: &&FieldLayout| (field.ty.size, field.ty.align) == (0, 1);
     let mut others = list.iter().filter(|field| !is_trivial(field));

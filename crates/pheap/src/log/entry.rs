@@ -35,8 +35,8 @@ pub(crate) struct EntryId {
 /// Most words of a range, which are counted in 24 bits.
 const MAX_RANGE: usize = (1 << 24) - 1;
 
-/// While a copy is compared with its original, the originals of this many later copies are prefetched. The
-/// originals of a large set are not all in the cache.
+/// While a copy of a large set is compared with its original, the original of the copy this many places later
+/// is prefetched. The originals of a large set are not all in the cache.
 const AHEAD: usize = 12;
 
 /// An entry under construction.
@@ -65,7 +65,8 @@ impl Staged {
         (self.words.len() * 8).next_multiple_of(LINE) as u64
     }
 
-    /// Adds a range that goes to the offset `offset` of the heap.
+    /// Adds a range that goes to the offset `offset` of the heap; several if it has more words than a range
+    /// can have.
     ///
     /// # Safety
     /// `src` is valid for reads of `words` words, whose bytes are all definite.
@@ -167,7 +168,7 @@ impl Staged {
         }
     }
 
-    /// Returns the words of all ranges, with their heads.
+    /// Returns the number of words of all ranges, with their heads. The entry is not a part of a record.
     pub(crate) fn range_words(&self) -> usize {
         self.words.len() - 2
     }

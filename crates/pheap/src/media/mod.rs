@@ -5,15 +5,17 @@
 //!
 //! | | `Pmem` | `Process` | `Wal` | simulator |
 //! |---|---|---|---|---|
-//! | [`append`](Media::append) | non-temporal stores | stores | – | stores, lines in flight |
+//! | [`append`](Media::append) | non-temporal stores | stores | stores | stores, lines in flight |
 //! | [`flush`](Media::flush) | `clwb`, `clflushopt` or `clflush` | – | notes the range | lines in flight |
 //! | [`fence`](Media::fence) | `sfence` | compiler fence | one record of these ranges | lines are durable |
+//!
+//! On [`Synced`](Medium::Synced), an append stores, a flush does nothing, and a fence syncs the file.
 //!
 //! With a [write-ahead log](wal), a fence makes nothing durable. But records become durable in the order of
 //! the fences, and the protocols rely on that order.
 //!
-//! This module knows addresses and lengths. It must not know what is stored there, nor in which order a
-//! protocol needs it.
+//! This module knows addresses and lengths. It must not know the meaning of the bytes there, nor in which
+//! order a protocol needs them to be durable.
 
 #![allow(unsafe_code)]
 // Each medium is matched by name, so that a new one is not taken for another.
@@ -136,7 +138,7 @@ impl Media {
         &self.counters
     }
 
-    /// Returns whether stored lines must be flushed at some time to become durable.
+    /// Returns whether a flush writes back cache lines: on persistent memory, real or simulated.
     #[inline(always)]
     pub(crate) fn needs_flush(&self) -> bool {
         !matches!(self.medium, Medium::Process | Medium::Wal(_) | Medium::Synced(_))
@@ -154,7 +156,8 @@ impl Media {
         self.medium.wal()
     }
 
-    /// Writes whole lines that will not be read soon: a log entry. They are durable after the next fence.
+    /// Writes whole lines that will not be read soon: a log entry. They are durable after the next fence
+    /// (except with a write-ahead log, and on `Process`).
     ///
     /// # Safety
     /// `dst` is aligned to a line, and valid for writes of `words`, which are whole lines, one or more. No
@@ -229,7 +232,7 @@ impl Media {
     }
 
     /// Stores and flushes many words that no thread will read soon, like [`store_words`](Self::store_words)
-    /// and [`flush`](Self::flush). The lines are not loaded into the cache for that.
+    /// and [`flush`](Self::flush). On persistent memory, whole lines are not loaded into the cache for that.
     ///
     /// # Safety
     /// As for [`store_words`](Self::store_words).
@@ -308,7 +311,8 @@ impl Media {
         }
     }
 
-    /// Waits until all bytes that were appended or flushed before are durable.
+    /// Waits until all bytes that were appended or flushed before are durable. With a write-ahead log,
+    /// appends the noted ranges as one record instead. On `Process`, only orders the stores.
     #[inline]
     #[track_caller]
     pub(crate) fn fence(&self) {
@@ -348,7 +352,7 @@ impl Media {
         self.fence();
     }
 
-    /// Fails if a fence has failed, on a medium on which fences can fail.
+    /// On `Synced`: fails if a fence has failed. (A write-ahead log keeps a failure itself.)
     pub(crate) fn check_fences(&self) -> Result<()> {
         let Medium::Synced(synced) = &self.medium else { return Ok(()) };
         synced.check().map_err(|e| Error::writing("preparing the heap's file", e))

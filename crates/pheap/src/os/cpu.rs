@@ -192,7 +192,7 @@ pub(crate) fn prefetch_write(addr: *const u8) {
 }
 
 /// Returns a bit for each of these words: whether it equals `word` in the bits of `mask`. `word` has no other
-/// bits.
+/// bits. The four bits above those of the 28 words have no meaning.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "all are instructions of SSE2")]

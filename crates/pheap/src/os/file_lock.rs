@@ -1,4 +1,5 @@
-//! Locks on heaps: one writer or several readers, across processes and names of the file.
+//! Locks on heaps: one writer or several readers, across processes and names of the file. A process can have
+//! a file open only once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -56,8 +57,9 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Locks `file` for writing, or for reading with others. If another process has the lock, waits for a
-    /// moment: a child that was just forked has its parent's lock until it has given up the parent's files.
+    /// Locks `file` for writing, or, if `shared`, for reading with other processes. Fails at once if this
+    /// process has the file open. If another process has a conflicting lock, waits for a moment: a child that
+    /// was just forked has its parent's lock until it has given up the parent's files.
     pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<OpenFile> {
         OpenFile::lock_within(PATIENCE, file, path, shared)
     }

@@ -58,7 +58,7 @@ pub(super) fn overwrites(file: &File) -> bool {
 
 /// Asks a file system that writes pages elsewhere to overwrite those of this file in place (btrfs can). Then
 /// a file that has its space needs no more, unless it shares blocks with a snapshot. The file system keeps no
-/// checksums of such a file. The file is truncated to 0 bytes.
+/// checksums of such a file. On such a file system, the file is truncated to 0 bytes.
 pub(crate) fn overwrite_in_place(file: &File) {
     if copies_blocks(file) && file.set_len(0).is_ok() {
         let _ = calls::overwrite_in_place(file);

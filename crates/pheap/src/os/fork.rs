@@ -48,7 +48,7 @@ pub(crate) fn may_start_threads() -> bool {
     forks() == 0
 }
 
-/// Starts a thread, if [possible](may_start_threads).
+/// Starts a thread, if [possible](may_start_threads). Returns `None` otherwise, and if the system refuses.
 pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
     let builder = may_start_threads().then(|| Builder::new().name(name.to_owned()))?;
     builder.spawn(work).ok()

@@ -17,8 +17,8 @@ use crate::units::PAGE;
 /// Reserves space for the first `len` bytes, as for a heap that grew to this length, except for the ranges
 /// (offset, length, in order) that are `free`. Changes no byte. Returns whether the free ranges may be holes.
 ///
-/// Holes stay where the file system cannot reserve space, or writes a page elsewhere each time, so that
-/// reserving does not help.
+/// If the file system cannot reserve space, zeros are written to the holes. (A file system that compresses
+/// may make holes of them.) If it writes a page elsewhere each time, reserving does not help.
 pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
     let error = |error| Error::writing(format!("reserving the space of {}", path.display()), error);
     unshare_blocks(file, len).map_err(error)?;
@@ -93,7 +93,7 @@ fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
 }
 
 /// Returns an upper bound of the bytes without space among the first `len`. The file may be longer and have
-/// some of its space behind them.
+/// some of its space behind them. The result is too low if the file system counts its metadata of the file.
 fn missing(file: &File, len: u64) -> io::Result<u64> {
     let metadata = file.metadata()?;
     Ok(metadata.len().max(len).saturating_sub(metadata.blocks() * 512).min(len))

@@ -63,7 +63,7 @@ pub(crate) struct Mapping {
     base: NonNull<u8>,
     reserved: u64,
     backing: Backing,
-    /// Whether stores go to a file in a tmpfs.
+    /// Whether the backing is a shared file in a tmpfs.
     tmpfs: bool,
     /// Whether the kernel was told to [expect no order](Self::expect_no_order).
     orderless: AtomicBool,
@@ -89,7 +89,7 @@ fn last_os_error() -> io::Error {
 }
 
 impl Mapping {
-    /// Reserves `reserved` bytes at `base`.
+    /// Reserves `reserved` bytes at `base`. If that fails, returns the backing with the error.
     pub(crate) fn reserve(base: u64, reserved: u64, backing: Backing) -> Result<Mapping, (Error, Backing)> {
         let kept =
             Lab::here().and_then(|_| take_kept(base, reserved, matches!(backing, Backing::Simulated(..))));
@@ -317,7 +317,7 @@ impl Mapping {
     }
 
     /// Makes the backing `to` bytes long (it had `from`), with the space reserved, so that no store can fail
-    /// for want of space.
+    /// for want of space. Does nothing for memory, and for a file that is only read.
     pub(crate) fn grow_file(&self, from: u64, to: u64) -> Result<()> {
         let error = |what: &dyn Display, e: io::Error| match is_full(&e) {
             true => Error::OutOfSpace { reason: format!("growing {what} to {to} bytes: {e}") },
@@ -348,8 +348,8 @@ impl Mapping {
         cut(file, len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
     }
 
-    /// Waits until the file's disk has all stores so far. Does nothing for memory, and for a map that is
-    /// durable by itself.
+    /// Waits until the file's disk has all stores so far. Does nothing for memory, for a map with `MAP_SYNC`,
+    /// and for a map whose stores do not go to the file.
     #[track_caller]
     pub(crate) fn sync(&self) -> Result<()> {
         if let Backing::Simulated(source, _) = &self.backing {
@@ -443,8 +443,8 @@ impl Mapping {
         unsafe { libc::munlock(self.base.as_ptr().cast(), self.reserved as usize) == 0 }
     }
 
-    /// Returns whether the process has locked its memory since the heap was mapped: then there are private
-    /// copies of pages that were never stored to.
+    /// Returns whether the kernel has refused to drop copies. Then the process has locked its memory since
+    /// the heap was mapped, and there are private copies of pages that were never stored to.
     pub(crate) fn was_locked(&self) -> bool {
         self.was_locked.load(Ordering::Relaxed)
     }
@@ -494,6 +494,7 @@ fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
 }
 
 /// Returns whether the file system of `file` can be mapped with `MAP_SYNC`, that is, is persistent memory.
+/// Returns `false` for a file of less than a page.
 pub(crate) fn supports_map_sync(file: &File) -> bool {
     if !file.metadata().is_ok_and(|metadata| metadata.len() >= PAGE) {
         return false;

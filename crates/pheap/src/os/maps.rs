@@ -36,7 +36,7 @@ pub(crate) struct Window {
 
 impl Window {
     /// Maps the bytes of the file from `start` to `to`; the file has those up to `end`. Returns `None` if the
-    /// file system does not overwrite in place, or refuses the map.
+    /// file system does not overwrite in place, or refuses the map, or if there are no bytes to map.
     pub(crate) fn new(file: &File, start: u64, end: u64, to: u64) -> Option<Window> {
         if !overwrites(file) {
             return None;
@@ -52,8 +52,9 @@ impl Window {
         self.end.fetch_max(end, Ordering::Release);
     }
 
-    /// Writes the bytes, if they are whole words and lie in the window; returns whether it did. No process
-    /// may make the file shorter: then a signal would kill this process.
+    /// Writes the bytes, if they are whole words at an aligned offset, and lie in the window and in the
+    /// file's pages; returns whether it did. No process may make the file shorter: then a signal would kill
+    /// this process.
     #[inline]
     pub(crate) fn write(&self, bytes: &[u8], at: u64) -> bool {
         let Some(start) = at.checked_sub(self.start) else { return false };
@@ -140,9 +141,9 @@ unsafe impl Entry for AtomicU32 {}
 // SAFETY: zero is a valid value of this atomic type, and its alignment is 8.
 unsafe impl Entry for AtomicU64 {}
 
-/// A long array, all zeros at first, in a separate mapping of which only the written parts take memory. At
-/// first only its first entries are [accessible](Self::open), later more. So a process that locks all
-/// accessible memory (`mlockall`) locks no more than these.
+/// An array, all zeros at first. If it is long, it is in a separate mapping, of which only the written parts
+/// take memory. Then at first only its first entries are [accessible](Self::open), later more. So a process
+/// that locks all accessible memory (`mlockall`) locks no more than these.
 pub(crate) struct Table<T: Entry> {
     start: NonNull<T>,
     len: usize,

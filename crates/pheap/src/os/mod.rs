@@ -32,8 +32,8 @@ pub(crate) use calls::{
 pub(crate) use memory::limit as memory_limit;
 pub(crate) use unnamed::unnamed_file;
 
-/// Returns the number of threads, this one included, that are useful for parallel work. Looked up once, when
-/// it is first needed, because that takes longer than the opening of a small heap.
+/// Returns the number of threads, this one included, that are useful for parallel work; 1 in a forked child.
+/// Looked up once, when it is first needed, because that takes longer than the opening of a small heap.
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     if !fork::may_start_threads() {

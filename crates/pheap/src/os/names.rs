@@ -75,12 +75,12 @@ impl Names {
         if names.heap_is(stat.id)? { Ok(names) } else { Err(moved()) }
     }
 
-    /// Returns the path of the log, as of the last look.
+    /// Returns the path of the log, with the path that the directory had when it was opened.
     pub(crate) fn log_path(&self) -> PathBuf {
         self.path.join(OsStr::from_bytes(self.log.as_bytes()))
     }
 
-    /// Returns the path of the heap's file, as of the last look.
+    /// Returns the path of the heap's file, with the path that the directory had when it was opened.
     pub(crate) fn heap_path(&self) -> PathBuf {
         self.path.join(OsStr::from_bytes(self.heap.as_bytes()))
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Returns the name of a kind of file that has no bytes; `None` for a regular file.
+/// Returns the name of a kind of file that is not regular; `None` for a regular file.
 pub(crate) fn other_kind(kind: FileType) -> Option<&'static str> {
     match kind {
         kind if kind.is_file() => None,
@@ -20,7 +20,7 @@ pub(crate) fn other_kind(kind: FileType) -> Option<&'static str> {
     }
 }
 
-/// Opens the file at `path`.
+/// Opens the file at `path`. Fails if it is not a regular file.
 pub(crate) fn open(how: &mut OpenOptions, path: &Path) -> Result<File> {
     let check = |kind| match other_kind(kind) {
         Some(kind) => Err(Error::NotAFile { path: path.to_owned(), kind }),

@@ -52,8 +52,9 @@ pub(crate) trait Storage: Send + Sync + Debug {
     /// Tells the kernel that these bytes are about to be read. Only a hint.
     fn will_read(&self, _at: u64, _len: u64) {}
 
-    /// Makes the file longer by zeros that are written (not only reserved), so that, after a sync, later
-    /// writes there change no metadata. If this fails, the file is as long as before.
+    /// Writes zeros (they are not only reserved) from `from`, which is not behind the file's end, to `to`. So
+    /// the file becomes longer, and, after a sync, later writes there change no metadata. If this fails, the
+    /// file keeps at least the bytes before `from`.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -93,9 +94,10 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Makes writes to the first `len` bytes cheap enough to be made under a lock, by a shared map: the
-    /// kernel writes them out later, or at a sync. As with other writes, one thread writes at a time, and the
-    /// file never becomes shorter. Returns whether it did; if not, nothing has changed.
+    /// Makes small writes of whole words behind the log's head, in the first `len` bytes, cheap enough to be
+    /// made under a lock, by a shared map: the kernel writes them out later, or at a sync. As with other
+    /// writes, one thread writes at a time, and the file never becomes shorter. Returns whether it did; if
+    /// not, nothing has changed.
     fn map(&self, _len: u64) -> bool {
         false
     }

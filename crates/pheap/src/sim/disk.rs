@@ -3,12 +3,12 @@
 //! The model: files are sectors of 512 bytes. A successful sync of a file makes everything durable that was
 //! written to it before. Of later writes, any subset of sectors may have reached the disk. If a sector was
 //! written several times, any of its versions may be there. If the disk [tears](SimDisk::tear), a sector of
-//! the log or of the heap's header may also be there in part, with some words old and some new: disks may
-//! tear, and the kernel may write out a mapped page during a store to it. (Other sectors of the heap's file
-//! do not tear, because the log has their content until they are durable.) When a process is killed,
-//! everything that it has written is in the page cache.
+//! the log, or the first sector of a page of the heap's header, may also be there in part, with some words
+//! old and some new: disks may tear, and the kernel may write out a mapped page during a store to it. (Other
+//! sectors of the heap's file do not tear, because the log has their content until they are durable.) When a
+//! process is killed, everything that it has written is in the page cache.
 //!
-//! As in Linux, a failed sync leaves the sectors that it should have made durable *in limbo*. They can be
+//! As in Linux, a failed sync leaves all sectors of the file that are not durable *in limbo*. They can be
 //! read, because the page cache has them, but no later sync brings them to the disk unless they are written
 //! again. When the page cache forgets them, they cannot be read any more; see [`SimDisk::evict`].
 //!
@@ -215,7 +215,7 @@ impl SimDisk {
         state.point("acknowledgement");
     }
 
-    /// Lets a crash tear sectors of the log, and of the header of the heap's file.
+    /// Lets a crash tear sectors of the log, and the first sector of each page of the heap's header.
     pub fn tear(&self) {
         self.lock().tears = true;
     }
@@ -290,8 +290,8 @@ impl SimDisk {
         self.lock().faults.heal();
     }
 
-    /// Runs a function in the middle of the next sync of this file, as another thread might. Returns whether
-    /// an earlier function was still waiting; it is dropped.
+    /// Runs a function in the middle of the next sync of this file, as another thread might; `None` runs
+    /// none. Returns whether an earlier function was still waiting; it is dropped.
     pub fn amid_sync(&self, which: Which, what: Option<Box<dyn FnOnce() + Send>>) -> bool {
         std::mem::replace(&mut self.lock().amid.0, what.map(|what| (which, what))).is_some()
     }
@@ -343,7 +343,8 @@ impl SimDisk {
     }
 }
 
-/// Returns the sectors that differ between two versions of a file.
+/// Returns the sectors of `new` that differ from those of `old`, two versions of a file. The last sector is
+/// filled up with zeros.
 pub fn differences(which: Which, old: &[u8], new: &[u8]) -> Vec<DiskChange> {
     let differs = |change: &DiskChange| match change {
         DiskChange::Sector(_, number, bytes) => {

@@ -112,7 +112,7 @@ impl SimFile {
 }
 
 impl SimFile {
-    /// Writes zeros to everything behind `from`.
+    /// Writes zeros to all sectors that begin at `from` or behind it, and are not zero.
     fn forget_behind(&self, state: &mut State, from: u64) {
         let bytes = self.bytes(state);
         let behind = bytes[bytes.len().min(from.next_multiple_of(SECTOR as u64) as usize)..].to_vec();

@@ -151,7 +151,7 @@ fn an_extension_is_durable_after_a_sync() {
     let after = point(&disk);
     assert_eq!((after.pending, after.durable), (vec![], lengths.to_vec()));
     assert_eq!(disk.durable().log.unwrap().len(), 4096);
-    // An earlier write is durable with the next sync, and the extension replaces what was behind the end.
+    // An earlier write is durable with the next sync, and the extension replaces the bytes behind the end.
     log.write_some(&filled(1), 0).unwrap();
     log.write_some(&filled(1), 2048).unwrap();
     log.extend(1024, 8192).unwrap();
