@@ -46,7 +46,7 @@ impl<'r> PBytes<'r> {
     /// Makes a copy of these bytes.
     ///
     /// # Errors
-    /// As for [`Txn::alloc`].
+    /// As for [`Txn::alloc_slice`].
     pub fn from_slice(tx: &Txn<'r>, bytes: &[u8]) -> Result<Self> {
         Ok(PBytes { bytes: PVec::from_slice(tx, bytes)? })
     }
