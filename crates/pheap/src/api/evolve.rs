@@ -191,7 +191,8 @@ impl<'h> Evolution<'h> {
         self
     }
 
-    /// Calls `f` after each transaction, inside the root's lock. `f` may read statistics and sync the heap. A
+    /// Calls `f` after each transaction that converts objects or rewrites pointers (not after those that
+    /// begin and end the conversion), inside the root's lock. `f` may read statistics and sync the heap. A
     /// method that would have to wait returns [`Error::Nested`] there, such as one that uses or creates a
     /// root, or that checks, copies or closes the heap. The same holds in [`Migrate::migrate`] and
     /// `default = ..`, which run in the transactions. Other threads may use other roots during the
@@ -486,8 +487,8 @@ impl<'a> Job<'a> {
         (self.numbers[&successor.old] != successor.old).then_some((number, span, successor))
     }
 
-    /// Commits one step. Only the last step waits for the disk: if a crash takes back the others, a later
-    /// call repeats them.
+    /// Commits one step of a pass. It does not wait until the step is durable (but does if too much is
+    /// unsynced): if a crash takes the step back, a later call repeats it.
     fn commit(&self, exclusive: &mut Exclusive<'_>, done: impl FnOnce(&mut Context)) -> Result<()> {
         let end = exclusive.commit_and_go_on(done)?;
         drop(self.heap.deferred(end));

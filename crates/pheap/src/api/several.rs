@@ -40,7 +40,8 @@ use crate::wal::Commit;
 /// ```
 ///
 /// # Errors
-/// As for [`Root::txn`], and [`Error::DuplicateRoot`].
+/// As for [`Root::txn`]; [`Error::DuplicateRoot`]; [`Error::InvalidOption`] if the roots belong to several
+/// heaps, or the slice has no root.
 pub fn txn<S: RootSet, R>(
     roots: S,
     f: impl for<'a, 'b, 'c, 'd> FnOnce(S::Args<'a, 'b, 'c, 'd>) -> Result<R>,

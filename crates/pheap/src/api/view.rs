@@ -82,8 +82,8 @@ impl<'r> View<'r> {
 
     /// Returns a view for several threads at once, for instance in [`std::thread::scope`].
     ///
-    /// A transaction becomes long by this: its changes so far are stored in place, after an entry in the undo
-    /// log.
+    /// A transaction that has copies of objects becomes long by this: its changes so far are stored in place,
+    /// after an entry in the undo log.
     ///
     /// # Panics
     /// If the log cannot grow for the changes so far. The transaction is then doomed, and would end with
