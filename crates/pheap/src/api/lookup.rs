@@ -51,10 +51,10 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`]; [`Error::TypeMismatch`] if the root is of another type (see
-    /// [`migrate`](Self::migrate)); [`Error::Unfinished`]; [`Error::Closed`], [`Error::Forked`]. If the
-    /// program has annotated the type since the root was created, the heap records the new type: that may
-    /// fail with [`Error::HeldPointers`], [`Error::PointerToPart`], [`Error::Nested`],
-    /// [`Error::SeveralHeaps`], and the errors of a transaction.
+    /// [`migrate`](Self::migrate)); [`Error::Unfinished`]; [`Error::UnsupportedType`]; [`Error::Closed`],
+    /// [`Error::Forked`]. If the program has annotated the type since the root was created, the heap records
+    /// the new type: that may fail with [`Error::HeldPointers`], [`Error::PointerToPart`],
+    /// [`Error::Nested`], [`Error::SeveralHeaps`], and the errors of a transaction.
     pub fn existing_root<T: Persist>(&self, name: &str) -> Result<Root<T>> {
         match Root::find(self.inner(), name) {
             Err(Error::TypeMismatch { .. }) if self.accept(name, <T as Persist>::desc())? => {

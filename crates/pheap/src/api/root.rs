@@ -311,7 +311,7 @@ impl<T: Persist> Root<T> {
     /// the root or the heap do not call `f`.
     ///
     /// If another thread has begun a call of `f`, that call may continue for a moment after the `Watch` is
-    /// dropped.
+    /// dropped. In a forked child, this does nothing.
     ///
     /// ```
     /// # use std::sync::Arc;
