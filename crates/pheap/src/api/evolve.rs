@@ -43,7 +43,8 @@ struct Unfinished<'r> {
     to: u64,
 }
 
-/// The content of the old slot of an object that needed a larger slot.
+/// The content of the old slot of an object that has moved: it, or another object of its span, did not fit
+/// into its slot any more.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::Moved", crate = "crate")]
@@ -52,9 +53,8 @@ struct Moved<'r> {
     to: P<'r, Moved<'r>>,
 }
 
-/// The content of the old slot of a slice that needed a larger slot, if that slot has more than 8 bytes. It
-/// keeps the slice's length, because a function of the program may have a pointer to the slice, and ask for
-/// the length.
+/// The content of the old slot of a slice that has moved, if that slot has more than 8 bytes. It keeps the
+/// slice's length, because a function of the program may have a pointer to the slice, and ask for the length.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::MovedSlice", crate = "crate")]
@@ -150,9 +150,9 @@ impl Heap {
     /// [`Error::Migrated`]. First, all objects that the root leads to are traced, so that garbage is not
     /// converted.
     ///
-    /// Collections keep their structure: a map is not built anew. An object that needs no larger slot stays
-    /// where it is. Other objects move, and the pointers to them are rewritten; that takes room for both
-    /// copies. Keys of maps are never converted.
+    /// Collections keep their structure: a map is not built anew. If all objects of a span still fit into
+    /// their slots, they stay where they are. Otherwise all objects of the span move, and the pointers to
+    /// them are rewritten; that takes room for both copies. Keys of maps are never converted.
     ///
     /// # Crashes
     /// Each transaction converts whole spans of objects, together with their recorded types. Until the
@@ -162,8 +162,9 @@ impl Heap {
     /// # Errors
     /// [`Error::TypeMismatch`] if a type cannot be converted, with a hint about the missing annotation or
     /// function; [`Error::HeldPointers`] while pointers into the root or snapshots of it are held;
-    /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::Unfinished`] if an earlier call has begun a
-    /// conversion to another `T`; [`Error::ReservationFull`] if there may be too little room, and the heap
+    /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::SeveralHeaps`]; [`Error::ReadOnly`];
+    /// [`Error::TooLarge`]; [`Error::Unfinished`] if an earlier call has begun a conversion to another `T`,
+    /// or with other type changes; [`Error::ReservationFull`] if there may be too little room, and the heap
     /// cannot get more. In all these cases nothing has changed. Later, the errors of a transaction, such as
     /// [`Error::OutOfSpace`]: the converted objects stay converted, and the next call continues.
     pub fn evolve<T: Persist>(&self, root: &str) -> Evolution<'_> {

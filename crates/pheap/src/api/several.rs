@@ -21,9 +21,9 @@ use crate::wal::Commit;
 /// does.
 ///
 /// `roots` is a tuple of up to four roots, or a slice of roots of one type ([`Shards`]). Each root has its
-/// own [`Txn`] and brand, so a pointer of one root cannot be stored in another. A thread waits for a root only
-/// while it has none of the others, so such transactions cannot deadlock with one another, whatever the order
-/// of their `roots`.
+/// own [`Txn`] and brand, so a pointer of one root cannot be stored in another. A thread waits for a root
+/// only while it has none of the others, so such transactions cannot deadlock with one another, whatever the
+/// order of their `roots`.
 ///
 /// ```
 /// # fn main() -> pheap::Result<()> {
