@@ -49,8 +49,9 @@ impl<'r> Txn<'r> {
     /// Takes `&self`, so that allocations nest: `tx.alloc(Node { next: Some(tx.alloc(tail)?) })`.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow. The transaction can
-    /// continue.
+    /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow;
+    /// [`Error::UnsupportedType`]; [`Error::TooLarge`] if the alignment of a large type is greater than a
+    /// page. The transaction can continue.
     #[inline]
     pub fn alloc<T: Persist<At<'r> = T>>(&self, value: T) -> Result<P<'r, T>> {
         self.alloc_at::<T>(value)

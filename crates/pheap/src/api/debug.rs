@@ -66,10 +66,10 @@ impl<'r> View<'r> {
     /// ```
     ///
     /// The output is cut off at an object that is being shown already (`<Person above>`), at an object that
-    /// is more than 8 pointers away (`Person { .. }`), after 100 elements of a collection, and after 10,000
-    /// values in all. [`depth`](DebugObject::depth) and [`items`](DebugObject::items) set other limits. An
-    /// object that is reached twice, but not through itself, is shown twice. `Some(value)` is shown as the
-    /// value.
+    /// is more than 8 pointers away (`Person { .. }`) unless it is a `str` or a `[u8]`, after 100 elements of
+    /// a collection, and after 10,000 values in all. [`depth`](DebugObject::depth) and
+    /// [`items`](DebugObject::items) set other limits. An object that is reached twice, but not through
+    /// itself, is shown twice. `Some(value)` is shown as the value.
     ///
     /// In a transaction, the output contains the changes of the transaction.
     ///

@@ -20,14 +20,15 @@ impl<T: Persist> Root<T> {
     /// transactions since the last one, and the server sends each answer when its `Commit` is ready. With
     /// [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit), a thread of the heap syncs as long as
     /// such commits are not durable, also if their `Commit`s are dropped. (The first deferred transaction
-    /// starts the thread.) [`Options::unsynced_limit`](crate::Options::unsynced_limit) bounds the bytes that
-    /// are not durable: beyond it, deferred transactions wait.
+    /// starts the thread.) With this policy and with `Awaited`,
+    /// [`Options::unsynced_limit`](crate::Options::unsynced_limit) bounds the bytes that are not durable:
+    /// beyond it, deferred transactions wait.
     ///
     /// With [`Awaited`](crate::SyncPolicy::Awaited), [`OnDemand`](crate::SyncPolicy::OnDemand) and
-    /// [`Every`](crate::SyncPolicy::Every), the thread syncs when the program waits for or polls a `Commit`.
-    /// So a program can make a single transaction durable soon, or many at once by the last of their
-    /// `Commit`s. With durabilities other than [`Wal`](crate::Durability::Wal), the transaction has its full
-    /// durability when this returns.
+    /// [`Every`](crate::SyncPolicy::Every), the thread syncs when the program waits for or polls a `Commit`
+    /// (with `Every`, also at its interval). So a program can make a single transaction durable soon, or many
+    /// at once by the last of their `Commit`s. With durabilities other than
+    /// [`Wal`](crate::Durability::Wal), the transaction has its full durability when this returns.
     ///
     /// # Crashes
     /// After a crash, a transaction that was not durable yet has taken effect entirely or not at all, and
@@ -140,7 +141,8 @@ impl<T: Persist> Root<T> {
 /// ```
 ///
 /// # Errors
-/// As for [`Root::txn_deferred`], and [`Error::DuplicateRoot`].
+/// As for [`Root::txn_deferred`]; [`Error::DuplicateRoot`]; [`Error::InvalidOption`] if the roots belong to
+/// several heaps, or the slice has no root.
 pub fn txn_deferred<S: RootSet, R>(
     roots: S,
     f: impl for<'a, 'b, 'c, 'd> FnOnce(S::Args<'a, 'b, 'c, 'd>) -> Result<R>,

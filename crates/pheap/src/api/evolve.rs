@@ -43,7 +43,8 @@ struct Unfinished<'r> {
     to: u64,
 }
 
-/// The content of the old slot of an object that needed a larger slot.
+/// The content of the old slot of an object that has moved: it, or another object of its span, did not fit
+/// into its slot any more.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::Moved", crate = "crate")]
@@ -52,9 +53,8 @@ struct Moved<'r> {
     to: P<'r, Moved<'r>>,
 }
 
-/// The content of the old slot of a slice that needed a larger slot, if that slot has more than 8 bytes. It
-/// keeps the slice's length, because a function of the program may have a pointer to the slice, and ask for
-/// the length.
+/// The content of the old slot of a slice that has moved, if that slot has more than 8 bytes. It keeps the
+/// slice's length, because a function of the program may have a pointer to the slice, and ask for the length.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::MovedSlice", crate = "crate")]
@@ -150,9 +150,9 @@ impl Heap {
     /// [`Error::Migrated`]. First, all objects that the root leads to are traced, so that garbage is not
     /// converted.
     ///
-    /// Collections keep their structure: a map is not built anew. An object that needs no larger slot stays
-    /// where it is. Other objects move, and the pointers to them are rewritten; that takes room for both
-    /// copies. Keys of maps are never converted.
+    /// Collections keep their structure: a map is not built anew. If all objects of a span still fit into
+    /// their slots, they stay where they are. Otherwise all objects of the span move, and the pointers to
+    /// them are rewritten; that takes room for both copies. Keys of maps are never converted.
     ///
     /// # Crashes
     /// Each transaction converts whole spans of objects, together with their recorded types. Until the
@@ -162,8 +162,9 @@ impl Heap {
     /// # Errors
     /// [`Error::TypeMismatch`] if a type cannot be converted, with a hint about the missing annotation or
     /// function; [`Error::HeldPointers`] while pointers into the root or snapshots of it are held;
-    /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::Unfinished`] if an earlier call has begun a
-    /// conversion to another `T`; [`Error::ReservationFull`] if there may be too little room, and the heap
+    /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::SeveralHeaps`]; [`Error::ReadOnly`];
+    /// [`Error::TooLarge`]; [`Error::Unfinished`] if an earlier call has begun a conversion to another `T`,
+    /// or with other type changes; [`Error::ReservationFull`] if there may be too little room, and the heap
     /// cannot get more. In all these cases nothing has changed. Later, the errors of a transaction, such as
     /// [`Error::OutOfSpace`]: the converted objects stay converted, and the next call continues.
     pub fn evolve<T: Persist>(&self, root: &str) -> Evolution<'_> {
@@ -191,7 +192,8 @@ impl<'h> Evolution<'h> {
         self
     }
 
-    /// Calls `f` after each transaction, inside the root's lock. `f` may read statistics and sync the heap. A
+    /// Calls `f` after each transaction that converts objects or rewrites pointers (not after those that
+    /// begin and end the conversion), inside the root's lock. `f` may read statistics and sync the heap. A
     /// method that would have to wait returns [`Error::Nested`] there, such as one that uses or creates a
     /// root, or that checks, copies or closes the heap. The same holds in [`Migrate::migrate`] and
     /// `default = ..`, which run in the transactions. Other threads may use other roots during the
@@ -486,8 +488,8 @@ impl<'a> Job<'a> {
         (self.numbers[&successor.old] != successor.old).then_some((number, span, successor))
     }
 
-    /// Commits one step. Only the last step waits for the disk: if a crash takes back the others, a later
-    /// call repeats them.
+    /// Commits one step of a pass. It does not wait until the step is durable (but does if too much is
+    /// unsynced): if a crash takes the step back, a later call repeats it.
     fn commit(&self, exclusive: &mut Exclusive<'_>, done: impl FnOnce(&mut Context)) -> Result<()> {
         let end = exclusive.commit_and_go_on(done)?;
         drop(self.heap.deferred(end));

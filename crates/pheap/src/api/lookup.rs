@@ -23,9 +23,10 @@ impl Heap {
     /// Returns the root with this name. If it does not exist, creates it with the default value.
     ///
     /// # Errors
-    /// [`Error::TypeMismatch`] if the root is of another type (see [`migrate`](Self::migrate));
-    /// [`Error::InvalidName`]; [`Error::ReadOnly`], [`Error::OutOfSpace`] and [`Error::Nested`] if it would
-    /// have to be created.
+    /// Those of [`existing_root`](Self::existing_root), except [`Error::NoSuchRoot`]. If the root would have
+    /// to be created, also [`Error::InvalidName`], [`Error::ReadOnly`], [`Error::OutOfSpace`],
+    /// [`Error::ReservationFull`], [`Error::Failed`], and, if this thread is inside a transaction or read,
+    /// [`Error::Nested`] or [`Error::SeveralHeaps`].
     pub fn root<T: Persist + FirstValue>(&self, name: &str) -> Result<Root<T>> {
         self.root_or_init(name, |tx| tx.alloc_default::<T>())
     }
@@ -49,7 +50,11 @@ impl Heap {
     /// Returns the root with this name, which must exist.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::TypeMismatch`].
+    /// [`Error::NoSuchRoot`]; [`Error::TypeMismatch`] if the root is of another type (see
+    /// [`migrate`](Self::migrate)); [`Error::Unfinished`]; [`Error::UnsupportedType`]; [`Error::Closed`],
+    /// [`Error::Forked`]. If the program has annotated the type since the root was created, the heap records
+    /// the new type: that may fail with [`Error::HeldPointers`], [`Error::PointerToPart`],
+    /// [`Error::Nested`], [`Error::SeveralHeaps`], and the errors of a transaction.
     pub fn existing_root<T: Persist>(&self, name: &str) -> Result<Root<T>> {
         match Root::find(self.inner(), name) {
             Err(Error::TypeMismatch { .. }) if self.accept(name, <T as Persist>::desc())? => {

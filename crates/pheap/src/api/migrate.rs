@@ -117,9 +117,10 @@ impl Heap {
     /// # Errors
     /// The errors that `f` returns; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`]. If there is
     /// something to do, also [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction or
-    /// read of the heap, [`Error::OutOfSpace`], [`Error::ReservationFull`]. All of them leave the root as it
-    /// was. With [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails
-    /// while this waits for it.
+    /// read of the heap, [`Error::SeveralHeaps`] if of another one, [`Error::OutOfSpace`],
+    /// [`Error::ReservationFull`]. All of them leave the root as it was. With
+    /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this
+    /// waits for it.
     pub fn migrate<Old: Persist, New: Persist>(
         &self,
         name: &str,

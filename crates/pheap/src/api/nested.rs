@@ -174,7 +174,8 @@ impl<'r> Txn<'r> {
     /// # Cost
     /// When `f` is the first to write an object that it has not allocated itself, the object is copied once
     /// more, in volatile memory: such a store takes about twice as long. A rollback costs less than that.
-    /// There is no fence and no write to the file: a crash rolls back the whole transaction.
+    /// A nested part that succeeds needs no fence and no write to the file: a crash rolls back the whole
+    /// transaction. A rollback in a long transaction stores the old content in place.
     ///
     /// # Errors
     /// The error that `f` returns, and no other.

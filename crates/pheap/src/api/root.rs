@@ -75,7 +75,8 @@ use crate::units::PAGE;
 /// ```
 //
 // Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only
-// `find` makes a `Root`: the marker is private. (Tests elsewhere read the other fields; none writes them.)
+// `find` and `clone` make a `Root`: the marker is private. (Other files read the other fields; none writes
+// them.)
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
@@ -149,8 +150,10 @@ impl<T: Persist> Root<T> {
     /// on two *heaps* do not nest, unless [`with_several_heaps`](crate::with_several_heaps) allows it.
     ///
     /// # Cost
-    /// A transaction without writes and allocations costs a lock, at most. One that changes a few small
-    /// objects costs one fence; see the crate's documentation for longer ones.
+    /// A transaction without writes and allocations costs a lock, at most; with
+    /// [`Durability::Wal`](crate::Durability::Wal), it also waits until the data that it may have read are
+    /// durable. One that changes a few small objects costs one fence; see the crate's documentation for
+    /// longer ones.
     ///
     /// # Errors
     /// The error that `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the
@@ -238,7 +241,8 @@ impl<T: Persist> Root<T> {
     /// checks, copies or inspects the heap; see [`txn`](Self::txn).
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`],
+    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Unsupported`] if it is
+    /// inside 16 transactions, reads and accesses to snapshots already; [`Error::Closed`],
     /// [`Error::Migrated`], [`Error::Forked`]; with `Wal`, [`Error::OutcomeUnknown`] and [`Error::Failed`] if
     /// the disk has failed. In these cases the result of `f` is dropped.
     #[inline]
@@ -280,8 +284,9 @@ impl<T: Persist> Root<T> {
     /// See [`Heap::collect`](crate::Heap::collect).
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
-    /// if of another one; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, or reads a snapshot of
+    /// it, [`Error::SeveralHeaps`] if of another one; [`Error::ReadOnly`], [`Error::Closed`],
+    /// [`Error::Forked`].
     pub fn collect(&self) -> Result<()> {
         self.heap.check_writable()?;
         guard::may_wait(self.heap.id())?;
@@ -306,7 +311,7 @@ impl<T: Persist> Root<T> {
     /// the root or the heap do not call `f`.
     ///
     /// If another thread has begun a call of `f`, that call may continue for a moment after the `Watch` is
-    /// dropped.
+    /// dropped. In a forked child, this does nothing.
     ///
     /// ```
     /// # use std::sync::Arc;

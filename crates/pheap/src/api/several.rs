@@ -21,8 +21,9 @@ use crate::wal::Commit;
 /// does.
 ///
 /// `roots` is a tuple of up to four roots, or a slice of roots of one type ([`Shards`]). Each root has its
-/// own [`Txn`] and brand, so a pointer of one root cannot be stored in another. The roots are locked in a
-/// fixed order, whatever their order in `roots`, so such transactions cannot deadlock with one another.
+/// own [`Txn`] and brand, so a pointer of one root cannot be stored in another. A thread waits for a root
+/// only while it has none of the others, so such transactions cannot deadlock with one another, whatever the
+/// order of their `roots`.
 ///
 /// ```
 /// # fn main() -> pheap::Result<()> {
@@ -40,7 +41,8 @@ use crate::wal::Commit;
 /// ```
 ///
 /// # Errors
-/// As for [`Root::txn`], and [`Error::DuplicateRoot`].
+/// As for [`Root::txn`]; [`Error::DuplicateRoot`]; [`Error::InvalidOption`] if the roots belong to several
+/// heaps, or the slice has no root.
 pub fn txn<S: RootSet, R>(
     roots: S,
     f: impl for<'a, 'b, 'c, 'd> FnOnce(S::Args<'a, 'b, 'c, 'd>) -> Result<R>,

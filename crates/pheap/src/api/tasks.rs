@@ -157,7 +157,8 @@ impl<T: Persist> Root<T> {
 /// ```
 ///
 /// # Errors
-/// As for [`Root::txn_async`], and [`Error::DuplicateRoot`].
+/// As for [`Root::txn_async`]; [`Error::DuplicateRoot`]; [`Error::InvalidOption`] if the roots belong to
+/// several heaps, or the slice has no root.
 pub async fn txn_async<S: RootSet, R>(
     roots: S,
     f: impl for<'a, 'b, 'c, 'd> FnOnce(S::Args<'a, 'b, 'c, 'd>) -> Result<R>,

@@ -82,8 +82,8 @@ impl<'r> View<'r> {
 
     /// Returns a view for several threads at once, for instance in [`std::thread::scope`].
     ///
-    /// A transaction becomes long by this: its changes so far are stored in place, after an entry in the undo
-    /// log.
+    /// A transaction that has copies of objects becomes long by this: its changes so far are stored in place,
+    /// after an entry in the undo log.
     ///
     /// # Panics
     /// If the log cannot grow for the changes so far. The transaction is then doomed, and would end with
@@ -116,7 +116,7 @@ impl<'r> View<'r> {
     /// # Errors
     /// [`Error::NotHeld`](crate::Error::NotHeld) if it belongs to another root, to another opening of the
     /// heap, or to a transaction that was rolled back; and in a read, if it belongs to a transaction that is
-    /// still open.
+    /// still open. [`Error::Forked`](crate::Error::Forked).
     pub fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<P<'r, T::At<'r>>> {
         let addr = self.held().get(held, !self.is_read())?;
         // SAFETY: the table has addresses of objects only, and the heap is not mapped at 0.

@@ -69,7 +69,7 @@ impl<T: Persist> Slot<T> {
         }
     }
 
-    /// Removes the value.
+    /// Removes the value; a value without pointers is left behind.
     #[inline(always)]
     pub(crate) fn vacate(&mut self) {
         if T::POINTERS {
@@ -292,7 +292,7 @@ impl<T: Persist> Slots<T> {
 }
 
 /// Allocates a buffer of `capacity` slots, and moves the values of `old` to its first slots; the others are
-/// vacant. The caller frees the old buffer.
+/// vacant. The caller frees the old buffer, or does not use the old slots of these values any more.
 pub(crate) fn moved<'r, T: Persist>(
     tx: &Txn<'r>,
     old: Slots<T>,

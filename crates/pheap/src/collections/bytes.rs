@@ -12,8 +12,8 @@ use crate::heap::check::rule::{OwnType, Promise};
 use crate::ptr::{P, bounds};
 
 /// Growable bytes: the counterpart of [`PString`](super::PString) for bytes, and a key of maps, too. With
-/// serde they are bytes, whereas a `PVec<u8>` is a sequence of numbers. (The length of a `P<[u8]>` is fixed,
-/// and it takes a word less.)
+/// serde they are bytes (in human-readable formats, a string in hexadecimal), whereas a `PVec<u8>` is a
+/// sequence of numbers. (The length of a `P<[u8]>` is fixed, and it takes a word less.)
 ///
 /// ```
 /// # use pheap::{Heap, PBytes, Root};
@@ -46,7 +46,7 @@ impl<'r> PBytes<'r> {
     /// Makes a copy of these bytes.
     ///
     /// # Errors
-    /// As for [`Txn::alloc`].
+    /// As for [`Txn::alloc_slice`].
     pub fn from_slice(tx: &Txn<'r>, bytes: &[u8]) -> Result<Self> {
         Ok(PBytes { bytes: PVec::from_slice(tx, bytes)? })
     }

@@ -136,7 +136,8 @@ by_pointer! {
 /// <a id="change-PVecDeque"></a>Changing a queue.
 ///
 /// Operations that may allocate fail with [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap
-/// cannot grow; then they have changed nothing, except that `extend` keeps the elements that it has appended.
+/// cannot grow, and with [`Error::TooLarge`]; then they have changed nothing, except that `extend` keeps the
+/// elements that it has appended.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Returns the ring, with room for one more element.
     #[inline(always)]
@@ -363,7 +364,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     }
 
     /// Moves the elements from `at` on to another queue, with a buffer of exactly that size. O(k) for k
-    /// elements; O(1) for all.
+    /// elements. All elements move together with their old buffer, in O(1).
     ///
     /// # Errors
     /// As for [`push_back`](Self::push_back); then nothing has changed. If the program does not store the

@@ -97,8 +97,9 @@ not_in_place! {
 ///
 /// If a transaction ends in an error, it leaves the queue as it was, whatever its methods have returned.
 /// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
-/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
-/// nothing.
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow, and with
+/// [`Error::TooLarge`](crate::Error::TooLarge); then they have changed nothing, except that `extend` keeps
+/// the elements that it has added.
 impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     #[inline(always)]
     #[allow(unsafe_code)] // of `field!`

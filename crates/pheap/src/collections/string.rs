@@ -47,7 +47,7 @@ impl<'r> PString<'r> {
     /// Makes a string with this text.
     ///
     /// # Errors
-    /// As for [`Txn::alloc`].
+    /// As for [`Txn::alloc_slice`].
     pub fn from_str(tx: &Txn<'r>, text: &str) -> Result<Self> {
         Ok(PString { bytes: PVec::from_slice(tx, text.as_bytes())? })
     }

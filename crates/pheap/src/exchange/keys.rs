@@ -15,10 +15,11 @@ use crate::ptr::P;
 
 /// A key that can be exported and imported. `#[persist(key, serde)]` with `#[derive(Persist)]` implements it.
 ///
-/// The exported form is the key's [borrowed form](MapKey::Query): a string for a `P<str>` or a `PString`.
+/// The exported form is the key's [borrowed form](MapKey::Query): a string for a `P<str>`, a `PString` or a
+/// `SharedStr`.
 /// JSON has no other keys; serde_json also writes numbers, `bool`, and variants without fields as strings,
-/// and reads them back. Keys of bytes (`[u8; N]`, `P<[u8]>`) are written in hexadecimal in human-readable
-/// formats. Keys of other kinds need another format, or a `Vec` of pairs.
+/// and reads them back. Keys of bytes (`[u8; N]`, `P<[u8]>`, `PBytes`, `InlineBytes`) are written in
+/// hexadecimal in human-readable formats. Keys of other kinds need another format, or a `Vec` of pairs.
 #[diagnostic::on_unimplemented(
     message = "a map with keys of type `{Self}` cannot be exported and imported",
     label = "not an `ExchangeKey`",

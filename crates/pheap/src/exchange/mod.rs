@@ -35,21 +35,23 @@
 //! | `P<T>` | the object that it points to; a new object on import |
 //! | `Option<P<T>>` | nothing (`null`), or the object that it points to; a missing field is `None` |
 //! | `P<[T]>`, `PVec`, `PVecDeque` | a sequence |
-//! | `P<str>`, `PString` | a string |
+//! | `PPriorityQueue` | a sequence in any order |
+//! | `P<str>`, `PString`, `SharedStr` | a string; a new text on import |
+//! | `PBytes`, `InlineBytes` | bytes; in human-readable formats such as JSON, a string in hexadecimal |
 //! | `PHashMap`, `PBTreeMap`, `PSnapMap` | a map with the borrowed keys (see [`ExchangeKey`] for keys that JSON cannot have); a duplicate key is an error |
 //! | `PHashSet`, `PBTreeSet` | a sequence, which may have duplicates |
 //! | structs | maps by the names of the fields; tuple structs are sequences; with one field, just that field |
 //! | enums | the name of the variant, or a map from the name to its content |
 //!
 //! serde's derives represent Rust types in the same way, so programs without pheap can read and write the
-//! same data. Unknown fields are ignored; missing and duplicate fields are errors.
+//! same data. Unknown fields are ignored; duplicate fields are errors, and missing ones that are no options.
 //!
 //! # Shared objects and cycles
 //!
 //! If several pointers lead to an object, it is exported once for each of them, and imported as several
 //! objects. A cycle cannot be exported: nesting deeper than [`MAX_DEPTH`] is an error in both directions
 //! ([`Exported::max_depth`] and [`Importer::max_depth`] set another limit). A linked list is nested as deep
-//! as it is long; a `PVec` is not nested at all.
+//! as it is long; a `PVec` adds one level, whatever its length.
 
 mod collections;
 mod counterparts;

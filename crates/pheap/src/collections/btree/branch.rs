@@ -99,8 +99,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     /// Adds a branch without a separator.
     ///
     /// # Safety
-    /// The branch is the only one; or it is not the first, and the caller gives it a separator. There is no
-    /// other pointer to the child, nor will there be one.
+    /// When the caller's operation is complete, all branches of the node except the first have a separator.
+    /// There is then no other pointer to the child.
     unsafe fn insert_branch(self, tx: &mut Txn<'r>, place: usize, prefix: u64, child: Child<'r, K, V>) {
         let (leaf, inner) = match child {
             Child::Leaf(leaf) => (Some(leaf), None),
@@ -108,7 +108,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
             Child::None(_) => (None, None),
         };
         let branch = Branch { separator: Slot::vacant(), prefix, inner };
-        // SAFETY: the branch is the only one, or gets a separator, by the caller's premise.
+        // SAFETY: all branches except the first get a separator, by the caller's premise.
         unsafe { self.insert_item(tx, place, prefix, leaf, branch) };
     }
 
@@ -217,7 +217,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Moves all items of the child at `at` to the child before it, which has room for them.
+    /// Moves all items of the child at `at` to the child before it, which has room for them, and removes the
+    /// child at `at`. If one of the two has no items, just removes that one.
     pub(super) fn merge(self, tx: &mut Txn<'r>, at: usize) {
         let seen = self.seen(tx);
         let (left, right) = (seen.child(at - 1), seen.child(at));
@@ -244,8 +245,9 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Moves items between the child at `at` and the one before it, so that both have the same number. For
-    /// leaves, that needs a new separator: if there is no memory for it, they stay as they are.
+    /// Moves items between the child at `at` and the one before it, so that their numbers of items differ by
+    /// at most one. For leaves, that needs a new separator: if there is no memory for it, they stay as they
+    /// are.
     pub(super) fn even_out(self, tx: &mut Txn<'r>, at: usize) {
         let seen = self.seen(tx);
         match (seen.child(at - 1), seen.child(at)) {

@@ -19,8 +19,9 @@ use crate::ptr::P;
 /// If a transaction ends in an error or a panic, it leaves the map as it was, whatever its methods have
 /// returned. Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
 /// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
-/// nothing. Removal needs no memory (except for the log, like any change). If a key's `Ord` panics and the
-/// program catches the panic within the transaction, the map can still be used.
+/// nothing, except that `extend` and `append` keep the entries that they have inserted or moved. Removal
+/// needs no memory (except for the log, like any change). If a key's `Ord` panics and the program catches the
+/// panic within the transaction, the map can still be used.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Inserts an entry, or replaces the value of an existing key and returns the old value. O(log n). If the
     /// key is new, the owned key is made from `key`.

@@ -127,8 +127,8 @@ impl Scale {
         other.shift() + 2 <= self.shift()
     }
 
-    /// Whether a prefix is outside the range of the scale, so that it shares its code with all others
-    /// outside.
+    /// Whether a prefix is outside the range of the scale, so that it shares its code with all others on the
+    /// same side.
     fn is_beyond(self, prefix: u64) -> bool {
         prefix < self.base() || (prefix - self.base()) >> self.shift() >= 0xffff
     }
@@ -196,8 +196,9 @@ impl<const N: usize> Head<N> {
         others.min(self.len())
     }
 
-    /// Returns a scale, if one would suit the items and a new one at `place`, with this prefix and code, much
-    /// better than the current scale. The items before `first` have no keys.
+    /// Returns a scale, if a new item at `place`, with this prefix and code, would have the same code as a
+    /// neighbour, and the scale suits all items much better than the current one. The items before `first`
+    /// have no keys.
     #[inline]
     pub(super) fn better_scale(
         &self,

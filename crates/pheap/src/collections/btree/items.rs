@@ -238,7 +238,7 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         }
     }
 
-    /// Moves items between neighbours, so that both have the same number.
+    /// Moves items between neighbours, so that their numbers of items differ by at most one.
     ///
     /// # Safety
     /// When the caller's operation is complete, all branches of an inner node except the first have a

@@ -89,8 +89,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     }
 
     /// Moves all entries of `other` to this map. If both have a key, the key of this map stays, with the
-    /// value of `other`. O(1) if this map is empty; else O(k) for k entries of `other`, which move together
-    /// with the memory of their keys.
+    /// value of `other`. If this map is empty, this is O(1), except that it frees the buckets that removed
+    /// entries have left. Else it is O(k) for k entries of `other`, which move together with the memory of
+    /// their keys.
     ///
     /// # Errors
     /// As for [`insert`](Self::insert). Then some entries have moved, and all others are still in `other`.

@@ -16,8 +16,9 @@ use crate::ptr::P;
 /// If a transaction ends in an error, it leaves the map as it was, whatever its methods have returned.
 /// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
 /// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
-/// nothing. If the program's code panics (`Eq` of a key, or a closure), the map keeps the changes made so
-/// far, and stays valid.
+/// nothing, except that `extend` and `append` keep the entries that they have inserted or moved. If the
+/// program's code panics (`Eq` of a key, or a closure), the map keeps the changes made so far, and stays
+/// valid.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// Sets the value of a key, and returns the old one. O(1), not only amortised: see [`PHashMap`].
     ///
@@ -58,8 +59,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         Some(self.find(tx, &query, None).ok()?.place.into_mut())
     }
 
-    /// Removes a key, and returns its value. O(1). Its slot is reused; only [`clear`](Self::clear) and
-    /// [`shrink_to_fit`](Self::shrink_to_fit) free the memory.
+    /// Removes a key, and returns its value. O(1). The memory that the map has allocated for the key is freed
+    /// when the transaction commits. The slot is reused; [`clear`](Self::clear), [`drain`](Self::drain) and
+    /// [`shrink_to_fit`](Self::shrink_to_fit) free the memory of slots.
     #[inline]
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);

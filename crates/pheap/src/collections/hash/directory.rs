@@ -451,7 +451,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
     /// Frees all nodes when the transaction commits.
     ///
     /// # Safety
-    /// At the commit there is no pointer to the root, and all entries were moved out.
+    /// At the commit there is no pointer to the root. (Entries that were not moved out are lost.)
     pub(super) unsafe fn free(self, tx: &mut Txn<'r>) {
         let freed = visit(tx, tx[self].top, &mut |tx, node| {
             // SAFETY: at the commit there is no pointer to the nodes; a freed object can still be read in

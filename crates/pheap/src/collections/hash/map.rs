@@ -66,8 +66,8 @@ type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 ///
 /// **Memory.** A map is 24 bytes. Up to 8 entries form an array with room for 1, 2, 4 or 8 of them, and are
 /// compared one by one. Beyond that, buckets are about two thirds full: 27 bytes for an entry of 16. Removing
-/// entries does not free buckets (they are reused): see [`shrink_to_fit`](P::shrink_to_fit) and
-/// [`clear`](P::clear).
+/// entries does not free buckets (they are reused), except additional buckets for keys with equal hashes: see
+/// [`shrink_to_fit`](P::shrink_to_fit) and [`clear`](P::clear).
 ///
 /// **Hashes** are computed by SipHash-1-3 with a secret of the heap, which the map stores, so that an
 /// attacker cannot prepare keys that collide. Keys with equal hashes (because of a bad [`HashKey`]) are

@@ -1,4 +1,4 @@
-//! Keys that own the bytes, or the text, of their borrowed form.
+//! Keys whose borrowed form is bytes or a text. All of them except `SharedStr` own it.
 
 #![allow(unsafe_code)]
 
@@ -57,7 +57,7 @@ fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     (one.len().cmp(&other.len()), len)
 }
 
-/// Key types that own the bytes of their borrowed form.
+/// Key types whose borrowed form is bytes or a text.
 macro_rules! by_bytes {
     ($(
         $key:ty: $target:ty, |$this:ident, $view:ident| $shown:expr, |$query:ident| $bytes:expr,

@@ -20,13 +20,14 @@ use crate::error::Result;
 /// ```
 ///
 /// A map whose keys are `P<[u8]>` keeps 8 bytes for each key in its node, and a separate object: a search
-/// that has to compare the key itself reads that object, which may not be in the cache, nor in memory. With
-/// `InlineBytes` it reads the node only; an insertion allocates no object, and a removal frees none. The cost
-/// is 32 bytes for each key in the node, whatever its length, also in free slots, and in the inner nodes of a
-/// [`PBTreeMap`](crate::PBTreeMap). So it is for keys that are rarely longer than 30 bytes, and that searches
-/// compare: in a hash map each key that is found, in an ordered map keys that share their first bytes. A
-/// `P<[u8]>` is better if most keys are longer (such a key takes these 32 bytes and its object), or if there
-/// are many keys that are rarely looked up. Order, hashes, and the arguments of a search are the same.
+/// that has to compare the key itself reads that object, which may not be in the cache, nor in memory. For
+/// `InlineBytes` of up to 30 bytes, it reads the node only; an insertion allocates no object for the key,
+/// and a removal frees none. The cost is 32 bytes for each key in the node, whatever its length, also in
+/// free slots, and in the inner nodes of a [`PBTreeMap`](crate::PBTreeMap). So it is for keys that are
+/// rarely longer than 30 bytes, and that searches compare: in a hash map each key that is found, in an
+/// ordered map keys that share their first bytes. A `P<[u8]>` is better if most keys are longer (such a key
+/// takes these 32 bytes and its object), or if there are many keys that are rarely looked up. Order, hashes,
+/// and the arguments of a search are the same.
 //
 // Invariant: the program has no `P` to the bytes, and no copy of the key: the vector has the only pointer to
 // its buffer. In a file, `check` verifies that by the rule of the vector.
@@ -68,7 +69,7 @@ impl<'r> InlineBytes<'r> {
     /// Makes a copy of these bytes. O(n); allocates only for more than 30.
     ///
     /// # Errors
-    /// As for [`Txn::alloc`].
+    /// As for [`Txn::alloc_slice`].
     #[inline]
     pub fn from_slice(tx: &Txn<'r>, bytes: &[u8]) -> Result<Self> {
         let form = if bytes.len() <= ROOM {

@@ -58,14 +58,14 @@ pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
     /// Makes a key.
     ///
     /// # Errors
-    /// As for [`Txn::alloc`].
+    /// As for [`Txn::alloc_slice`].
     fn from_query(tx: &Txn<'r>, query: &Self::Query) -> Result<Self>;
 
     /// Frees what [`from_query`](Self::from_query) has allocated, when the transaction commits.
     ///
     /// # Safety
     /// `from_query` has made the key, the program has never had it, and at the commit there is no pointer to
-    /// its memory.
+    /// its memory; or the key owns nothing.
     #[doc(hidden)]
     unsafe fn give_up(self, tx: &Txn<'r>) {
         let _ = tx;
@@ -130,8 +130,8 @@ impl KeyHasher {
     }
 }
 
-/// A key that a collection has made by [`MapKey::from_query`]. Only its borrowed form has been shown to the
-/// program. In a file it is the key itself.
+/// A key that a collection has made, by [`MapKey::from_query`] or [`KeyArg::to_key`]. If the key owns memory,
+/// only its borrowed form has been shown to the program. In a file it is the key itself.
 #[repr(transparent)]
 pub(crate) struct OwnKey<K>(K);
 
@@ -172,8 +172,9 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
     /// Frees the key's memory when the transaction commits.
     #[inline(always)]
     pub(super) fn give_up(self, tx: &Txn<'r>) {
-        // SAFETY: `from_query` has made the key, and the program has never had it, as this type guarantees.
-        // It is moved and never copied, so there is no other pointer to its memory.
+        // SAFETY: `from_query` has made the key, and the program has never had it, or the key owns nothing,
+        // as this type guarantees. It is moved and never copied, so there is no other pointer to memory that
+        // it owns.
         unsafe { self.0.give_up(tx) };
     }
 

@@ -29,7 +29,7 @@ impl<'r> SharedStr<'r> {
     /// Allocates a text.
     ///
     /// # Errors
-    /// As for [`Txn::alloc`].
+    /// As for [`Txn::alloc_str`].
     pub fn new(tx: &Txn<'r>, text: &str) -> Result<Self> {
         Ok(SharedStr { text: tx.alloc_str(text)? })
     }

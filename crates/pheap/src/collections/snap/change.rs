@@ -2,7 +2,8 @@
 //!
 //! An operation first does everything that may fail: it allocates new nodes, to which no object points yet.
 //! Then it changes a single node that the transaction has allocated before, in place, or the map itself, so
-//! that the new nodes become reachable.
+//! that the new nodes become reachable. (A removal may change several nodes in place. If the transaction has
+//! allocated a node, it has allocated all nodes above it as well, so the changes above cannot fail.)
 
 use std::borrow::Borrow;
 
@@ -89,7 +90,7 @@ where
 ///
 /// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
 /// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
-/// nothing. Removal may allocate, too.
+/// nothing, except that `extend` keeps the entries that it has inserted. Removal may allocate, too.
 impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     /// Inserts an entry, or replaces the value of an existing key. Key and value are copied into the map.
     /// Returns whether the key is new. O(log n).
@@ -261,7 +262,8 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     }
 }
 
-/// Changes a node that has `len` items afterwards.
+/// Changes a node that has `len` items afterwards. If that is 0, the node stays as it is, and the caller
+/// drops it.
 fn less<'r, K, T, const N: usize>(
     tx: &mut Txn<'r>,
     node: P<'r, Node<K, T, N>>,
@@ -278,8 +280,9 @@ where
     Ok(if new == node && !tx[new].is_small() { Shrunk::Same } else { Shrunk::One(new) })
 }
 
-/// Joins a small child of `inner` with a neighbour. Returns the place of the first of the two, and the joined
-/// node. None if they do not fit, or there is no memory: joining is optional.
+/// Joins a child of `inner` with a neighbour, if the child is small. Returns the place of the first of the
+/// two, and the joined node. None if the child is not small or has no neighbour, if the two do not fit, or if
+/// there is no memory: joining is optional.
 fn joined<'r, K: Frozen<'r>, V: Frozen<'r>>(
     tx: &Txn<'r>,
     inner: P<'r, Inner<'r, K, V>>,

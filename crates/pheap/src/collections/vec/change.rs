@@ -14,7 +14,8 @@ use crate::ptr::{P, bounds};
 /// If a transaction ends in an error, it leaves the vector as it was, whatever its methods have returned.
 /// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
 /// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow, and with
-/// [`Error::TooLarge`](crate::Error::TooLarge); then they have changed nothing.
+/// [`Error::TooLarge`](crate::Error::TooLarge); then they have changed nothing, except that `extend` keeps
+/// the elements that it has appended.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// Replaces element `index`, and returns the old one.
     ///

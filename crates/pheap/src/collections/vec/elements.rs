@@ -52,8 +52,9 @@ const LONGEST_BLOCK: usize = 4096;
 /// # }
 /// ```
 ///
-/// It grows by doubling, and shrinks only by [`shrink_to_fit`](P::shrink_to_fit). A push costs a redo record
-/// of one or two lines. An element that is a collection can be read, replaced and moved, but not changed in
+/// It grows by doubling. [`shrink_to_fit`](P::shrink_to_fit) makes the buffer smaller. If elements can have
+/// pointers, [`clear`](P::clear) frees the buffer; otherwise removals keep it. A push costs a redo record of
+/// one or two lines. An element that is a collection can be read, replaced and moved, but not changed in
 /// place: use a `PVec<P<PVec<T>>>` for that.
 ///
 #[doc = include_str!("pvec.md")]
@@ -499,7 +500,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     }
 
     /// Moves the elements from `at` on to another vector, with a buffer of exactly that size. O(k) for k
-    /// elements; O(1) for all.
+    /// elements. All elements move together with their old buffer, in O(1).
     ///
     /// # Errors
     /// As for [`push`](Self::push); then nothing has changed. If the program does not store the returned
