@@ -1,4 +1,4 @@
-//! Padding: bytes of a value that have no meaning. They are zeroed before they reach the medium.
+//! Padding: bytes of a value that have no meaning. They are zeroed before the transaction commits.
 
 use crate::layout::Padding;
 
