@@ -107,7 +107,7 @@ impl Watch {
         }
     }
 
-    /// Takes a lock, by `attempt` or, if that fails, by `wait`.
+    /// Takes a lock, by `attempt` or, if that fails, by `wait`. By `wait` alone if no lock is watched.
     #[inline]
     #[track_caller]
     pub(crate) fn take<G>(
