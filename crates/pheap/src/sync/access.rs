@@ -24,11 +24,11 @@
 //! except the owner look at it after a locked instruction.
 //!
 //! # Turns
-//! Readers that overlap must not delay a writer's upgrade for ever. So the first read of a thread waits
-//! while a writer waits to be upgraded. A thread that already has a region, of this heap or of another one,
-//! does not wait: two threads that nest two roots in opposite orders, with a writer of each root, would
-//! deadlock. A writer that is upgraded again and again must not keep readers out for ever. So at the end of
-//! its upgrade a writer lets in all readers that sleep, at once, and waits for them at its next upgrade.
+//! Readers that overlap must not delay a writer's upgrade for ever. So the first read of a thread waits while
+//! a writer waits to be upgraded. A thread that already has a region, of this heap or of another one, does
+//! not wait: two threads that nest two roots in opposite orders, with a writer of each root, would deadlock.
+//! A writer that is upgraded again and again must not keep readers out for ever. So at the end of its upgrade
+//! a writer lets in all readers that sleep, at once, and waits for them at its next upgrade.
 //!
 //! A writer of several regions waits for one of them at a time, and only while it has none, so it cannot
 //! queue at all of them. Instead it closes a [gate](Gate) at each. Threads that arrive at a gate, and have no

@@ -58,7 +58,8 @@ pub(crate) struct Hot {
 
 /// A [`Hot`] without a context.
 struct Reader(Hot);
-// SAFETY: only a context writes to a `Hot`, and a `Reader` belongs to no context. So no thread writes to it.
+// SAFETY: code that writes to a `Hot` has a context for it, or has found that its filter is not 0. A
+// `Reader` belongs to no context, and its filter stays 0. So no thread writes to it.
 unsafe impl Sync for Reader {}
 
 impl Hot {

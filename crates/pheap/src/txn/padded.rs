@@ -6,7 +6,7 @@ use crate::layout::Padding;
 #[derive(Default)]
 pub(crate) struct Padded {
     values: Vec<(usize, Padding)>,
-    /// The number of values at which to remove duplicates.
+    /// The number of values at which to remove duplicates, if it is larger than [`FEW`].
     limit: usize,
 }
 
