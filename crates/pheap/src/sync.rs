@@ -2,11 +2,12 @@
 //! that builds for models and for the lab can replace them.
 //!
 //! The [lock](access) of regions is pheap's own. The others are those of std. In models (`cfg(pheap_loom)`)
-//! all are those of [loom], which runs a test under every order of their operations; see
-//! `docs/crash-testing.md`. Counters for statistics do not come from here, because nothing depends on them.
+//! they are those of [loom], and the lock of regions is made of these. Loom runs a test under every order of
+//! their operations with a limited number of preemptions; see `docs/crash-testing.md`. Counters for
+//! statistics do not come from here, because nothing depends on them.
 //!
 //! In builds with the simulator, locks report each place in the source where they are taken. The simulator
-//! can leave out one of these acquisitions, or pretend to, and the tests must notice.
+//! can pretend to leave out one of these acquisitions, and the tests must notice.
 //!
 //! [loom]: https://docs.rs/loom
 //!

@@ -1,4 +1,4 @@
-//! Collects a region between and during its transactions: in background threads, and in threads that call
+//! Collects a region between its transactions: in background threads, and in threads that call
 //! `Heap::collect`.
 
 use std::time::Instant;
@@ -44,7 +44,8 @@ impl Region {
     }
 
     /// Runs `work` with the region's lock, after the transactions that wait for it. Readers may be inside.
-    /// Returns `None` if the region is gone. The calling thread is not inside the heap.
+    /// Returns `None` if the region is gone, or if the system refuses the fence. The calling thread is not
+    /// inside the heap.
     fn in_turn<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
         self.access().gate.pass(guard::is_inside_any);
         let exclusive = self.lock_alone().ok()?;
@@ -66,7 +67,8 @@ impl Region {
         self.in_turn(slice).unwrap_or(false)
     }
 
-    /// Begins a cycle, unless one is running. Returns whether it did; `None` if the region is gone.
+    /// Begins a cycle, unless one is running. Returns whether it did; `None` if the region is gone or cannot
+    /// be locked.
     pub(crate) fn begin_cycle(&self) -> Option<bool> {
         self.in_turn(|context| {
             context.upgrade(); // see `Context::assess`

@@ -13,7 +13,8 @@ use crate::sync::fence::Refused;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 
-/// A thread that waits longer than this to close a heap or remove a root logs the root that it waits for.
+/// A thread that waits longer than this to close a heap, remove a root or collect a region logs the root
+/// that it waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A region whose only writer is this thread. Dropping it rolls the transaction back, unless it was
@@ -32,7 +33,8 @@ const OPEN: usize = 1;
 const LOCKED: usize = 2;
 /// This thread [leaves](guard::leave) the heap when it releases the region.
 const LAST: usize = 4;
-/// The transaction has ended, but the work after its end is not complete.
+/// The transaction has ended, but the work after its end is not complete. Also set for work [without a
+/// transaction](Region::lock_alone).
 const ENDING: usize = 8;
 /// The transaction has committed a change, and the watchers of the root, if there are any, were not called
 /// yet.
@@ -167,9 +169,9 @@ impl<'a> Exclusive<'a> {
         Ok(result)
     }
 
-    /// Commits the open transaction, calls `done`, and opens the next transaction. The region stays locked in
-    /// between: no other thread reads or changes it, and its collector gets no turn. Does not wait for a
-    /// sync. Returns the position after the record, with a write-ahead log.
+    /// Commits the open transaction, calls `done`, and opens the next transaction. The region stays locked
+    /// in between: no other thread changes it, or reads it after a change, and its collector gets no turn.
+    /// Does not wait for a sync. Returns the position after the record, with a write-ahead log.
     ///
     /// # Errors
     /// Those of a commit. Then the transaction is rolled back, and the region is released.
@@ -349,7 +351,8 @@ impl Drop for Unwound<'_, '_> {
 impl Region {
     /// Calls `f` with spans of objects (offset, bytes, whether they have pointers), from number `from` on,
     /// while no transaction changes the region. Stops after about `bytes` bytes of spans. Returns the number
-    /// of the next span; `None` if there is none, or if the region is not free within `patience`.
+    /// of the next span; `None` if there is none, if the region is not free within `patience`, if it is
+    /// gone, or if the system refuses the fence.
     pub(crate) fn with_spans(
         &self,
         from: usize,
@@ -382,8 +385,8 @@ impl Region {
         next
     }
 
-    /// Waits for the region, for work that would leave it in an uncertain state if it did not
-    /// [end](Exclusive::ended). The calling thread is not inside the heap.
+    /// Waits for the region, for work that leaves it in an uncertain state unless it
+    /// [ends](Exclusive::ended). The calling thread is not inside the heap.
     pub(super) fn lock_alone(&self) -> Result<Exclusive<'_>, Refused> {
         if !self.access().try_lock_for(PATIENCE)? {
             // SURVIVES unreached: nothing in the lab takes so long.

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 use crate::error::{Error, Result};
 
-/// Number of scopes after which a thread can enter no further transaction or read.
+/// Number of scopes after which a thread can enter no further transaction, read or access to a snapshot.
 const DEPTH: usize = 16;
 /// Number of scopes that one thread can be inside at a time. It is larger than [`DEPTH`], so that a heap can
 /// be closed wherever it can be read.
@@ -80,7 +80,8 @@ thread_local! {
 /// Records that this thread enters a scope in `heap`. The caller [leaves](leave) it at the end.
 ///
 /// # Errors
-/// [`Error::Nested`], [`Error::SeveralHeaps`].
+/// [`Error::Nested`], [`Error::SeveralHeaps`]; [`Error::Unsupported`] if the thread is inside too many
+/// scopes.
 #[inline(always)]
 pub(crate) fn enter(heap: usize, scope: Scope) -> Result<()> {
     SCOPES.with(|scopes| {
@@ -188,10 +189,11 @@ pub(crate) fn is_outside() -> bool {
 }
 
 /// Fails if this thread must not wait for a region of `heap`, because it is inside this heap (except in a
-/// copy), or inside another one.
+/// copy), or inside another one (except in a copy, or within [`with_several_heaps`]).
 ///
 /// # Errors
-/// [`Error::Nested`], [`Error::SeveralHeaps`].
+/// [`Error::Nested`], [`Error::SeveralHeaps`]; [`Error::Unsupported`] if the thread is inside too many
+/// scopes.
 pub(crate) fn may_wait(heap: usize) -> Result<()> {
     Entered::new(heap, Scope::Roots).map(drop)
 }

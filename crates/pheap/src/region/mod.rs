@@ -174,7 +174,7 @@ impl Region {
         self.listed.load(Ordering::Relaxed)
     }
 
-    /// Publishes the type that the root now has. It is durable.
+    /// Publishes the type that the root now has. The commit that has changed it was acknowledged.
     pub(crate) fn set_ty(&self, ty: u32) {
         self.listed.store(ty, Ordering::Relaxed);
     }
@@ -237,8 +237,8 @@ impl Region {
     }
 }
 
-/// Fails the heap, because no thread can lock a region of it any more: the system refuses the fence. The
-/// calling thread has [entered](guard::enter) the heap, and leaves it here.
+/// Fails the heap, because this thread cannot lock a region of it: the system refuses the fence. The calling
+/// thread has [entered](guard::enter) the heap, and leaves it here.
 #[cold]
 #[inline(never)]
 fn refused(store: &Store) -> Error {

@@ -403,7 +403,8 @@ impl Exclusive<'_> {
         });
     }
 
-    /// Returns the type of the span that `addr` leads into, and whether an object begins at `addr`.
+    /// Returns the type of the span that `addr` leads into, and whether a slot, with or without an object,
+    /// begins at `addr`.
     pub(crate) fn type_at(&self, addr: u64) -> Option<(u32, bool)> {
         let span = self.span_of(addr)?;
         let inside = (addr - self.store.base().addr() as u64).wrapping_sub(span.span.offset);

@@ -1,4 +1,4 @@
-//! Calls functions of the program after the commits of a region.
+//! Calls functions of the program after commits that have changed a region.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,8 +30,8 @@ impl Watchers {
     }
 }
 
-/// Calls a function after each commit of a root, until it is dropped. Made by
-/// [`Root::watch`](crate::Root::watch).
+/// Calls a function after each transaction of this process that has changed its root, until it is dropped.
+/// Made by [`Root::watch`](crate::Root::watch).
 #[must_use = "the function is called until this is dropped"]
 pub struct Watch {
     region: Arc<Region>,
@@ -111,7 +111,7 @@ impl Region {
     }
 }
 
-/// Calls all watchers of these regions. Nothing is locked, and this thread is not inside the heap.
+/// Calls all watchers of these regions. This thread is not inside the heap, and has none of its locks.
 ///
 /// # Panics
 /// If a watcher panics, but only after all of them were called. The first panic counts.

@@ -71,7 +71,7 @@ const SLEEPERS: u64 = 1 << 2;
 /// The writer sleeps until the readers have left.
 const PARKED: u64 = 1 << 3;
 
-/// How many times a thread looks at the word before it sleeps.
+/// How many times a thread looks at the word, or a writer at the slots of readers, before it sleeps.
 const SPINS: u32 = 60;
 
 #[derive(Default)]

@@ -7,8 +7,9 @@
 
 #![allow(unsafe_code)]
 
-/// The system refuses a fence that it has granted before: a filter of system calls was installed since then.
-/// The thread cannot find out what other threads have stored, however long it waits.
+/// The system refuses the fence. If a lock has an owner, the system has granted the fence before, and a
+/// filter of system calls was installed since then. The thread cannot find out what other threads have
+/// stored, however long it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refused;
 

@@ -6,9 +6,10 @@
 //! that stays locked for ever. So a lock that a child creates works as in any process.
 //!
 //! **Turns.** Waiting threads are served in order of arrival. A new thread may overtake them, so that a lock
-//! that is often taken does not pass through a sleeping thread each time. But no thread overtakes one that
-//! has waited for longer than [`OVERTAKE`]. A thread that wants to share the lock waits behind threads that
-//! wait for exclusive access, unless it is [nested](Want::Nested).
+//! that is often taken does not pass through a sleeping thread each time. A thread that releases the lock
+//! checks whether the first waiting thread has waited for longer than [`OVERTAKE`]. If it has, no thread
+//! that wants exclusive access overtakes it any more. A thread that wants to share the lock waits behind
+//! threads that wait for exclusive access, unless it is [nested](Want::Nested).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::mutex::{Condvar, Mutex, MutexGuard};
 use super::watch::Watch;
 use super::{AtomicU64, Mistake, Want, mistake, schedule, spins};
 
-/// How long a waiting thread may be overtaken.
+/// How long a waiting thread may be overtaken by threads that want exclusive access.
 const OVERTAKE: Duration = Duration::from_micros(500);
 
 /// Bits of the word. A thread holds the lock exclusively.
@@ -29,7 +30,7 @@ const EXCLUSIVE: u64 = 1;
 const WAITING: u64 = 1 << 1;
 /// A thread waits for exclusive access.
 const CLOSED: u64 = 1 << 2;
-/// The thread at the front of the queue must not be overtaken.
+/// New threads that want exclusive access must not overtake the thread at the front of the queue.
 const FAIR: u64 = 1 << 3;
 /// One thread that shares the lock. This bit and all higher ones are the number of these threads.
 const READER: u64 = 1 << 4;
@@ -142,7 +143,7 @@ impl RawRwLock {
         RawRwLock { watch: Default::default(), word: AtomicU64::new(0), queue: Mutex::new(queue) }
     }
 
-    /// Waits until this thread has the lock. A thread that has the lock already waits for ever, unless it
+    /// Waits until this thread has the lock. A thread that has the lock already may wait for ever, unless it
     /// shares it and comes again as [`Want::Nested`].
     #[inline(always)]
     #[track_caller]

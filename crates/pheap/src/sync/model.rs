@@ -1,5 +1,5 @@
-//! Runs programs in every order of their threads, and with [mistakes](Seed) seeded in them. A model must find
-//! each mistake; otherwise it examines too little.
+//! Runs programs in every order of their threads that has few preemptions, and with [mistakes](Seed) seeded
+//! in them. A model must find each mistake; otherwise it examines too little.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -6,11 +6,11 @@
 //! one thread runs at a time, and the scheduler knows when no thread can run. Threads that are not scheduled
 //! use the types of std.
 //!
-//! Plain stores to atomics, and lines that are being written back, are *late*: they happen in order, and
-//! other threads see them only after this thread has passed a fence (a locked instruction is one), or after
-//! the scheduler [makes it pass one](pass_fence). Processors of the x86 family do the same, except that a
-//! store may become visible at any time; here it becomes visible where the scheduler switches. A lock of std
-//! makes stores visible, but does not complete write-backs: no code should rely on it for that.
+//! Plain stores to an `AtomicU64`, and lines that are being written back, are *late*: they happen in order,
+//! and other threads see them only after this thread has passed a fence (a locked instruction is one), or
+//! after the scheduler [makes it pass one](pass_fence). Processors of the x86 family do the same, except
+//! that a store may become visible at any time; here it becomes visible where the scheduler switches. A lock
+//! of std makes stores visible, but does not complete write-backs: no code should rely on it for that.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -168,7 +168,7 @@ pub(super) fn lock_step() {
     }
 }
 
-/// Takes a lock by `attempt`, or waits for it by `wait`.
+/// Takes a lock by `wait`; in a scheduled thread by `attempt`, again and again, and waits in between.
 #[inline]
 pub(super) fn take<T, G>(lock: &T, attempt: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> G {
     if !is_scheduled() {

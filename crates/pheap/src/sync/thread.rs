@@ -30,7 +30,7 @@ impl Drop for Taken {
 }
 
 thread_local! {
-    // No destructors, so that access is a plain load.
+    // `NUMBER` and `SLOT` have no destructors, so that access to them is a plain load.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
     static SLOT: Cell<usize> = const { Cell::new(UNKNOWN) };
     static GUARD: Cell<Option<Taken>> = const { Cell::new(None) };

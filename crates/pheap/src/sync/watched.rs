@@ -50,8 +50,8 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that this thread has to wait. Also records a meeting if the thread would have met another one
-    /// without a lock: this thread's own acquisition, or that of a thread inside.
+    /// Records that this thread has to wait. Also records a meeting if the mutant is the acquisition of this
+    /// thread or of a thread inside, and the two must not be inside at the same time.
     fn arrive(&self, want: Want, mutated: bool) {
         let mut seen = self.seen();
         let conflicts = |other: usize| place(want) == 0 || other == 0;
@@ -107,7 +107,7 @@ impl Watch {
         }
     }
 
-    /// Takes a lock, by `attempt` or, if that fails, by `wait`.
+    /// Takes a lock, by `attempt` or, if that fails, by `wait`. By `wait` alone if no lock is watched.
     #[inline]
     #[track_caller]
     pub(crate) fn take<G>(

@@ -41,7 +41,7 @@ impl Buffer {
 
     /// Returns memory for a copy; `None` if there is none left.
     ///
-    /// `align` is a power of two, at most that of a line; `bytes` is less than the first piece has.
+    /// `align` is a power of two, at most that of a line; `bytes` is at most the size of the first piece.
     #[inline(always)]
     pub(super) fn take(&mut self, bytes: usize, align: usize) -> Option<*mut u8> {
         if let Some(at) = self.take_at_hand(bytes, align) {

@@ -66,7 +66,8 @@ impl Context {
     ///
     /// A cycle begins while no thread reads: a reader may have got an object from a [`Held`](crate::Held)
     /// that was dropped since, and the cycle would not find that object. So a cycle begins at the end of a
-    /// transaction that has changed something.
+    /// transaction that has changed something, or after a rollback that has
+    /// [waited](Self::collect_after_rollback) for readers.
     fn assess(&mut self) -> Option<(u64, Duration)> {
         let store = self.store();
         let can_begin = !self.gc.is_idle() || self.front().lock.is_upgraded();
@@ -75,7 +76,8 @@ impl Context {
         due
     }
 
-    /// Does one slice: marks up to `bytes` bytes, for at most `length`. Returns how many bytes it marked.
+    /// Does one slice: marks up to `bytes` bytes, for at most `length`, or sweeps. In a simulation the time
+    /// is not limited. Returns how many bytes it marked.
     pub(crate) fn slice(&mut self, bytes: u64, length: Duration) -> u64 {
         let start = Instant::now();
         let deadline = (!self.store().is_simulated()).then(|| start + length);
@@ -96,10 +98,10 @@ impl Context {
                 return;
             }
             // Records may name memory that a sweep is about to free, so the log is emptied first. In a long
-            // transaction the log has no records: it was emptied at the spill. Its undo entries may name
-            // garbage next to objects that it has stored to. Such garbage is in a span with a marked object,
-            // so the span stays with the region, and only this transaction can allocate the slot. A rollback
-            // restores the bytes of garbage there, which is harmless.
+            // transaction the log has no records: it was emptied when the transaction became long. Its undo
+            // entries may name garbage next to objects that it has stored to. Such garbage is in a span with
+            // a marked object, so the span stays with the region, and only this transaction can allocate the
+            // slot. A rollback restores the bytes of garbage there, which is harmless.
             if self.mode == Mode::Short && !bug(Bug::SweepKeepsRecords) {
                 self.retire_records();
             }
@@ -133,8 +135,8 @@ impl Context {
         self.complete_collection();
     }
 
-    /// Gives the collector the pointers in these bytes, which lie in one object and which the open
-    /// transaction is about to overwrite.
+    /// Gives the collector, while it marks, the pointers in these bytes, which lie in one object and which
+    /// the open transaction is about to overwrite.
     #[inline(always)]
     pub(crate) fn shade(&mut self, addr: usize, len: usize) {
         if self.gc.is_marking() && !bug(Bug::NoShadeAtLogging) {

@@ -56,7 +56,8 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
     result
 }
 
-/// Commits with one redo record and one fence.
+/// Commits with one redo record and one fence; with two fences if there are more fresh objects than the
+/// record holds. Commits with the write-ahead log, if there is one.
 #[inline(always)]
 fn commit_alone(context: &mut Context) -> Done {
     if context.media.wal().is_some() {
@@ -74,8 +75,8 @@ fn commit_alone(context: &mut Context) -> Done {
     Ok(())
 }
 
-/// Commits with a redo record in [parts](super::parts), one in the log of each root that has changed, and one
-/// fence.
+/// Commits with a redo record in [parts](super::parts), one in the log of each root that has changed, and
+/// one fence; with two fences if there are more fresh objects than the parts hold.
 fn commit_parts(contexts: &mut [&mut Context]) -> Done {
     let mut flushed = false;
     for context in contexts.iter_mut() {
@@ -173,7 +174,7 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
     Ok(())
 }
 
-/// Appends the staged record to the write-ahead log.
+/// Appends the staged record to the write-ahead log, and stores its words in place.
 #[inline(never)]
 fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
     // Upgraded before there is a record: a checkpoint may bring the record to the file before its words are
@@ -206,7 +207,8 @@ fn share_position(contexts: &mut [&mut Context]) {
     contexts.iter().for_each(|context| context.media.set_position(position));
 }
 
-/// Makes room for the staged record: grows the log while it is small, and empties it otherwise.
+/// Makes room for the staged record: grows the log while it is small, and empties it otherwise. If the
+/// emptied log is still too short, it grows, too.
 #[cold]
 fn make_room(context: &mut Context) -> Result<()> {
     if context.log.capacity() < RECORD_LOG && context.grow_log().is_ok() {
@@ -220,7 +222,8 @@ fn make_room(context: &mut Context) -> Result<()> {
     context.grow_log().inspect_err(|_| context.gc.wanted = true)
 }
 
-/// Makes the data durable, and then empties the undo log. The new generation is the commit word.
+/// Makes the data durable, and then empties the undo log. The new generation is the commit word. With a
+/// write-ahead log, a record of the data commits the transaction instead.
 fn commit_long(contexts: &mut [&mut Context]) -> Done {
     // Span-table entries are metadata. They are logged like objects, so that a crash leaks no span.
     let mut taken: Vec<Span> = Vec::new();
@@ -263,7 +266,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
 #[inline(always)]
 fn finish(context: &mut Context) {
     if !context.alloc.is_untouched() {
-        context.is_between = true; // not set yet for a commit without a record, or for a second root
+        context.is_between = true; // not set yet for a commit without a record
         may_panic();
         context.gc.remember_fresh(&mut context.alloc);
         context.alloc.commit(context.store());

@@ -42,10 +42,10 @@ pub(crate) struct Front {
 /// Aligned to separate lines, like [`Counters`](crate::stats::Counters).
 #[repr(align(128))]
 pub(crate) struct Hot {
-    /// A filter of the lines that the write set holds, in 64 bits. 0 while the set is empty; all ones when
-    /// every access must be looked up.
+    /// A filter, in 64 bits, of the lines that have copies in the write set: 0 if there are none. All ones
+    /// if every access must be looked up, as in a doomed transaction.
     pub(crate) filter: Cell<u64>,
-    /// The context of the open transaction; null in a read.
+    /// The context of the region; null in the `Hot`s of [reads](Self::reader).
     pub(crate) context: Cell<*mut Context>,
     /// The places of values that the transaction has accessed lately: in a copy, or in the heap.
     pub(crate) recent: Recent,
@@ -58,7 +58,8 @@ pub(crate) struct Hot {
 
 /// A [`Hot`] without a context.
 struct Reader(Hot);
-// SAFETY: only a context writes to a `Hot`, and a `Reader` belongs to no context. So no thread writes to it.
+// SAFETY: code that writes to a `Hot` has a context for it, or has found that its filter is not 0. A
+// `Reader` belongs to no context, and its filter stays 0. So no thread writes to it.
 unsafe impl Sync for Reader {}
 
 impl Hot {
@@ -86,7 +87,8 @@ impl Hot {
     }
 
     /// Whether the place can be written without asking the context: the transaction is long and has logged
-    /// the place, and no savepoint must note it.
+    /// the place, and no savepoint must note it. False for a place in several blocks, which this does not
+    /// examine.
     ///
     /// # Safety
     /// The bytes from `addr` to `addr + len` are within the heap.
@@ -117,7 +119,8 @@ impl Hot {
     }
 }
 
-/// How a transaction keeps its writes.
+/// How a transaction keeps its writes to objects that it has not allocated. (New objects are written in
+/// place in every mode.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     /// In copies, in the write set.
@@ -165,7 +168,7 @@ pub(crate) struct Context {
     pub(crate) gc: Collector,
     pub(crate) mode: Mode,
     /// Combines the mode and whether a savepoint is open, so that a store tests one field. Updated by
-    /// `set_route`.
+    /// `set_route` and `end_mode`.
     pub(crate) route: Route,
     /// Whether a panic now would leave the region between two states, so that only the next opening can
     /// repair it. See [`between_states`](Self::between_states).
@@ -178,13 +181,16 @@ pub(crate) struct Context {
     pub(crate) granularity: CopyGranularity,
     pub(crate) logged: WordMap<OfHeap>,
     pub(crate) doomed: Doomed,
-    /// Whether copies in the set are still to be stored in place: another root of the transaction has
-    /// spilled, and there may be a `&mut` to one of the copies.
+    /// Whether copies in the set are still to be stored in place, or to be moved to `doomed`: another root
+    /// of the transaction has spilled, or could not be logged, and there may be a `&mut` to one of the
+    /// copies.
     pub(crate) copies_pending: bool,
     pub(crate) savepoints: Savepoints,
     /// Lines that records in the log cover, and that were not flushed yet.
     pub(crate) dirty: DirtyLines,
-    /// How often this transaction has [looked up](Self::looks_again) copies again.
+    /// How many lookups in the write set this transaction has counted: those that have
+    /// [found](Self::looks_again) a copy and, once there are many copies, those that have [found
+    /// none](Self::looks_beside).
     pub(super) looks: usize,
     /// The value of `looks` at which to reconsider spilling.
     pub(super) enough_looks: usize,
@@ -325,8 +331,8 @@ impl Context {
         self.set_route();
     }
 
-    /// Updates the route. Called when a savepoint was opened or closed, or when copies begin or end to be
-    /// pending.
+    /// Updates the route. Called when the mode has changed, when a savepoint was opened or closed, and when
+    /// copies begin or end to be pending.
     pub(super) fn set_route(&mut self) {
         self.route = match self.mode {
             Mode::Short if !self.savepoints.is_open() => Route::Short,
@@ -349,8 +355,8 @@ impl Context {
         self.hot().logs_in_place.set(false);
     }
 
-    /// Gives the map of logged words the table of the heap. Called before the mode becomes [`Mode::Long`],
-    /// and before anything is logged. Without a table, each store would need a call.
+    /// Gives the map of logged words the table of the heap, if the heap has one. Called before the mode
+    /// becomes [`Mode::Long`], and before anything is logged. Without a table, each store would need a call.
     pub(super) fn share_logged(&mut self) {
         if self.logged.table().is_none() {
             self.logged.share(self.store().logged());
@@ -370,7 +376,8 @@ impl Context {
         }
     }
 
-    /// Whether the transaction has done nothing.
+    /// Whether the transaction has done nothing. False for every long transaction over several roots,
+    /// because only the first root has its log.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
         self.set.is_empty()
@@ -549,8 +556,9 @@ impl Context {
         stage(&self.set, &mut self.alloc, &self.media, self.base, self.fresh_in_record, record)
     }
 
-    /// Zeroes the padding of values that were written. Only at the end: a spill may come while there are
-    /// references to a value, and these cover its padding.
+    /// Zeroes the padding of values that were written. Only at the end of the transaction, or when a
+    /// savepoint is taken back: a spill may come while there are references to a value, and these cover its
+    /// padding.
     #[inline(always)]
     pub(super) fn zero_padding(&mut self) {
         if !self.padded.is_empty() {
@@ -667,8 +675,9 @@ fn stage_allocated(
     !inline
 }
 
-/// Links a segment with room for an entry of `bytes` bytes to the log. The segment is as long as all segments
-/// before it, if there is space for that, and at most `MAX`.
+/// Links a segment with room for an entry of `bytes` bytes to the log. The segment is as long as all
+/// segments before it together, but at most `MAX` bytes; or longer, if the entry needs that. If there is no
+/// space for so long a segment, it is shorter.
 fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64) -> Result<()> {
     const MAX: u64 = 64 << 20;
     let least = bytes + LINE as u64;

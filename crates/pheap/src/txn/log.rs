@@ -12,9 +12,10 @@
 //! In a [part](crate::txn::parts) of a record, bit 34 of word 1 is set, and two more words come last: the
 //! region (bits 0–31) and number (bits 32–63) of another part, and its generation.
 //!
-//! The seed holds the heap's salt, the region's id, the log's *generation*, and the entry's number and place.
-//! So an entry of an older generation, another log or another heap has a wrong checksum, and so does a torn
-//! one. A new generation empties the log once it is durable; nothing in the log is overwritten before that.
+//! The seed holds the heap's salt, the region's id, the log's *generation*, and the entry's number and
+//! place. So an entry of an older generation, another log or another heap has a wrong checksum, and so does
+//! a torn one. A new generation empties the log once it is durable; nothing in the log is overwritten before
+//! that, except that recovery invalidates parts of incomplete records.
 
 #![allow(unsafe_code)]
 
@@ -33,10 +34,12 @@ use crate::units::LINE;
 /// Words that a buffer may keep allocated when a long transaction has ended.
 const KEPT: usize = 64 << 10;
 
-/// The most words of one undo entry.
+/// An undo entry takes no further words once it has this many. (With the heads of its ranges it may have two
+/// more, and is then padded to whole lines.)
 const PIECE: usize = 4096;
 
-/// A run of pages that holds entries. Its first line holds the offset and the length of the next segment.
+/// A run of pages that holds entries. Its first word holds the heap offset of the next segment; 0 in the
+/// last one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) start: u64,
@@ -211,7 +214,7 @@ impl Log {
     }
 
     /// Appends the staged entry, for which there [is room](Self::has_room). It is durable after the next
-    /// fence.
+    /// fence, unless this log keeps its entries in DRAM.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn append(&mut self, media: &Media) {
@@ -240,8 +243,9 @@ impl Log {
         self.sequence += 1;
     }
 
-    /// Appends the old content of these ranges (address, bytes; whole words) as undo entries, and then passes
-    /// one fence. `grow` links a segment with room for at least the given number of bytes.
+    /// Appends the old content of these ranges (address, bytes; whole words) as undo entries, and then
+    /// passes one fence, unless this log keeps its entries in DRAM. `grow` links a segment with room for at
+    /// least the given number of bytes.
     ///
     /// # Safety
     /// The ranges are mapped, belong to the transaction's regions, and have definite bytes.
@@ -290,8 +294,8 @@ impl Log {
         Ok(())
     }
 
-    /// Empties the log by making the next generation durable. Everything that its entries cover must be
-    /// durable before.
+    /// Empties the log by making the next generation durable; or only clears it, if it keeps its entries in
+    /// DRAM. Everything that its entries cover must be durable before.
     #[track_caller]
     pub(crate) fn reset(&mut self, media: &Media) {
         self.undo.clear();

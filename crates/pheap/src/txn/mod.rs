@@ -11,13 +11,14 @@
 //! | [`write_set`], [`line_index`], [`buffer`] | short: copies of the written ranges |
 //! | [`recent`] | a cache of the places that were looked up lately |
 //! | [`copy_granularity`], [`spill`] | the extent of a copy; when a transaction spills |
-//! | [`commit`], [`dirty`] | short: a redo record and one fence |
+//! | [`commit`], [`dirty`] | commit and rollback; the lines of redo records that were not flushed yet |
 //! | [`log`] | the log that both paths write to |
 //! | [`padded`] | padding, which no record should hold |
 //! | [`parts`] | over several roots: which parts of a record count |
-//! | [`word_map`] | long: old content into the undo log, stores in place |
+//! | [`word_map`] | long: the words whose old content is in the undo log |
 //! | [`savepoint`], [`nested`] | how a part of a transaction is taken back |
 //! | [`upgrade`] | when readers are kept out |
+//! | [`collect`] | slices of a collection, and the write barrier |
 //! | [`doomed`] | what a transaction does when the log cannot grow |
 //! | [`recovery`] | what the next opening does |
 

@@ -15,7 +15,7 @@ use super::savepoint::Word;
 use crate::faults::{Bug, bug};
 use crate::layout::Padding;
 
-/// The `unsafe` functions here have the premises of [`Context::writable`].
+/// The `unsafe` functions here that state no premises have those of [`Context::writable`].
 impl Context {
     /// Opens a savepoint.
     pub(crate) fn open_savepoint(&mut self) {
@@ -38,7 +38,8 @@ impl Context {
         }
     }
 
-    /// Closes the newest savepoint and leaves its changes alone: the whole transaction is rolled back.
+    /// Closes the newest savepoint and leaves its changes alone: the region is between two states, or the
+    /// transaction belongs to the parent of this process.
     pub(crate) fn drop_savepoint(&mut self) {
         self.savepoints.close();
         self.set_route();

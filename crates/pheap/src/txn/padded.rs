@@ -1,4 +1,4 @@
-//! Padding: bytes of a value that have no meaning. They are zeroed before they reach the medium.
+//! Padding: bytes of a value that have no meaning. They are zeroed before the transaction commits.
 
 use crate::layout::Padding;
 
@@ -6,7 +6,7 @@ use crate::layout::Padding;
 #[derive(Default)]
 pub(crate) struct Padded {
     values: Vec<(usize, Padding)>,
-    /// The number of values at which to remove duplicates.
+    /// The number of values at which to remove duplicates, if it is larger than [`FEW`].
     limit: usize,
 }
 

@@ -24,8 +24,8 @@ const SMALL: usize = 256;
 ///    this thread has the locks of all.
 /// 2. No reference to one of these contexts exists. (Here, too, each borrow ends before the next call that
 ///    takes the pointer.)
-/// 3. Places (`addr`, `len`) are within live values of the region, or are words of its header. They are
-///    aligned to `align`, and `padding` is that of their type.
+/// 3. Places (`addr`, `len`) are within live values of the region, are whole spans of it, or are words of
+///    its header. They are aligned to `align`, and `padding` is that of their type.
 /// 4. The caller of a write has the root's `&mut Txn`, so no reference to the bytes that it is going to write
 ///    exists.
 impl Context {
@@ -105,7 +105,8 @@ impl Context {
     }
 
     /// [`writable`](Self::writable) in a transaction that is not short, or that must note the store for a
-    /// savepoint. A separate function, because inlined it would slow down short transactions.
+    /// savepoint; or for no bytes. A separate function, because inlined it would slow down short
+    /// transactions.
     #[inline(never)]
     unsafe fn writable_otherwise(
         cx: *mut Context,
@@ -129,8 +130,9 @@ impl Context {
         }
     }
 
-    /// Copies a value (address, bytes) without padding in a short transaction, if that is simple: the range
-    /// `beside` has no copies, nothing is fresh, and there is room. Returns the copy, or `None`.
+    /// Copies a value (address, bytes) without padding in a short transaction, if that is simple: nothing is
+    /// fresh, there is room, and either no line of the value is in the filter, or there are few copies, and
+    /// none in the range `beside`. Returns the copy, or `None`.
     ///
     /// # Safety
     /// Premises 3 and 4 of [`Context::writable`].
@@ -176,7 +178,7 @@ impl Context {
 
     /// Whether a part of a small `object` (address, bytes) other than `place`, which is within it, has a
     /// copy. This misses a part in lines in which the place has no byte. Then there is one copy more, which
-    /// is harmless.
+    /// is harmless. False also if the place has a separate copy already.
     #[inline(always)]
     pub(crate) fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
         object.1 <= SMALL
@@ -223,8 +225,8 @@ impl Context {
         }
     }
 
-    /// [`writable`](Self::writable) in a transaction that is not short, and has not logged all of the value.
-    /// No savepoint must note the store.
+    /// [`writable`](Self::writable) in a transaction that is not short, or for no bytes. This notes nothing
+    /// for savepoints.
     #[inline(never)]
     pub(crate) unsafe fn writable_by_log(
         cx: *mut Context,

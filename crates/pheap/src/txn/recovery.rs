@@ -7,7 +7,8 @@
 //!    gives the same result, so a crash during recovery is like any other. Parts of incomplete records are
 //!    taken back, because the new generation of another log would make them count.
 //! 3. When that is durable, each log gets a new generation, even if there was nothing to do: a complete
-//!    record may lie behind a torn one, and must not become valid again.
+//!    record may lie behind a torn one, and must not become valid again. Logs of heaps that are only read,
+//!    and of heaps with a write-ahead log, keep their generation.
 
 #![allow(unsafe_code)]
 
@@ -118,7 +119,8 @@ impl Extent {
     }
 }
 
-/// Writes the entries that were found in `logs` to their heap, and empties the logs.
+/// Writes the entries that were found in `logs` to their heap, and empties the logs, unless the heap is only
+/// read or has a write-ahead log. Fails if a fence fails.
 ///
 /// # Safety
 /// No other thread accesses the heap, which has not changed since the logs were read. `found` is of these

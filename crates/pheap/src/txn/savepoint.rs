@@ -18,7 +18,7 @@ use crate::faults::{Bug, bug};
 /// A word that may be padding, and so may be indefinite.
 pub(super) type Word = MaybeUninit<u64>;
 
-/// Number of words for which memory is kept.
+/// Number of words, and number of runs, for which memory is kept.
 const FEW: usize = 1 << 13;
 
 /// The open savepoints, one within the other, and the old words for going back to them.

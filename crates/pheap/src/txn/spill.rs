@@ -41,7 +41,8 @@ impl Context {
         self.looks_too_often()
     }
 
-    /// Counts a lookup that has found no copy. Returns whether the transaction should spill.
+    /// Counts a lookup that has found no copy, if there are many copies. Returns whether the transaction
+    /// should spill.
     #[inline]
     pub(super) fn looks_beside(&mut self) -> bool {
         self.set.len() >= FEW_COPIES && self.looks_too_often()

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::os::cpu;
 use crate::units::LINE;
 
-/// The most blocks that are logged at a store, including the block of the store.
+/// The most blocks that are logged at a store within one block, including that block.
 const AHEAD: usize = 8;
 
 /// The premises are those of [`paths`](super::paths).
@@ -129,8 +129,8 @@ impl Context {
     /// two entries for 64 words. A rollback does not change words that were logged and not stored to; this
     /// includes free slots.
     ///
-    /// With a write-ahead log, the logged words go to the record, so fewer are logged: the part of a line
-    /// that belongs to the object.
+    /// During marking, only the part within the slot of the object is logged. With a write-ahead log, the
+    /// logged words go to the record, so fewer are logged: the part of a line that belongs to the object.
     #[inline]
     fn range_to_log(&mut self, start: usize, end: usize) -> (usize, usize) {
         let is_recorded = self.media.wal().is_some();
@@ -174,7 +174,7 @@ impl Context {
         Some(span.offset_of(slots.start) as usize..span.offset_of(slots.end) as usize)
     }
 
-    /// Adds a place to `ahead`, unless it is in the undo log. Returns whether it did.
+    /// Adds a place to `ahead`, unless it is empty, or is in the undo log. Returns whether it did.
     #[inline]
     pub(crate) fn note_ahead(&mut self, addr: usize, len: usize) -> bool {
         let offset = addr - self.base();
@@ -185,7 +185,7 @@ impl Context {
         is_new
     }
 
-    /// Logs the places in `ahead`, with one fence.
+    /// Logs the places in `ahead`, with one fence, if the transaction is long. Forgets them otherwise.
     #[inline]
     pub(crate) unsafe fn log_ahead(cx: *mut Context) {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).

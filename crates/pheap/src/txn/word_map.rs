@@ -1,6 +1,8 @@
-//! The words that a long transaction has logged: one bit for each word of the heap, in DRAM.
+//! Sets of words of the heap, with one bit for each word, in DRAM: the words that a long transaction has
+//! logged, and the words whose old content a savepoint has saved.
 //!
-//! The eight words of a cache line are a byte of the map. So the map also has the lines to flush at commit.
+//! The eight words of a cache line are a byte of the map. So the map of logged words also has the lines to
+//! flush at commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +18,7 @@ const BLOCKS: usize = CHUNK / BLOCK;
 
 /// The words of a map: one for each block of the heap.
 pub(crate) trait Bits {
-    /// Returns the word of a block; `None` if no word of its chunk was ever added.
+    /// Returns the word of a block; `None` only if no word of its chunk was ever added.
     fn get(&self, block: usize) -> Option<&AtomicU64>;
 
     /// Provides the words of a chunk, before the first word is added to it.

@@ -15,7 +15,8 @@ use crate::os::cpu;
 
 /// The premises are those of [`paths`](super::paths).
 impl Context {
-    /// Stores the content of the write set in place. The transaction is long or doomed afterwards.
+    /// Stores the content of the write set in place; or moves it to `doomed`, if it cannot be logged. The
+    /// transaction is long or doomed afterwards.
     pub(crate) unsafe fn leave_write_set(cx: *mut Context) {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         unsafe {
@@ -26,8 +27,9 @@ impl Context {
         }
     }
 
-    /// Stores the copies in place that had to stay when another root spilled. The caller has the `Txn` of
-    /// this root, so no `&mut` to a copy is alive any more.
+    /// Stores the copies in place that had to stay when another root spilled, or moves them to `doomed` in a
+    /// doomed transaction. The caller has the `Txn` of this root, or commits, so no `&mut` to a copy is
+    /// alive any more.
     #[inline(always)]
     pub(crate) fn write_back_copies(&mut self) {
         if self.copies_pending {
@@ -56,8 +58,8 @@ impl Context {
     /// moment. Otherwise it was taken from the original. A wider copy may have come later; then its bytes are
     /// the same in both, and only words that differ are stored. Padding is zeroed when the transaction ends.
     ///
-    /// For the other roots of the transaction there may be a `&mut` to a copy. So these copies stay until the
-    /// next access with that root's `Txn`.
+    /// For the other roots of the transaction there may be a `&mut` to a copy. So these copies stay until
+    /// the next access with that root's `Txn`, or until the commit.
     #[cold]
     #[inline(never)]
     pub(super) unsafe fn spill(cx: *mut Context) {
@@ -76,8 +78,8 @@ impl Context {
         group.as_ref().map_or(cx, |group| group[0])
     }
 
-    /// Whether there is room for the undo entries of all copies and their headers. A transaction that fits
-    /// into its write set must not fail for lack of an undo log.
+    /// Makes room in the log for the undo entries of all copies and their headers. Returns whether there is
+    /// room. A transaction that fits into its write set must not fail for lack of an undo log.
     #[cold]
     pub(super) fn can_spill(&mut self) -> bool {
         let this = &raw mut *self;

@@ -1,5 +1,5 @@
-//! The write set of a short transaction: copies, in DRAM, of the small objects that it writes. Also the
-//! limits of their number and size.
+//! The write set of a short transaction: copies, in DRAM, of the small objects, and of the parts of objects,
+//! that it writes. Also the limits of their number and size.
 //!
 //! Its memory grows with the writes of a transaction, and is freed after many transactions that write little.
 
@@ -25,7 +25,7 @@ use crate::units::LINE;
 pub(crate) const MAX_ENTRIES: usize = Tuning::SHIPPED.copies;
 /// The most bytes of a copy.
 pub(crate) const MAX_OBJECT: usize = 1024;
-/// A range of more lines is long. No copy is so long.
+/// A range is long if its last line comes by more than this number after its first line. No copy is so long.
 const LONG: usize = MAX_OBJECT / LINE + 1;
 /// Number of steps of long lookups after which a transaction should spill.
 const PATIENCE: usize = 1 << 20;
@@ -71,8 +71,8 @@ pub(crate) fn first_copies(most: usize) -> usize {
 //
 // Premises of the `unsafe` code here:
 // (1) The original of an entry is mapped, in whole words, from when it is added until the set is cleared or
-// forgets it. Its copy is as long, and is in the buffer; copies of different entries do not overlap. `insert`
-// and `widen` add entries, and their callers guarantee the first half.
+// forgets it. Its copy is as long, and is in the buffer; copies of different entries do not overlap.
+// `insert`, `insert_at_once` and `widen` add entries, and their callers guarantee the first half.
 // (2) The first `len` slots of `entries` hold an entry. An `Entries` has at least `ROOM` slots, and never
 // loses one.
 pub(crate) struct WriteSet {
@@ -193,7 +193,7 @@ impl WriteSet {
     }
 
     /// Copies the object of `len` bytes at `addr`, of which the set has no copy yet. `None` if it does not
-    /// fit.
+    /// fit, or if another copy has the rest of its first or last word.
     ///
     /// # Safety
     /// The object is live, and mapped in whole words, until the set is cleared or forgets it. `addr` is a
@@ -223,7 +223,8 @@ impl WriteSet {
     }
 
     /// [`insert`](Self::insert), if that is simple: there are too few entries for the index, and the present
-    /// piece of the buffer has room. The set has no copy of the words that the object lies in.
+    /// piece of the buffer has room. `None` otherwise. The set has no copy of the words that the object lies
+    /// in.
     ///
     /// # Safety
     /// The premise of [`insert`](Self::insert).

@@ -11,8 +11,8 @@
 //!   the lock has no owner any more. [`GONE`] is final: a lock is revoked once in its life, and is an
 //!   ordinary lock from then on.
 //! * `state` says where the owner is: outside, inside as the writer, upgraded, or inside a number of reads.
-//!   Only the owner writes it, with plain stores. It looks at `owner` before each of these stores, and again
-//!   after it.
+//!   Only the owner writes it, with plain stores until a second thread comes. It looks at `owner` before
+//!   each of these stores, and again after it.
 //! * A second thread [revokes](Access::revoke) the lock: it sets [`REVOKED`], makes all threads of the
 //!   process pass a fence ([`heavy`](fence::heavy)), and looks at `state`. A writer waits until the owner is
 //!   not the writer, a reader until the owner is not upgraded. An owner that reads makes no thread wait here:
@@ -87,7 +87,8 @@ pub(super) const UPGRADED: u64 = 2;
 const READ: u64 = 4;
 
 impl Access {
-    /// Makes this thread the owner, if no thread has used the lock yet and the system has the heavy fence.
+    /// Makes this thread the owner, if no thread has used the lock yet, the system has the heavy fence, and
+    /// the simulator does not watch locks. Returns whether it did.
     pub(super) fn claim(&self) -> bool {
         self.owner.load(Relaxed) == FRESH
             && !watches_locks()
@@ -95,16 +96,16 @@ impl Access {
             && self.owner.compare_exchange(FRESH, this_thread(), Relaxed, Relaxed).is_ok()
     }
 
-    /// Returns the number of this thread, if it is the owner. (While the simulator watches locks, no thread
-    /// counts as the owner, so that each acquisition is recorded.)
+    /// Returns the number of this thread, if it is the owner and no second thread has come. (While the
+    /// simulator watches locks, no thread counts as the owner, so that each acquisition is recorded.)
     #[inline(always)]
     pub(super) fn mine(&self) -> Option<u64> {
         let owner = self.owner.load(Relaxed);
         (owner == this_thread() && !watches_locks()).then_some(owner)
     }
 
-    /// Stores the owner's new state with a plain store. This thread is the owner. Returns whether it still
-    /// is.
+    /// Stores the owner's new state with a plain store. This thread is the owner. Returns whether no second
+    /// thread has come.
     #[inline(always)]
     fn say(&self, owner: u64, state: u64) -> bool {
         self.state.store(state, Release);
@@ -141,8 +142,8 @@ impl Access {
         }
     }
 
-    /// Makes this thread the writer, if it is the owner. The thread must not be inside. Returns whether it is
-    /// the writer.
+    /// Makes this thread the writer, if it is the owner and no second thread has come. The thread must not
+    /// be inside. Returns whether it is the writer.
     #[inline(always)]
     pub(super) fn enter_as_owner(&self) -> bool {
         let Some(me) = self.mine() else { return false };
@@ -158,7 +159,7 @@ impl Access {
         (is_outside || self.claim()) && self.enter_as_owner()
     }
 
-    /// Lets this thread read, if it is the owner. Returns whether it does.
+    /// Lets this thread read, if it is the owner and no second thread has come. Returns whether it does.
     #[inline(always)]
     pub(super) fn read_as_owner(&self) -> bool {
         let Some(me) = self.mine() else { return false };

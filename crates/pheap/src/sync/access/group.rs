@@ -5,10 +5,11 @@ use super::Access;
 use crate::faults::{Bug, bug};
 use crate::sync::gate::Gates;
 
-/// Waits until this thread, which is the writer of all these locks, is alone in all of them. It waits for one
-/// of them at a time, and is alone in no other one during that wait: a reader of that one may be about to
-/// read another one. If this thread cannot have them all, it closes the gates: threads that arrive later, and
-/// have no region, wait until it can. Otherwise there might always be a reader in one of them.
+/// Waits until this thread, which is the writer of all these locks, is alone in all of them. It waits for
+/// one of them at a time, and is alone in no other one during that wait: a reader of that one may be about
+/// to read another one. If this thread cannot have them all, it closes the gates: threads that arrive later,
+/// and have no region, wait until it can, or until the deadline of the gates. Otherwise there might always
+/// be a reader in one of them.
 pub(crate) fn upgrade_all(locks: &[&Access]) {
     let mut wait_for = 0;
     let mut gates: Option<Gates<'_>> = None;

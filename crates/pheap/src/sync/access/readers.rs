@@ -16,7 +16,7 @@ pub(crate) enum Entry {
     Owner,
     /// In the slot of its thread.
     Slot,
-    /// In the counter of the threads without a slot.
+    /// In the shared counter: the thread has no slot, or a writer has let it in.
     Counted,
 }
 

@@ -1,5 +1,5 @@
 //! The slots and the counter in which reading threads say that they read. Each thread that has a slot uses a
-//! separate line; the other threads share one counter.
+//! separate line. The other threads, and readers that a writer lets in when they sleep, share one counter.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
@@ -23,7 +23,7 @@ pub(super) struct Slots {
     chunks: [OnceLock<Box<[Slot; CHUNK]>>; SLOTS / CHUNK],
     /// One more than the highest slot that was ever used.
     used: AtomicUsize,
-    /// How many reads threads without a slot are inside of.
+    /// How many readers are inside that are in no slot.
     others: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl Slots {
         slots
     }
 
-    /// Returns the slot of this thread, if it has used it here before.
+    /// Returns the slot of this thread, if it is among the [used](Self::used) ones and has memory.
     #[inline(always)]
     fn mine(&self) -> Option<&AtomicU64> {
         let number = thread::slot();
@@ -76,7 +76,8 @@ impl Slots {
         Entry::Slot
     }
 
-    /// Counts `number` readers without a slot as inside. The readers may be other threads than the caller.
+    /// Counts `number` readers as inside, in the shared counter. The readers may be other threads than the
+    /// caller.
     pub(super) fn add_others(&self, number: u64) {
         self.others.fetch_add(number, SeqCst);
         fence::full_behind_atomic();

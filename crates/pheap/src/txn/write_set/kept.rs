@@ -24,8 +24,8 @@ impl WriteSet {
         self.kept = kept;
     }
 
-    /// Whether the last transaction had an equal entry at the next index, so that its copy can be used again.
-    /// `entry` is about to be added.
+    /// Whether the last transaction had an equal entry at the next index, and equal ones at all indices
+    /// before it, so that its copy can be used again. `entry` is about to be added.
     #[inline(always)]
     pub(super) fn is_kept(&mut self, entry: Entry) -> bool {
         if self.entries.len() >= self.kept {

@@ -1,4 +1,4 @@
-//! Makes one copy of a range of which only parts have copies.
+//! Finds the copies of parts of a range, which one copy of the range is about to replace.
 //!
 //! So a struct can be read after one of its fields was written alone: `field!(shop.prices).push(tx, 1)`, then
 //! `tx[shop].prices.len()`.
