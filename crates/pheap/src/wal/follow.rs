@@ -48,8 +48,9 @@ impl LiveLog {
         Ok(LiveLog { log, layout, seed, found: Found::behind(mark.folded), records, copied: 0, error })
     }
 
-    /// Reads all records that were appended before this call, and perhaps more. A checkpoint begins when its
-    /// records are in the log, so these include all records that have reached the heap's file until now.
+    /// Reads all records that were written to the log before this call, and perhaps more. A checkpoint begins
+    /// when its records are in the log, so these include all records that have reached the heap's file until
+    /// now.
     ///
     /// Returns `false` if records may have been overwritten before they were read.
     ///
