@@ -29,7 +29,7 @@ const WORDS: usize = 64;
 pub(crate) const SLOT_SIZE: usize = WORDS * 8;
 /// Largest number of bases in a header.
 pub(crate) const MAX_BASES: usize = 4;
-/// Address at which the kernel's half begins.
+/// Address behind the half of the address space that programs have.
 pub(crate) const END_OF_ADDRESSES: u64 = 1 << 47;
 
 /// Whether, and with which medium, the heap was in use.

@@ -35,8 +35,9 @@ const PIECE: usize = 1 << 20;
 const PER_THREAD: usize = 4 << 20;
 const MAX_THREADS: usize = 8;
 
-/// Reserves addresses for a heap: at the base that is `wanted`, or else at one that it had, or else where
-/// there is room.
+/// Reserves addresses for a heap: at the `wanted` base, if the caller names one; otherwise at one of the
+/// header's bases, or else where there is room. The last is refused if the file is written and its header has
+/// no room for another base.
 pub(crate) fn reserve(wanted: Option<u64>, header: &Header, mut backing: Backing) -> Result<Mapping> {
     let reserved = header.reserved;
     if let Some(base) = wanted {

@@ -277,8 +277,8 @@ impl Wal {
     }
 
     /// Does one round of work: in the background thread, or, without one, in a thread that needs memory. If a
-    /// checkpoint is due, `before` runs before it, and `after` gets the result of `before` when the checkpoint
-    /// is complete.
+    /// checkpoint is due, `before` runs before it, and `after` gets the result of `before` when the
+    /// checkpoint is complete.
     pub(crate) fn work<T>(&self, before: impl FnOnce() -> T, after: impl FnOnce(T)) {
         let (free, segments, due, idle) = {
             let mut state = self.state.lock();
