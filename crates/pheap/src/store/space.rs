@@ -203,8 +203,8 @@ impl Tables {
         Ok(arena)
     }
 
-    /// Fails if there would be less than `bytes` bytes of free pages even if the file grew as far as the
-    /// reservation allows. This does not look at the maximal size.
+    /// Fails if there would be less than `bytes` bytes of free pages even if the file grew to the end of the
+    /// reservation. This does not look at the maximal size.
     pub(crate) fn check_room(&self, store: &Store, bytes: u64) -> Result<()> {
         let (unit, reserved) = (self.header.arena_unit, store.mapping.reserved());
         let (mut end, mut free) = (self.header.mapped, self.pages.total());

@@ -144,7 +144,7 @@ impl Wal {
     }
 }
 
-/// Makes the file of a new log, durably. After an error there is no such file.
+/// Makes the file of a new log, durably. After an error the file is removed again, if that works.
 pub(super) fn make(disk: &dyn Disk, layout: Layout) -> Result<Arc<dyn Storage>> {
     let error = |e| Error::making("creating the log", &disk.log_path(), e);
     let log = disk.create_log().map_err(error)?;

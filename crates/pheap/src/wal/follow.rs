@@ -95,7 +95,7 @@ impl LiveLog {
     }
 
     /// Makes the records that were read durable, and returns the tail of the log for a copy of the heap that
-    /// has them. The copy has `mapped` bytes.
+    /// [gets](Self::fold) them. The copy has `mapped` bytes.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a record lies outside the heap, [`Error::Io`].

@@ -8,7 +8,8 @@
 //! header, and the growth of the file. Both are [synced](Wal::write_through) at once.
 //!
 //! After a failed write or sync, the content of the disk is unknown. The log then refuses everything until
-//! the heap is opened again.
+//! the heap is opened again. It does not fail if its file cannot be made, or the zeros that make the file
+//! longer cannot be written: no record relies on them yet.
 //!
 //! This module knows offsets, records and files. It must not know what the heap's words mean: the caller of a
 //! checkpoint passes what runs after it.
