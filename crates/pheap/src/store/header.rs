@@ -76,7 +76,7 @@ pub(crate) struct Header {
     /// The base at which the heap is mapped; then other bases that pointers may be relative to, while a
     /// relocation is incomplete.
     pub(crate) bases: Vec<u64>,
-    /// The boot in which the heap was last opened.
+    /// The boot in which the heap was last in use; 0 if it is unknown.
     pub(crate) boot: u128,
     pub(crate) in_use: Use,
     /// Whether logs of regions may hold parts of records, which older programs do not know.

@@ -129,8 +129,8 @@ pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &[TypeLay
     spans.filter(|span| span.holds_objects()).flat_map(&mut pieces_of).collect()
 }
 
-/// Rewrites all pointers in `pieces` that are relative to another base than the current one. This is durable
-/// on return, except in a file that is mapped without `MAP_SYNC`.
+/// Rewrites all pointers in `pieces` that are relative to a listed base other than the current one. This is
+/// durable on return, except in a file that is mapped without `MAP_SYNC`.
 fn swizzle(mapping: &Mapping, heap: Words<'_>, medium: &Medium, header: &Header, pieces: &[Piece]) {
     let bytes: usize = pieces.iter().map(Piece::bytes).sum();
     // The simulator must see the same stores in each run.

@@ -12,8 +12,9 @@ use crate::os::storage::Storage;
 #[non_exhaustive]
 pub enum SyncPolicy {
     /// Before a transaction returns: a power failure loses no commit that has returned, and nothing that a
-    /// read has returned. Transactions that commit at the same time share a sync. (A
-    /// [deferred](crate::Root::txn_deferred) transaction is synced after it has returned.)
+    /// read has returned. Transactions that commit at the same time share a sync. (A deferred
+    /// [transaction](crate::Root::txn_deferred) or [read](crate::Root::read_deferred) may return before the
+    /// sync.)
     #[default]
     EveryCommit,
     /// Like `EveryCommit`, but a deferred transaction is synced only when its [`Commit`](crate::Commit) is
