@@ -1,9 +1,10 @@
 //! Arenas and their span tables: the format, and which pages belong to which span.
 //!
 //! An arena is a run of pages of the file. Its size is a multiple of the heap's arena unit. It begins with a
-//! page for its head, followed by its span table: one entry of two words for each page, filled in for the
-//! first page of a span and zero elsewhere. The entries are not in the order of their pages: the entries that
-//! an opening reads, of long spans one behind the other, lie together.
+//! page for its head (in the first arena, behind the heap's header), followed by its span table: one entry of
+//! two words for each page, filled in for the first page of a span and zero elsewhere. Except in small
+//! arenas, the entries are not in the order of their pages: the entries that an opening reads, of long spans
+//! one behind the other, lie together.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -34,7 +35,7 @@ pub(crate) const SMALL_SLOT: u32 = 0xffff;
 /// Word of the head that says up to where pages were ever used. The checksum of the head does not cover it,
 /// because it changes.
 const USED: usize = HEAD_WORDS;
-/// The used word runs ahead by this fraction of the arena, and by at least this many bytes.
+/// The used word grows in steps of an arena's size divided by `STEPS`, and of at least `LEAST_STEP` bytes.
 const STEPS: u64 = 16;
 const LEAST_STEP: u64 = 4 * PAGE;
 

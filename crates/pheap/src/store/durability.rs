@@ -74,7 +74,8 @@ impl Store {
         }
     }
 
-    /// Waits until all records are as durable as the policy requires.
+    /// Waits until all records are as durable as the policy requires. Fails if the log has failed, because it
+    /// may have refused a record.
     #[track_caller]
     pub(crate) fn acknowledge_all(&self) -> Result<()> {
         let Some(wal) = self.wal() else { return Ok(()) };
@@ -90,7 +91,7 @@ impl Store {
         }
     }
 
-    /// Passes `result` on. If the log has failed, the heap refuses all use from now on.
+    /// Passes `result` on. If it is an error, and the log has failed, the heap refuses all use from now on.
     pub(crate) fn note_failure<R>(&self, result: Result<R>) -> Result<R> {
         if result.is_err() && self.wal().is_some_and(|wal| wal.failure().is_some()) {
             self.set_failed();

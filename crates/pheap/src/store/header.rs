@@ -29,7 +29,7 @@ const WORDS: usize = 64;
 pub(crate) const SLOT_SIZE: usize = WORDS * 8;
 /// Largest number of bases in a header.
 pub(crate) const MAX_BASES: usize = 4;
-/// Address at which the kernel's half begins.
+/// Address behind the half of the address space that programs have.
 pub(crate) const END_OF_ADDRESSES: u64 = 1 << 47;
 
 /// Whether, and with which medium, the heap was in use.
@@ -76,7 +76,7 @@ pub(crate) struct Header {
     /// The base at which the heap is mapped; then other bases that pointers may be relative to, while a
     /// relocation is incomplete.
     pub(crate) bases: Vec<u64>,
-    /// The boot in which the heap was last opened.
+    /// The boot in which the heap was last in use; 0 if it is unknown.
     pub(crate) boot: u128,
     pub(crate) in_use: Use,
     /// Whether logs of regions may hold parts of records, which older programs do not know.

@@ -207,7 +207,7 @@ impl Store {
     }
 
     /// Fails unless objects can be written. With a write-ahead log, makes sure that the log has begun. An
-    /// error here has changed nothing.
+    /// error here has changed no object.
     #[inline(always)]
     pub(crate) fn check_writable(&self) -> Result<()> {
         let state = self.state.load(Ordering::Relaxed);

@@ -99,8 +99,9 @@ impl Pages {
         Some((start, have))
     }
 
-    /// [`take_up_to`](Self::take_up_to), of pages that have space in the file. This looks at all runs, so it
-    /// is for a full disk only.
+    /// Takes pages that have space in the file: from the first place with `least` bytes of them, as many as
+    /// there are, at most `most` bytes. Returns offset and length. This looks at all holes and long runs, so
+    /// it is for a full disk only.
     pub(crate) fn take_solid(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
         let solid = self.solid(least, u64::MAX);
         let (start, have) = solid.0.into_iter().find(|&(_, len)| len >= least)?;

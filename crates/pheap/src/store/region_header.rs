@@ -47,7 +47,7 @@ pub(crate) fn root_in(word: u64) -> Result<u64> {
 }
 
 /// The header of a region, where it is mapped. The region's lock keeps threads from reading and writing it at
-/// once.
+/// once. For the name, the lock of the heap's metadata does that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionHeader {
     words: Words<'static>,

@@ -35,8 +35,9 @@ const PIECE: usize = 1 << 20;
 const PER_THREAD: usize = 4 << 20;
 const MAX_THREADS: usize = 8;
 
-/// Reserves addresses for a heap: at the base that is `wanted`, or else at one that it had, or else where
-/// there is room.
+/// Reserves addresses for a heap: at the `wanted` base, if the caller names one; otherwise at one of the
+/// header's bases, or else where there is room. The last is refused if the file is written and its header has
+/// no room for another base.
 pub(crate) fn reserve(wanted: Option<u64>, header: &Header, mut backing: Backing) -> Result<Mapping> {
     let reserved = header.reserved;
     if let Some(base) = wanted {
@@ -128,8 +129,8 @@ pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &[TypeLay
     spans.filter(|span| span.holds_objects()).flat_map(&mut pieces_of).collect()
 }
 
-/// Rewrites all pointers in `pieces` that are relative to another base than the current one. This is durable
-/// on return, except in a file that is mapped without `MAP_SYNC`.
+/// Rewrites all pointers in `pieces` that are relative to a listed base other than the current one. This is
+/// durable on return, except in a file that is mapped without `MAP_SYNC`.
 fn swizzle(mapping: &Mapping, heap: Words<'_>, medium: &Medium, header: &Header, pieces: &[Piece]) {
     let bytes: usize = pieces.iter().map(Piece::bytes).sum();
     // The simulator must see the same stores in each run.

@@ -22,8 +22,8 @@ const LONGEST: u64 = 64 << 20;
 const PART: u64 = 16 << 20;
 
 impl Store {
-    /// Takes a span of at most `bytes.end()` bytes, or less, but at least `bytes.start()`. The file grows if
-    /// need be. `entry.pages` is filled in.
+    /// Takes a span of `bytes.end()` bytes, or less, but at least `bytes.start()`, both rounded up to pages.
+    /// The file grows if need be. `entry.pages` is filled in.
     pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<Span> {
         let mut tables = self.tables.lock();
         tables.take_span(self, bytes, entry)
@@ -85,13 +85,13 @@ impl Store {
         }
     }
 
-    /// Returns the map of the pointers of the type with this number.
+    /// Returns the map of the [followed](PointerMap::followed) pointers of the type with this number.
     pub(crate) fn pointer_map(&self, ty: u32) -> Arc<PointerMap> {
         self.tables.lock().types.pointer_map(ty)
     }
 
-    /// Returns the number of a type in the type table, and the map of its pointers. The type is added if it
-    /// is new.
+    /// Returns the number of a type in the type table, and the map of its
+    /// [followed](PointerMap::followed) pointers. The type is added if it is new.
     pub(crate) fn register(&self, desc: &'static Desc) -> Result<(u32, Arc<PointerMap>)> {
         let mut tables = self.tables.lock();
         let number = tables.register(self, desc)?;
@@ -203,7 +203,8 @@ impl Tables {
         Ok(arena)
     }
 
-    /// Fails if there would be less than `bytes` bytes of free pages even if the file grew as far as it can.
+    /// Fails if there would be less than `bytes` bytes of free pages even if the file grew to the end of the
+    /// reservation. This does not look at the maximal size.
     pub(crate) fn check_room(&self, store: &Store, bytes: u64) -> Result<()> {
         let (unit, reserved) = (self.header.arena_unit, store.mapping.reserved());
         let (mut end, mut free) = (self.header.mapped, self.pages.total());
@@ -248,7 +249,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Drops arenas at the end of the file that are entirely free.
+    /// Drops arenas at the end of the file that are entirely free, except the first arena.
     pub(crate) fn drop_free_arenas(&mut self) {
         while let [_, .., last] = self.arenas[..]
             && self.pages.take_at(last.first_free(), last.end() - last.first_free())

@@ -1,4 +1,4 @@
-//! Spans: runs of pages that belong to a region, and the tables that list them.
+//! Spans: runs of pages that belong to a region or to the type table, and the tables that list them.
 
 use std::collections::HashMap;
 use std::ops::Range;

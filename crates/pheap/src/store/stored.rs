@@ -36,7 +36,7 @@ impl<'a> Stored<'a> {
     /// [`Error::Io`] if the file cannot be read.
     ///
     /// # Panics
-    /// If the mapping does not have all these words.
+    /// If the words are read from the mapping, and it does not have all of them.
     pub(crate) fn words<const N: usize>(self, at: u64) -> Result<[u64; N]> {
         let Some(file) = self.file else { return Ok(self.heap.read(at)) };
         let mut bytes = [[0; 8]; N];

@@ -1,5 +1,5 @@
-//! Words of metadata where they are mapped. Here alone, this module and those above it that read metadata
-//! turn offsets into memory.
+//! Words of metadata where they are mapped. The store, and the modules above it that read metadata, turn
+//! offsets into memory only here.
 //!
 //! A view checks its bounds, and all accesses are atomic. So threads that read and write the same words at
 //! once see old words or new ones. Locks see to it that words which belong together are read together.
@@ -68,7 +68,7 @@ impl<'a> Words<'a> {
     /// Returns a view of `bytes` bytes from the offset `at` on.
     ///
     /// # Panics
-    /// If this view does not have all of them.
+    /// If this view does not have all of them, or `at` is not a multiple of 8.
     pub(crate) fn part(self, at: u64, bytes: u64) -> Words<'a> {
         self.slice(at, bytes as usize / 8);
         Words { start: at, end: at + bytes, ..self }
@@ -100,7 +100,7 @@ impl<'a> Words<'a> {
     /// Returns `words` words of objects from the offset `at` on.
     ///
     /// # Panics
-    /// If the view does not have all of them.
+    /// If the view does not have all of them, or `at` is not a multiple of 8.
     pub(super) fn objects(self, at: u64, words: usize) -> ObjectWords<'a> {
         let words = self.slice(at, words);
         // SAFETY: the words are mapped for `'a` (premise 1 of `new`), and definite, because they come from a

@@ -14,11 +14,11 @@ const METADATA: &str = "recording metadata";
 impl Wal {
     /// Appends the new content of `ranges`, all of it or nothing, and returns the positions before and behind
     /// it. `words` is the number of words of the ranges, heads included. This waits for the disk only if the
-    /// log is full or has not begun.
+    /// log is full or has not begun, or the ranges are [long](Self::is_long).
     ///
     /// # Errors
     /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) if the log has no room and cannot get any, the errors
-    /// of [`begin`](Self::begin), or [`Error::Failed`](crate::Error::Failed).
+    /// of [`begin`](Self::begin), or the failure of the log.
     pub(crate) fn append<'a>(
         &self,
         words: usize,
@@ -61,8 +61,8 @@ impl Wal {
     }
 
     /// [Appends](Self::append) the entry of a transaction, which has the form of a record except for its
-    /// checksum. If the entry fits into the segment in one piece, and the buffer is empty, it is written
-    /// directly from `staged`, without a copy.
+    /// checksum. If records are [written at once](Self::writes_at_once), the entry fits into the segment in
+    /// one piece, and the buffer is empty, the entry is written directly from `staged`, without a copy.
     ///
     /// # Errors
     /// See [`append`](Self::append).

@@ -1,13 +1,15 @@
-//! The log of a closed heap begins when a thread is about to append a record or to write the header. So a
-//! heap that is opened, read and closed again is not written to, and waits for no disk. Other heaps (a new
-//! one, or one that was prepared for `Wal`) count as closed first, too. Their log begins during the opening.
+//! The log of a closed heap begins when a thread begins a transaction, or is about to append a record or to
+//! write the header. So a heap that is opened, read and closed again is not written to, and waits for no
+//! disk. Other heaps (a new one, or one that was prepared for `Wal`) count as closed first, too. Their log
+//! begins during the opening.
 //!
 //! Until the log has [begun](Wal::begin), it has no file, the heap's file is as it was found, and its header
 //! says that the heap is closed. An opening after a crash, a copy, or a follower then finds a closed heap.
 //! The beginning writes the following, each durable before the next. A crash in between leaves a closed heap,
 //! perhaps next to an unused log, or a heap in use with a log without records.
 //!
-//! 1. The header that was found. Without this, a torn write of the next header could leave none.
+//! 1. The header that was found. Without this, a torn write of the next header could leave none. Then zeros
+//!    over the other slot, if a torn write has left it.
 //! 2. The log, and its name.
 //! 3. Headers that say that the heap is in use, and name the log. From here on, records count.
 
@@ -142,7 +144,7 @@ impl Wal {
     }
 }
 
-/// Makes the file of a new log, durably. After an error there is no such file.
+/// Makes the file of a new log, durably. After an error the file is removed again, if that works.
 pub(super) fn make(disk: &dyn Disk, layout: Layout) -> Result<Arc<dyn Storage>> {
     let error = |e| Error::making("creating the log", &disk.log_path(), e);
     let log = disk.create_log().map_err(error)?;

@@ -29,7 +29,7 @@ pub(crate) struct Buffer {
     free: VecDeque<u64>,
     /// Position up to which the log is known to be synced.
     synced: u64,
-    /// Position of the next record.
+    /// Position behind the last record.
     end: u64,
     /// Words that are not written yet, in the order of their positions.
     chunks: Vec<Chunk>,
@@ -198,7 +198,7 @@ impl Buffer {
 
     /// Appends the records of one transaction. The caller has seen that there is [room](Self::room) for the
     /// bytes that they [need](Self::need). `write` gets the chunks when their segment is full. If it returns
-    /// true for each, it has written them, and the buffer drops them.
+    /// true for each, the buffer drops them: they are written, or a write has failed.
     pub(crate) fn append<'a>(
         &mut self,
         ranges: impl Iterator<Item = Range<'a>>,

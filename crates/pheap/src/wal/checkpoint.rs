@@ -13,13 +13,13 @@ use crate::error::{Error, Result};
 use crate::os::cpu::bytes;
 use crate::sync::MutexGuard;
 
-/// Time between two looks of the background thread at whether the log has grown.
+/// Time between two looks of the background thread at whether records were appended.
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks without a new record after which a log that has grown is cut down. If this came earlier, the log
 /// would soon grow again, and transactions would wait for that.
 const LOOKS: u32 = 10;
-/// Bytes of records above which an idle log gets a checkpoint. After a crash, replaying more than this would
-/// take noticeable time.
+/// Bytes of records above which a log gets a checkpoint after one idle [`LOOK`]. After a crash, replaying
+/// more than this would take noticeable time.
 pub(super) const WORTH_FOLDING: u64 = 1 << 20;
 
 impl Wal {
@@ -28,7 +28,7 @@ impl Wal {
     ///
     /// # Errors
     /// The error of the write or sync; the log then refuses everything. Also the errors of
-    /// [`begin`](Self::begin).
+    /// [`begin`](Self::begin), and those of [`may_write`](Self::may_write).
     #[track_caller]
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
         self.begin()?;
@@ -52,16 +52,18 @@ impl Wal {
         })
     }
 
-    /// Copies all records to the heap's file, and frees their segments. Then `after` runs, still before any
-    /// other checkpoint.
+    /// Copies all records to the heap's file, and frees their segments except the last. Then `after` runs,
+    /// still before any other checkpoint.
     ///
     /// # Errors
-    /// The failure that the log has or gets; the log then refuses everything.
+    /// The failure that the log has or gets, or [`Error::OutcomeUnknown`] if the records cannot be made
+    /// durable; the log then refuses everything.
     pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
         self.may_write()?;
         let closing = self.closing.load(Ordering::Relaxed);
         if !closing {
-            // The thread that made the records durable has found the log then. It may have been moved since.
+            // The thread that made a record durable has found the log then. The log may have been moved
+            // since.
             self.find_log()?;
         }
         let mut folded = self.folded.lock();
@@ -135,8 +137,8 @@ impl Wal {
         fold.finish()
     }
 
-    /// Prepares the log for closing the heap. From now on nothing is appended, a log that has not begun never
-    /// will, and there is no background thread.
+    /// Prepares the log for closing the heap. From now on, a log that has not begun never will. The caller
+    /// has stopped the background thread, and sees to it that no thread appends any more.
     ///
     /// Closing brings all records to the heap's file, so the next opening needs no log. Therefore a log that
     /// is misplaced, but has not failed otherwise, can still be used by the closing thread. All other threads
@@ -154,9 +156,9 @@ impl Wal {
         refused
     }
 
-    /// Waits until no thread writes to a file, and returns the locked state. Without this, a thread whose
-    /// write is about to fail could still write, and a thread that has looked for the log before could still
-    /// acknowledge a commit.
+    /// Waits until no thread makes a checkpoint, or writes or syncs the log, and returns the locked state.
+    /// Without this, a thread whose write is about to fail could still write, and a thread that has looked
+    /// for the log before could still acknowledge a commit.
     pub(super) fn quiesce(&self) -> MutexGuard<'_, State> {
         let _folded = self.folded.lock();
         let mut state = self.state.lock();
@@ -231,8 +233,8 @@ impl Wal {
         self.requested.notify_all();
     }
 
-    /// Waits, in the background thread, until it is asked for a round. Returns `false` if the thread is to
-    /// end.
+    /// Waits, in the background thread, until it is asked for a round, or finds the log idle and worth a
+    /// round. Returns `false` if the thread is to end, or the log has failed.
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.state.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
@@ -274,8 +276,9 @@ impl Wal {
         self.is_checkpoint_due(&self.state.lock())
     }
 
-    /// Does one round of the background thread. If a checkpoint is due, `before` runs before it, and `after`
-    /// gets the result of `before` when the checkpoint is complete.
+    /// Does one round of work: in the background thread, or, without one, in a thread that needs memory. If a
+    /// checkpoint is due, `before` runs before it, and `after` gets the result of `before` when the
+    /// checkpoint is complete.
     pub(crate) fn work<T>(&self, before: impl FnOnce() -> T, after: impl FnOnce(T)) {
         let (free, segments, due, idle) = {
             let mut state = self.state.lock();
@@ -311,7 +314,7 @@ impl Wal {
         self.changed.notify_all();
     }
 
-    /// Waits for one round of the background thread, because too many pages are private.
+    /// Waits for one round of the background thread, if there is one, because too many pages are private.
     #[cold]
     pub(crate) fn wait_for_memory(&self) {
         let mut state = self.state.lock();

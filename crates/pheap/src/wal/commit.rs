@@ -100,7 +100,8 @@ impl Commit {
     }
 
     /// Returns whether the commit is durable now. This neither waits nor makes any thread sync. If the disk
-    /// has failed it stays `false`; [`wait`](Commit::wait) then returns the error without waiting.
+    /// has failed before the commit was durable, it stays `false`; [`wait`](Commit::wait) then returns the
+    /// error without waiting.
     pub fn is_durable(&self) -> bool {
         self.0.as_ref().is_none_or(Ticket::is_durable)
     }

@@ -474,7 +474,7 @@ fn a_policy_syncs_at_intervals() {
     assert!(seen.is_durable());
 }
 
-/// No call here waits for another thread, so none can wait for ever.
+/// When a deferred transaction has returned, at most as many bytes are unsynced as the limit allows.
 #[test]
 fn what_is_not_synced_is_bounded() {
     let at_once = Setup::new(&options(SyncPolicy::EveryCommit).unsynced_limit(0));

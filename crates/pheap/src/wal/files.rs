@@ -149,7 +149,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Files {
     data: Arc<OnDisk>,
-    /// Time of the last look that has found the log where it belongs.
+    /// Time of the last look by [`find_log_lately`](Disk::find_log_lately) that has found the log.
     found: Mutex<Option<Instant>>,
     /// The names of both files. This is a mutex of the standard library: no thread waits for it long, and the
     /// names are checked again before they are relied on.

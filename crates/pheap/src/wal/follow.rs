@@ -48,8 +48,9 @@ impl LiveLog {
         Ok(LiveLog { log, layout, seed, found: Found::behind(mark.folded), records, copied: 0, error })
     }
 
-    /// Reads all records that were appended before this call, and perhaps more. A checkpoint begins when its
-    /// records are in the log, so these include all records that have reached the heap's file until now.
+    /// Reads all records that were written to the log before this call, and perhaps more. A checkpoint begins
+    /// when its records are in the log, so these include all records that have reached the heap's file until
+    /// now.
     ///
     /// Returns `false` if records may have been overwritten before they were read.
     ///
@@ -94,7 +95,7 @@ impl LiveLog {
     }
 
     /// Makes the records that were read durable, and returns the tail of the log for a copy of the heap that
-    /// has them. The copy has `mapped` bytes.
+    /// [gets](Self::fold) them. The copy has `mapped` bytes.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a record lies outside the heap, [`Error::Io`].

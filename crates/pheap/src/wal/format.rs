@@ -4,7 +4,7 @@
 //! Segments of equal size follow. They are filled with zeros when they are added, and used again when a
 //! checkpoint has brought their records to the heap's file. A position in the log is the number of its
 //! segment times their size, plus the offset in it. A position is never used again, so it is in the seed of
-//! each checksum.
+//! the checksum of each record, and of each segment's first line.
 //!
 //! A *run* is the records that one process appends, from an opening of the heap on. It begins with a new
 //! segment, and its number is in the seeds of its records. So anything that an earlier run has left behind
@@ -133,8 +133,8 @@ fn is_torn(words: &[u64; HEAD_WORDS]) -> bool {
     [0, FORMAT].contains(&words[1]) && words[5].is_multiple_of(HEAD) && words[5] <= MOST_SEGMENT
 }
 
-/// Returns whether a file is not longer than a new log, and is zero behind its head. There may be a number in
-/// the last page, where [`shows_writes`](Storage::shows_writes) tests a new log.
+/// Returns whether a file is not longer than a new log can be, and is zero behind its head. There may be a
+/// number in the last page, where [`shows_writes`](Storage::shows_writes) tests a new log.
 fn is_zero_behind_head(file: &dyn Storage) -> io::Result<bool> {
     const MOST: u64 = HEAD + (2 << 20);
     const START: usize = HEAD_WORDS * 8;
@@ -157,7 +157,7 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     let have = file.read_up_to(&mut bytes, 0)?;
     let words: [u64; HEAD_WORDS] = line(&bytes);
     let uuid = u128::from(words[2]) | u128::from(words[3]) << 64;
-    // The head is written before anything else, from the front.
+    // The head is written from the front, before any mark, first line of a segment, or record.
     let written = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     if written <= 32 && (words[0] == MAGIC || MAGIC.to_le_bytes().starts_with(&bytes[..written.min(8)])) {
         return Ok(Head::Nothing);
@@ -302,7 +302,8 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Reads `bytes` bytes of the segment with place `index`, from the position `start` on.
+    /// Reads `bytes` bytes of the segment with place `index`, from the position `start` on, or fewer if the
+    /// file ends before.
     pub(crate) fn read(
         file: &dyn Storage,
         layout: Layout,
@@ -355,7 +356,8 @@ pub(crate) struct Found {
     pub(crate) newest: u64,
     /// Position up to which the log had been synced, by the largest value in the segments that were read.
     pub(crate) synced: u64,
-    /// Bytes of records behind `end`, whose transaction is incomplete.
+    /// Bytes from `end` to the position where the reading ended. Records there belong to an incomplete
+    /// transaction.
     pub(crate) rest: u64,
 }
 
@@ -390,7 +392,7 @@ impl Reader for () {
     fn cut(&mut self) {}
 }
 
-/// Reads a log from its mark up to the first record that is not complete.
+/// Reads a log from its mark to its end.
 pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<Found> {
     let mut found = Found::behind(read_mark(file, layout, seed)?.0.folded);
     read_on(file, layout, seed, &mut found, &mut ())?;
@@ -401,7 +403,7 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Re
 /// them. At most 256 KiB of records are in memory at a time.
 ///
 /// # Errors
-/// Those of `visit`, or an error if the log does not have these records.
+/// Those of `visit`, those of the operating system, or an error if the log does not have these records.
 pub(super) fn each_record(
     file: &dyn Storage,
     layout: Layout,
@@ -463,7 +465,8 @@ fn read_heads(
     Ok(heads)
 }
 
-/// Reads on from the end of `found`, up to the first record that is not complete. `reader` gets the records.
+/// Reads on from the end of `found` to the end of the log: no complete record follows there, and no segment
+/// goes on from there. `reader` gets the records.
 pub(super) fn read_on(
     file: &dyn Storage,
     layout: Layout,
@@ -497,7 +500,8 @@ pub(super) fn read_on(
         found.segments.push(Segment { sequence, place, previous_end, seed: of_run });
         found.synced = found.synced.max(synced);
         if previous_end != at {
-            // A new run begins here, so the last transaction of the run before stays incomplete.
+            // A new run begins here, so the last transaction of the run before stays incomplete. Or the
+            // reading begins inside this segment, and there is nothing to cut.
             reader.cut();
             incomplete = None;
         }

@@ -61,9 +61,10 @@ impl Wal {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Returns the positions at which the log may end after a power failure, as long as it does not have all
-    /// records of now: where it is synced, where the sync in progress ends, where it is written, and where
-    /// the write in progress ends. Any sync ends at one of these positions, or has all records of now.
+    /// Returns the positions that [`durable_end`](Self::durable_end) may have, as long as not all records of
+    /// now are durable: where the log is synced, where the sync in progress ends, where the log is written,
+    /// and where the write in progress ends. Any sync ends at one of these positions, or has all records of
+    /// now.
     pub(crate) fn next_ends(&self) -> [u64; 4] {
         let state = self.state.lock();
         let writing = state.writing.filter(|_| !mistake(Mistake::WriterUnseen));
@@ -85,7 +86,8 @@ impl Wal {
     /// Waits until all records are durable.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`], or the failure that the log has already.
+    /// [`Error::OutcomeUnknown`], the failure that the log has already, the errors of
+    /// [`find_log`](Self::find_log), or [`Error::Closed`] if the log has not begun and the heap was closed.
     pub(crate) fn sync(&self) -> Result<()> {
         if let Some(failure) = self.failure() {
             return Err(failure);

@@ -8,7 +8,8 @@
 //! header, and the growth of the file. Both are [synced](Wal::write_through) at once.
 //!
 //! After a failed write or sync, the content of the disk is unknown. The log then refuses everything until
-//! the heap is opened again.
+//! the heap is opened again. It does not fail if its file cannot be made, or the zeros that make the file
+//! longer cannot be written: no record relies on them yet.
 //!
 //! This module knows offsets, records and files. It must not know what the heap's words mean: the caller of a
 //! checkpoint passes what runs after it.
@@ -152,10 +153,11 @@ pub(crate) struct Wal {
     state: Mutex<State>,
     /// Position up to which records have been handed to the kernel. Changed while the state is locked.
     written: AtomicU64,
-    /// Signalled after a write, a sync, a checkpoint or a round of the background thread, and after a
-    /// failure.
+    /// Signalled after a sync, a checkpoint, a round of [work](Wal::work), a failure, or a write with the
+    /// state unlocked, and when the background thread comes or goes.
     changed: Condvar,
-    /// Set when the heap is being closed and the next opening will need no log. Names are not checked then.
+    /// Set while the heap is being closed, if the log is misplaced or is about to be removed. From then on it
+    /// is no failure if the log is not found.
     closing: AtomicBool,
     /// Wakes the background thread. It is separate from `changed`, which would wake that thread at each
     /// commit.
@@ -176,8 +178,8 @@ pub(crate) struct Wal {
     /// Locked while the log's file grows, and while nothing else may change its length.
     growth: Mutex<()>,
     pub(crate) pages: PrivatePages,
-    /// Bytes of private pages above which a checkpoint is due. Each round of the background thread sets it:
-    /// to half of `memory_limit`, or to a quarter of it more than is private then, whichever is more.
+    /// Bytes of private pages above which a checkpoint is due. Each round of [work](Wal::work) sets it: to
+    /// half of `memory_limit`, or to a quarter of it more than is private then, whichever is more.
     memory_trigger: AtomicU64,
     counters: Counters,
     process: Process,
@@ -224,23 +226,26 @@ struct State {
     /// changed.
     looked: u64,
     idle: u32,
-    /// Whether the log could not grow ahead of need. The next checkpoint clears this.
+    /// Whether the log could not grow ahead of need. The next checkpoint that copies records clears this, and
+    /// the next growth ahead of need that works.
     full_disk: bool,
     /// Whether the background thread is to end.
     stop: bool,
-    /// Rounds that the background thread has finished.
+    /// Rounds of [work](Wal::work) that are finished.
     rounds: u64,
     deferred: Deferred,
 }
 
-/// The first failure of the log, from which each later error is made.
+/// The failure of the log, from which each later error is made. It is the first one, except that a failure of
+/// another kind replaces a misplaced log.
 #[derive(Debug, Clone)]
 struct Failure {
     what: String,
     code: Option<i32>,
     kind: io::ErrorKind,
     text: String,
-    /// The disk has not failed, but the files are not where the next opening would look for them.
+    /// The disk has not failed, but a look has not found the files where the next opening would look for
+    /// them.
     misplaced: bool,
 }
 
@@ -257,8 +262,9 @@ impl Failure {
     }
 }
 
-/// Returns the number of bytes from the start of the log's file that are mapped, at most. A log within its
-/// limit is mapped whole, up to 1 TiB. What a large transaction adds beyond the limit is not mapped.
+/// Returns the offset in the log's file up to which segments are mapped, at most. All segments of a log
+/// within its limit are mapped, up to 1 TiB. Segments that a large transaction adds beyond the limit are not
+/// mapped.
 fn most_mapped(layout: Layout, settings: Settings) -> u64 {
     const ENOUGH: u64 = 1 << 40;
     layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
@@ -476,7 +482,7 @@ impl Wal {
             self.request(state);
             let waits = |state: &State| state.rounds == rounds && state.failure.is_none() && state.background;
             // The background thread may not finish its round until this thread releases a region's lock. So
-            // this waits until there is room, not until the round is over.
+            // the wait ends as soon as there is room, even if the round is not over.
             while waits(state) && state.buffer.room() < need {
                 self.changed.wait(state);
             }
@@ -507,7 +513,7 @@ impl Wal {
     }
 
     /// Removes the log of a heap that is closed: the heap's file has everything, and its header says so. If
-    /// the name leads to another heap's log by now, that log stays.
+    /// the name leads to another file by now, that file stays.
     pub(crate) fn remove(&self) {
         // This is set before the removal, because a thread that still syncs may look for the log afterwards.
         self.closing.store(true, Ordering::Relaxed);

@@ -468,7 +468,7 @@ fn a_task_waits_while_the_heap_is_closed() {
 
 type Program = (&'static str, fn(), usize);
 
-/// The programs, with the number of times that a thread is stopped where it could go on.
+/// The programs, with the largest number of times that a thread is stopped where it could go on.
 const PROGRAMS: [Program; 26] = [
     ("two commit", two_commit, 4),
     ("three commit", three_commit, 3),

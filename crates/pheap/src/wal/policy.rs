@@ -12,8 +12,9 @@ use crate::os::storage::Storage;
 #[non_exhaustive]
 pub enum SyncPolicy {
     /// Before a transaction returns: a power failure loses no commit that has returned, and nothing that a
-    /// read has returned. Transactions that commit at the same time share a sync. (A
-    /// [deferred](crate::Root::txn_deferred) transaction is synced after it has returned.)
+    /// read has returned. Transactions that commit at the same time share a sync. (A deferred
+    /// [transaction](crate::Root::txn_deferred) or [read](crate::Root::read_deferred) may return before the
+    /// sync.)
     #[default]
     EveryCommit,
     /// Like `EveryCommit`, but a deferred transaction is synced only when its [`Commit`](crate::Commit) is
@@ -22,8 +23,9 @@ pub enum SyncPolicy {
     /// lose it, too.
     Awaited,
     /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`](crate::Commit) is waited for or
-    /// polled, when the heap is closed, and by checkpoints. A power failure may lose transactions since then:
-    /// the newest ones, each as a whole. The end of the process loses none.
+    /// polled, when the policy [changes](crate::Heap::set_sync_policy), when the heap is closed, and by
+    /// checkpoints. A power failure may lose transactions since then: the newest ones, each as a whole. The
+    /// end of the process loses none.
     OnDemand,
     /// Like `OnDemand`, and in the background at least this often while anything is unsynced. A power failure
     /// loses no transaction that returned longer ago than this time and two syncs. The end of the process
@@ -50,7 +52,7 @@ impl Policy {
             SyncPolicy::EveryCommit => EVERY_COMMIT,
             SyncPolicy::Awaited => AWAITED,
             SyncPolicy::OnDemand => ON_DEMAND,
-            // An interval is cut to five hundred years.
+            // An interval of 0 becomes one nanosecond. An interval is cut to 584 years.
             SyncPolicy::Every(interval) => {
                 u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).clamp(EVERY_COMMIT + 1, AWAITED - 1)
             }
@@ -67,13 +69,14 @@ impl Policy {
         }
     }
 
-    /// Returns whether records may stay in memory until they are synced. A commit waits for the sync then.
+    /// Returns whether records may stay in memory until they are synced. A commit that is not deferred waits
+    /// for the sync then.
     #[inline]
     pub(super) fn keeps_records(&self) -> bool {
         matches!(self.0.load(Ordering::Relaxed), EVERY_COMMIT | AWAITED)
     }
 
-    /// Returns whether deferred transactions are synced although no thread waits for them.
+    /// Returns whether deferred transactions are synced at once, although no thread waits for them.
     #[inline]
     pub(super) fn syncs_deferred(&self) -> bool {
         self.0.load(Ordering::Relaxed) == EVERY_COMMIT
@@ -122,8 +125,8 @@ impl Wal {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Returns whether records are written at once by the thread that appends them. This changes only while
-    /// the state is locked.
+    /// Returns whether records are written at once by the thread that appends them. Once the log has begun,
+    /// this changes only while the state is locked.
     #[inline]
     pub(super) fn is_at_once(&self) -> bool {
         self.is_mapped() && !self.policy.keeps_records()

@@ -135,7 +135,7 @@ impl WalTail {
     }
 }
 
-/// Fails if the records store to bytes outside the heap, which has `mapped` bytes.
+/// Fails if the records store to the heap's header, or outside the heap, which has `mapped` bytes.
 pub(super) fn check_extent(extent: Option<&std::ops::Range<u64>>, mapped: u64) -> Result<()> {
     if extent.is_some_and(|extent| extent.start < HEADER_SIZE || extent.end > mapped) {
         return Err(Error::corrupt("a record of the log lies outside of the heap"));

@@ -25,8 +25,8 @@ impl Wal {
     /// records of `tail` in memory. The header that was read is durable. On return the records that were read
     /// are durable, and the header may name the new run.
     ///
-    /// Returns `None` if the log cannot be used with these settings, the disk is full, or the log is too
-    /// long. The log then has the same records as before.
+    /// Returns `None` if the log cannot be used with these settings, the disk is full, the log is too long,
+    /// or the file system [hides writes](super::HIDES_WRITES). The log then has the same records as before.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -117,7 +117,8 @@ fn free_segments(
     Ok(Some((0..have + add).filter(is_free).collect()))
 }
 
-/// Writes the records that were read again, except those that a segment's first line says were synced.
+/// Writes the records that were read to the log again, except those that a segment's first line says were
+/// synced.
 pub(super) fn write_unsynced_again(
     log: &dyn Storage,
     layout: Layout,

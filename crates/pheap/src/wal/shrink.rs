@@ -12,8 +12,8 @@ use super::begin::FIRST_SEGMENTS;
 use crate::error::Result;
 
 impl Wal {
-    /// Makes the log's file as short as at first, if it has grown and the heap's file has everything by a
-    /// durable mark. Writes nothing, and waits for no disk.
+    /// Makes the log's file as short as at first, if it has grown, is not mapped, and the heap's file has
+    /// everything by a durable mark. Writes nothing.
     ///
     /// # Errors
     /// The failure of the log. It is no error if the file cannot be made shorter.

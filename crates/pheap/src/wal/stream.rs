@@ -67,7 +67,8 @@ impl Stream {
     /// an empty vector if there are none.
     ///
     /// # Errors
-    /// The error that has kept records from being stored. All later calls fail, too.
+    /// The error that has kept records from being stored: all later calls fail, too. Or an error of the file
+    /// that has the records.
     pub(crate) fn take(&self) -> io::Result<Vec<u64>> {
         // SURVIVES unreached: no backup is made in the lab.
         self.queue.0.lock().take()

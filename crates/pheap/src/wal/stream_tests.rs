@@ -15,7 +15,7 @@ use crate::units::{HEADER_SIZE, PAGE};
 
 const WORDS: usize = 10 * PAGE as usize / 8;
 const END: usize = HEADER_SIZE as usize + WORDS * 8;
-/// Bytes that are read at once. They are fewer than are written at once, so the copy is torn.
+/// Bytes that are read at once. They are fewer than most writes have, so the copy is torn.
 const PIECE: usize = 512;
 
 #[derive(Debug)]

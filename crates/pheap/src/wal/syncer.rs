@@ -66,7 +66,8 @@ impl Wal {
     }
 
     /// Asks the thread to sync the records before `position`, if the policy is to sync each deferred commit.
-    /// With other policies, the position is wanted only when its commit is waited for or polled.
+    /// With other policies, the thread is asked when a task polls the commit, or, with
+    /// [`SyncPolicy::Every`], when the interval is over.
     pub(crate) fn ask(&self, position: u64) {
         if self.policy.syncs_deferred() && self.wanted.load(Ordering::Relaxed) < position {
             self.want(&self.state.lock(), position);

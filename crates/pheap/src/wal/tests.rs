@@ -129,7 +129,7 @@ impl Wal {
     }
 }
 
-/// Ranges of a transaction: offset and length in words. The words are made from both and a number.
+/// Ranges of a transaction: offset and length in words. The words are made from their offsets and a number.
 pub(super) type Ranges = Vec<(u64, usize)>;
 
 pub(super) fn content(ranges: &Ranges, number: u64) -> Vec<(u64, Vec<u64>)> {
@@ -319,7 +319,8 @@ fn a_head_says_whose_log_it_is() {
             matches!(found, Head::Nothing | Head::Damaged(_)) || is_whole && found == Head::Log(LAYOUT),
             "{words:#b}: {found:?}"
         );
-        // With other bytes behind the head, it is a foreign file, or a log that was in use.
+        // With other bytes behind the head, it is a foreign file, or a log that was in use, unless only the
+        // first half of the head is there.
         torn[4500] = 1;
         let found = read_head(&InMemory(Mutex::new(torn))).unwrap();
         assert!(found != Head::Nothing || words & 0b1111_0000 == 0, "{words:#b}");
@@ -444,8 +445,8 @@ fn used() -> (Log, BTreeMap<u64, u64>) {
 }
 
 proptest! {
-    /// With any damage to first lines and marks, the log has records that were once appended, or reading
-    /// fails.
+    /// With any damage to first lines and marks, the log can be read, and has only words that were once
+    /// appended.
     #[test]
     fn no_head_or_mark_is_too_strange(
         damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..8, prop_oneof![
@@ -484,8 +485,8 @@ proptest! {
         prop_assert!(heap.iter().all(|(at, word)| word >> 20 == (at - HEADER_SIZE) / 8));
     }
 
-    /// With any damage to the head behind the words that say that it is a log of this heap, and with a right
-    /// checksum, too: the file is not a log, or reading it as one ends.
+    /// With any damage to the head except its first word and half of the uuid, and with a right checksum,
+    /// too: the file is not a log, or can be read as one.
     #[test]
     fn no_beginning_of_a_file_is_too_strange(
         words in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! Tests: wakers are code of the program and may do anything; and a panic during a write.
+//! Tests: wakers are code of the program and may do anything; and a panic during a sync.
 
 use std::iter::once;
 use std::panic::panic_any;
