@@ -49,7 +49,7 @@ pub struct Session {
     pub never_evicted: bool,
     /// Whether the client's commands do not update the usage of keys.
     pub touches_nothing: bool,
-    /// Whether memory was short when the present command began.
+    /// Whether memory was short and no key could be evicted when the present command began.
     pub out_of_memory: bool,
     /// The tracking options, if the client tracks keys.
     pub tracking: Option<Options>,

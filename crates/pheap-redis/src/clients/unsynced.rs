@@ -22,7 +22,7 @@ pub struct Unsynced {
 }
 
 /// The counted writes, as indexes of the counts in [`Unsynced`]. The owner must [uncount](Unsynced::uncount)
-/// them when they are durable, and not earlier.
+/// them when they are durable, and not earlier, unless no reply waits for their commit.
 pub type Counted = Vec<u16>;
 
 impl Default for Unsynced {
@@ -46,7 +46,7 @@ impl Unsynced {
         }
     }
 
-    /// Uncounts writes that are durable.
+    /// Uncounts writes that are durable, or for which no reply waits.
     pub fn uncount(&self, counted: &mut Counted) {
         for place in counted.drain(..) {
             self.counts[usize::from(place)].fetch_sub(1, Ordering::Release);
