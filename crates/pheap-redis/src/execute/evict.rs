@@ -222,8 +222,8 @@ impl Eviction<'_> {
         }
     }
 
-    /// Evicts the best of a sample of keys. Returns whether there were candidates, or `None` if a gate is held
-    /// and a script is slow.
+    /// Evicts the best of a sample of keys. Returns whether there were candidates, or `None` if a gate is
+    /// held and a script is slow.
     fn evict(&mut self, policy: Policy) -> pheap::Result<Option<bool>> {
         let server = self.server;
         let Some(mut candidates) = candidates(server, policy)? else { return Ok(None) };

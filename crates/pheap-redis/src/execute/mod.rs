@@ -5,8 +5,8 @@
 //! transaction over all these shards.
 //!
 //! Nothing waits for the disk here. Each transaction leaves a [`Commit`]. If `appendfsync` is `always`, the
-//! client's replies are held back until that commit is durable. A read leaves a commit, too, if it may have seen a write that is not
-//! yet durable.
+//! client's replies are held back until that commit is durable. A read leaves a commit, too, if it may
+//! have seen a write that is not yet durable.
 
 mod admit;
 pub mod evict;

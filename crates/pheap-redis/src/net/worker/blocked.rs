@@ -185,8 +185,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Replies to a client as if its timeout had ended, or with an error. If the client does not wait, it gets
-    /// no reply.
+    /// Replies to a client as if its timeout had ended, or with an error. If the client does not wait, it
+    /// gets no reply.
     pub(super) fn let_go(&mut self, client: u64, with_error: bool) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         if let Some(blocked) = connection.blocked.take() {
