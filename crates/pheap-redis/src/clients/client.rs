@@ -198,8 +198,8 @@ impl Session {
         })
     }
 
-    /// Returns whether the client may only subscribe and unsubscribe: RESP2 allows nothing else during a
-    /// subscription.
+    /// Returns whether the client may only subscribe, unsubscribe, and send `PING`, `QUIT` and `RESET`: RESP2
+    /// allows nothing else during a subscription.
     pub fn only_listens(&self) -> bool {
         !self.resp3 && self.subscriptions() > 0
     }

@@ -65,8 +65,8 @@ impl Effects {
         (self.signals.len(), self.messages.len(), self.dirty)
     }
 
-    /// Adds a message of a channel. From the commands whose effects are collected here, a client gets messages
-    /// up to the hard limit of its output; the message that reaches the limit gets it disconnected.
+    /// Adds a message of a channel. From the commands whose effects are collected here, a client gets
+    /// messages up to the hard limit of its output; the message that reaches the limit gets it disconnected.
     pub fn send(&mut self, server: &Server, to: Listener, parts: &[&[u8]]) {
         let most = server.limits.messages.get().hard;
         let told = self.told.entry(to.client).or_default();

@@ -76,7 +76,8 @@ impl Execution<'_> {
     /// Returns one plan for all these commands and the watched keys.
     pub(super) fn plan_all(&self, queue: &[Vec<Vec<u8>>]) -> Plan {
         // Writers set the flag of a watched key in the transaction of the change, with the shard locked. A
-        // reader (`Plan::Read`) may run at the same time as a writer, so `EXEC` locks these shards for changes.
+        // reader (`Plan::Read`) may run at the same time as a writer, so `EXEC` locks these shards for
+        // changes.
         let watched = self.session.watched.keys();
         let mut all: SmallVec<[usize; 8]> = watched.map(|(_, key)| self.server.store.shard_of(key)).collect();
         let mut only_looks = all.is_empty();
