@@ -120,8 +120,8 @@ impl Notice {
 }
 
 impl Tracker {
-    /// Returns the message about `keys`, and the client that gets it. If that client has disconnected, returns
-    /// a message to this one that says so.
+    /// Returns the message about `keys`, and the client that gets it. If that client has disconnected,
+    /// returns a message to this one that says so.
     fn notice(&self, clients: &Clients, keys: Keys) -> (u64, Notice) {
         match self.options.redirect {
             None => (self.profile.id, Notice::Invalid { keys, redirected: false }),
