@@ -2,7 +2,8 @@
 //!
 //! The state that a read sees of a shard is durable when the last transaction of the shard is. But that
 //! transaction rarely wrote the keys that the read asks for. Writes are therefore counted by the hash slots
-//! of their keys until they are durable. A read of keys in other slots gets its reply at once.
+//! of their keys until they are durable. If no reply waits for them, they are counted until the turn of their
+//! thread ends. A read of keys in other slots gets its reply at once.
 //!
 //! Expired and evicted keys are not counted. After a power failure an expired key expires again, and an
 //! evicted key may be there as before.

@@ -113,7 +113,7 @@ pub struct Server {
     told_of_no_space: Mutex<Option<Instant>>,
     /// Options that the server reads for each command.
     pub limits: Limits,
-    /// Keys that were written to and whose writes are not synced.
+    /// Counts of the writes that are not synced, by the slots of their keys.
     pub unsynced: Unsynced,
 }
 
