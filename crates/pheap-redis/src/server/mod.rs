@@ -192,7 +192,7 @@ pub struct Save {
     pub failed: bool,
     /// When the copy that is being made began.
     pub began: Option<Instant>,
-    /// How long the last copy took.
+    /// How long the last attempt took, failed or not.
     pub took: Option<Duration>,
     /// Number of copies made.
     pub count: u64,
