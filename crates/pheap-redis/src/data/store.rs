@@ -9,7 +9,7 @@ use super::db::{Change, Db};
 use super::progress::Progress;
 use super::slots::{SLOTS, slot};
 
-/// Number of databases. The option `databases` may only be less.
+/// Number of databases. The option `databases` may be at most this.
 pub const DATABASES: usize = 16;
 
 /// Default number of shards of a new heap.

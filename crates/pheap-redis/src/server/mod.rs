@@ -145,7 +145,7 @@ pub struct Limits {
     pub read_only: AtomicBool,
     /// Whether a replica that has lost its master refuses to serve data.
     pub silent: AtomicBool,
-    /// Whether the server removes expired keys periodically, and not only when a command accesses them.
+    /// Whether the server removes expired keys periodically. Commands treat expired keys as absent in any case.
     pub expires: AtomicBool,
     /// Number of clients that use `MONITOR`.
     pub monitors: AtomicUsize,
