@@ -1,4 +1,4 @@
-//! Removes expired keys, a few at a time. Until then, commands treat them as absent.
+//! Removes expired keys, a few at a time. Until then, commands of clients treat them as absent.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;

@@ -145,7 +145,8 @@ pub struct Limits {
     pub read_only: AtomicBool,
     /// Whether a replica that has lost its master refuses to serve data.
     pub silent: AtomicBool,
-    /// Whether the server removes expired keys periodically. Commands treat expired keys as absent in any case.
+    /// Whether the server removes expired keys periodically. In any case, commands of clients treat them as
+    /// absent.
     pub expires: AtomicBool,
     /// Number of clients that use `MONITOR`.
     pub monitors: AtomicUsize,

@@ -148,7 +148,8 @@ struct Turn<'s> {
     /// once.
     evicts: bool,
     expiry: Expiry,
-    /// Clients of this round whose commands were not run yet. If a script is slow, the nested rounds share it.
+    /// Clients of this round whose commands were not run yet. If a script is slow, rounds within this one
+    /// share the queue.
     round: VecDeque<u64>,
     /// Clients of this round whose commands were run and whose output is still to be sent.
     heard: VecDeque<u64>,
