@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// Returns the limits of its unread output. As in Redis, the first 16 KiB do not count, so that the
-    /// client can raise any limit. The callers subtract these.
+    /// client can raise any limit. The callers account for these.
     pub(super) fn limit(&self, limits: &Limits) -> Limit {
         let mut limit =
             if self.session.subscriptions() > 0 { limits.messages.get() } else { limits.output.get() };

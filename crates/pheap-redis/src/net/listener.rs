@@ -105,8 +105,7 @@ impl Drop for Listener {
 }
 
 /// Removes a socket that an earlier run left. Fails if a server listens on it, or if there is another file.
-/// (Redis removes any file with this name, even the socket of a
-/// server that is running.)
+/// (Redis removes any file with this name, even the socket of a server that is running.)
 fn remove_socket(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
