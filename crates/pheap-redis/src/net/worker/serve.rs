@@ -34,8 +34,8 @@ impl Turn<'_> {
     }
 
     /// Calls `what` with a client's connection. Keeps the connection if `what` returns true; else, or after
-    /// an error or a panic, disconnects it. Does not call `what` in two cases. A connection that exceeds a limit is
-    /// disconnected. A connection that is held until waiting clients have seen its writes is kept.
+    /// an error or a panic, disconnects it. Does not call `what` in two cases. A connection that exceeds a
+    /// limit is disconnected. A connection that is held until waiting clients have seen its writes is kept.
     fn with(&mut self, client: u64, what: impl Fn(&mut Self, &mut Connection) -> io::Result<bool>) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         let result = if connection.is_over || connection.is_held {
