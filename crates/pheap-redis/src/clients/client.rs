@@ -49,7 +49,7 @@ pub struct Session {
     pub never_evicted: bool,
     /// Whether the client's commands do not update the usage of keys.
     pub touches_nothing: bool,
-    /// Whether memory was short when the present command began.
+    /// Whether memory was short and no key could be evicted when the present command began.
     pub out_of_memory: bool,
     /// The tracking options, if the client tracks keys.
     pub tracking: Option<Options>,
@@ -198,8 +198,8 @@ impl Session {
         })
     }
 
-    /// Returns whether the client may only subscribe and unsubscribe: RESP2 allows nothing else during a
-    /// subscription.
+    /// Returns whether the client may only subscribe, unsubscribe, and send `PING`, `QUIT` and `RESET`: RESP2
+    /// allows nothing else during a subscription.
     pub fn only_listens(&self) -> bool {
         !self.resp3 && self.subscriptions() > 0
     }

@@ -100,7 +100,7 @@ impl State {
 }
 
 impl State {
-    /// Returns the bytes of the client's buffers.
+    /// Returns the bytes of the client's buffers and of its commands that wait for `EXEC`.
     pub fn bytes(&self) -> usize {
         self.input + self.output + self.queued.map_or(0, |(_, bytes)| bytes)
     }

@@ -14,7 +14,7 @@ use crate::text::words;
 pub struct Listener {
     /// The client's id.
     pub client: u64,
-    /// Whether the client gets messages in RESP3.
+    /// Whether the client used RESP3 when it subscribed. It gets the messages in that version.
     pub resp3: bool,
 }
 
@@ -42,7 +42,7 @@ impl Channels {
         &self.names[kind as usize]
     }
 
-    /// Adds a subscription to a channel or pattern.
+    /// Adds a subscription to a channel, pattern or shard channel.
     pub fn add(&self, name: &[u8], kind: Kind, listener: Listener) {
         self.names(kind).lock().entry(name.to_vec()).or_default().push(listener);
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -61,7 +61,7 @@ impl Channels {
     }
 
     /// Calls `send` with each subscriber of a channel or shard channel, and with the parts of the message for
-    /// it.
+    /// it. For a channel, also calls it with the subscribers of each pattern that matches.
     pub fn publish(
         &self,
         kind: Kind,

@@ -86,8 +86,8 @@ const TURN: usize = 1000;
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 impl Notice {
-    /// Encodes the message for a client in RESP3, or for one in RESP2 that subscribes to channels. Other
-    /// clients cannot get it.
+    /// Encodes the message for a client in RESP3. A client in RESP2 gets only messages about the copies of
+    /// another client, and only while it subscribes to channels. For other clients, writes nothing.
     pub fn write(&self, session: &Session, reply: &mut Reply) {
         match self {
             Notice::Invalid { keys, redirected } => {
@@ -120,7 +120,8 @@ impl Notice {
 }
 
 impl Tracker {
-    /// Returns the message about `keys`, and the client that gets it.
+    /// Returns the message about `keys`, and the client that gets it. If that client has disconnected,
+    /// returns a message to this one that says so.
     fn notice(&self, clients: &Clients, keys: Keys) -> (u64, Notice) {
         match self.options.redirect {
             None => (self.profile.id, Notice::Invalid { keys, redirected: false }),
@@ -158,7 +159,8 @@ impl Tracking {
         self.limit.store(keys, Ordering::Relaxed);
     }
 
-    /// Begins tracking for a client. In broadcast mode, it adds these prefixes to those that the client has.
+    /// Begins tracking for a client. In broadcast mode, adds these prefixes to those that the client has; no
+    /// prefixes mean all keys.
     pub fn enable(&self, session: &mut Session, options: Options, prefixes: &[&[u8]]) {
         let (id, profile) = (session.id, &session.profile);
         session.tracking = Some(options);

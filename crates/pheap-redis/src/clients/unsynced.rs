@@ -2,7 +2,8 @@
 //!
 //! The state that a read sees of a shard is durable when the last transaction of the shard is. But that
 //! transaction rarely wrote the keys that the read asks for. Writes are therefore counted by the hash slots
-//! of their keys until they are durable. A read of keys in other slots gets its reply at once.
+//! of their keys until they are durable. If no reply waits for them, they are counted until the turn of their
+//! thread ends. A read of keys in other slots gets its reply at once.
 //!
 //! Expired and evicted keys are not counted. After a power failure an expired key expires again, and an
 //! evicted key may be there as before.
@@ -22,7 +23,7 @@ pub struct Unsynced {
 }
 
 /// The counted writes, as indexes of the counts in [`Unsynced`]. The owner must [uncount](Unsynced::uncount)
-/// them when they are durable, and not earlier.
+/// them when they are durable, and not earlier, unless no reply waits for their commit.
 pub type Counted = Vec<u16>;
 
 impl Default for Unsynced {
@@ -46,7 +47,7 @@ impl Unsynced {
         }
     }
 
-    /// Uncounts writes that are durable.
+    /// Uncounts writes that are durable, or for which no reply waits.
     pub fn uncount(&self, counted: &mut Counted) {
         for place in counted.drain(..) {
             self.counts[usize::from(place)].fetch_sub(1, Ordering::Release);

@@ -26,7 +26,8 @@ pub struct Cx<'c> {
     /// of a master: then it is `i64::MIN`, so that no key counts as expired, because the master sends a
     /// deletion when one expires.
     pub now: i64,
-    /// Whether the command may wait for a key: not in a transaction, and not in a script.
+    /// Whether the command may wait for a key: not in a transaction, not in a script, and not in the stream
+    /// of a master.
     pub may_block: bool,
     /// Effects on other clients, applied after the commit of the command's transaction.
     pub effects: &'c mut Effects,
@@ -47,7 +48,7 @@ pub trait Meanwhile {
 pub struct Effects {
     /// Keys that were written to and that clients wait for.
     pub signals: IndexSet<Signal>,
-    /// Messages to clients (by number), in sending order.
+    /// Messages to clients (by id), in sending order.
     pub messages: Vec<(u64, Vec<u8>)>,
     /// Bytes of channel messages in `messages`, by client.
     told: HashMap<u64, u64>,
@@ -64,8 +65,8 @@ impl Effects {
         (self.signals.len(), self.messages.len(), self.dirty)
     }
 
-    /// Sends a message of a channel. Per request, a client gets messages up to the hard limit of its output;
-    /// the message that reaches the limit gets it disconnected.
+    /// Adds a message of a channel. From the commands whose effects are collected here, a client gets
+    /// messages up to the hard limit of its output; the message that reaches the limit gets it disconnected.
     pub fn send(&mut self, server: &Server, to: Listener, parts: &[&[u8]]) {
         let most = server.limits.messages.get().hard;
         let told = self.told.entry(to.client).or_default();
@@ -93,7 +94,7 @@ impl Effects {
         }
     }
 
-    /// Sends a keyspace notification to the clients that listen for it.
+    /// Adds a keyspace notification for the clients that listen for it.
     pub fn notify(&mut self, server: &Server, event: (usize, u8, &str, &[u8])) {
         server.notify(event, &mut |to, parts| self.send(server, to, parts));
     }
@@ -130,7 +131,7 @@ impl Cx<'_> {
     }
 
     /// Calls `f` with the client's database in the shard of a key, for changes. Sends the notification `new`
-    /// if the key is new.
+    /// if the key is new and the notification is wanted.
     pub fn write<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Db<'r>>) -> R) -> R {
         let (shard, db, now) = (self.shard_of(key), self.session.db, self.now);
         if !self.server.wants(b'n') {

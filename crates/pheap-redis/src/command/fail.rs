@@ -9,7 +9,8 @@ use crate::text::words;
 /// The result of a command.
 pub type Done = Result<(), Fail>;
 
-/// A command did not succeed, and has changed nothing.
+/// A command did not succeed. It has changed no data, except where a variant says that the transaction is
+/// rolled back.
 #[derive(Debug)]
 pub enum Fail {
     /// An error for the client: a code in capitals, and a text.
@@ -36,7 +37,7 @@ pub struct Block {
     pub timeout: Option<f64>,
     /// Whether the command ends when one of the keys is removed.
     pub needs_keys: bool,
-    /// The command to run when the client goes on, if not the original one.
+    /// The command to run when a key is written to, if not the original one.
     pub instead: Option<Vec<Vec<u8>>>,
 }
 

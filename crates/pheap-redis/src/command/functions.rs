@@ -96,7 +96,7 @@ fn compiled(server: &Server, text: &[u8], limit: Duration) -> Result<Arc<Library
     })
 }
 
-/// Returns the time limit for loading a library that a client sends.
+/// Returns the time limit for loading a library that a client or a master sends.
 fn limit(cx: &Cx<'_>) -> Duration {
     if cx.session.is_master { LONG_LOAD } else { LOAD }
 }

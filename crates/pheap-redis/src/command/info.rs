@@ -373,8 +373,8 @@ fn commands(cx: &mut Cx<'_>, text: &mut String) {
     }
 }
 
-/// Writes the latency percentiles of each command that was called. They are upper bounds of histogram
-/// buckets, which are powers of two.
+/// Writes the latency percentiles of each command that was called, if `latency-tracking` is on. They are
+/// upper bounds of histogram buckets, which are powers of two.
 fn latencies(cx: &mut Cx<'_>, text: &mut String) {
     let config = cx.server.config.read();
     if !config.is("latency-tracking") {

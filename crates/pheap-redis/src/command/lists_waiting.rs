@@ -45,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// Calls `take` for each key until one has elements. If none has, the command blocks according to `wait`
-/// (position of the first key in the command, and timeout), or answers null.
+/// (position of the first key in the command, and timeout) if it may, or answers with a null array.
 pub(super) fn take_first(
     cx: &mut Cx<'_>,
     keys: &Args<'_>,

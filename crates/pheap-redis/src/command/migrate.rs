@@ -1,7 +1,8 @@
 //! `MIGRATE`: moves keys to another server, with `RESTORE` there.
 //!
-//! The command locks all shards, so that it is a separate transaction and runs only once: its effect on the
-//! other server cannot be rolled back. As in Redis, clients that need the keys wait in the meantime.
+//! The command locks all shards. If there are several, it is therefore a separate transaction and runs only
+//! once, outside of `EXEC` and scripts: its effect on the other server cannot be rolled back. Until it ends,
+//! all clients that need keys wait.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -134,8 +134,7 @@ pub(super) fn is_compact<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits)
     matches!(encoding(view, value, limits), "listpack" | "intset")
 }
 
-/// Returns the name of the encoding that Redis would use for a value. (Here, each type has only one
-/// encoding.)
+/// Returns the name of the encoding that Redis would use for a value. (This server has other encodings.)
 fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static str {
     let is_small = |mut texts: &mut dyn Iterator<Item = &[u8]>, len: usize, [entries, bytes]: [usize; 2]| {
         len <= entries && Iterator::all(&mut texts, |text| text.len() <= bytes)

@@ -109,7 +109,8 @@ pub(super) const COMMANDS: &[Command] = &[
             cx.server.role.is_replica(),
             "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
         )?;
-        // The client's earlier replies have waited for the log, and there are no replicas to wait for.
+        // There are no replicas to wait for. With `appendfsync always`, this reply comes after the replies to
+        // the client's earlier writes, which wait for the log.
         int(args[1])?;
         timeout_ms(args[2])?;
         answer::int(out, 0)

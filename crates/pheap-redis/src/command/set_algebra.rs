@@ -1,7 +1,7 @@
 //! Intersections, unions and differences of sets.
 //!
-//! The keys may be in different shards, so elements are copied out of the first set, and looked up in the
-//! others.
+//! The keys may be in different shards, so elements are copied out of one set, and looked up in the others. A
+//! union copies the elements of all sets.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,7 @@
 //! Intersections, unions and differences of sorted sets and sets.
 //!
-//! The keys may be in different shards, so members are copied out of one, and looked up in the others.
+//! The keys may be in different shards, so members are copied out of one, and looked up in the others. A
+//! union copies the members of all.
 
 use std::collections::HashMap;
 

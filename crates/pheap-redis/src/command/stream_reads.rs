@@ -101,8 +101,8 @@ impl<'a> Read<'a> {
         Err(Fail::SYNTAX)
     }
 
-    /// Makes the command wait for entries after these ids, if the option `BLOCK` is given. Otherwise answers
-    /// null.
+    /// Makes the command wait for entries after these ids, if the option `BLOCK` is given and the command may
+    /// block. Otherwise answers with a null array.
     fn wait(&self, cx: &Cx<'_>, ids: &[Id], out: &mut Reply) -> Done {
         let Some(ms) = self.block.filter(|_| cx.may_block) else {
             return answer::null_array(out);

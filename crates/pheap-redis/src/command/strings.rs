@@ -56,7 +56,7 @@ fn getrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (start, end) = (int(args[2])?, int(args[3])?);
     cx.look_at_string(args[1], |bytes| {
         let bytes = bytes.unwrap_or_default();
-        // Both before the start and in the wrong order: an empty range.
+        // Both count from the end and are in the wrong order: an empty range.
         let is_backwards = start < 0 && end < 0 && start > end;
         let places = if is_backwards { 0..0 } else { places_in_string(start, end, bytes.len()) };
         answer::bulk(out, &bytes[places])
@@ -279,7 +279,7 @@ fn add(cx: &mut Cx<'_>, key: &[u8], by: i64, out: &mut Reply) -> Done {
     answer::int(out, new)
 }
 
-/// Replaces the value of a key. The deadline stays, unless the key has expired.
+/// Sets the value of a key. The deadline stays, unless the key has expired.
 fn put(
     cx: &mut Cx<'_>,
     key: &[u8],

@@ -326,7 +326,8 @@ impl Command {
         }
     }
 
-    /// Calls `f` with each key that the command uses, for the statistics of eviction.
+    /// Calls `f` with each key that the command uses, for the statistics of eviction. A script uses no key:
+    /// its commands do. A command that only looks at properties of its keys uses none either.
     pub fn touch(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
         match self.keys {
             Keys::Script => {} // its commands call this

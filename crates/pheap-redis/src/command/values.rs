@@ -58,7 +58,7 @@ kinds! {
     Stream: Stream, b't', |tx| Stream::default(), |this| this.entries.len();
 }
 
-/// Returns the value of a key, if the key exists.
+/// Returns the value of a key, if the key exists. Fails if the value has another type.
 pub(super) fn get<'r, K: Kind>(
     view: &View<'r>,
     db: &Db<'r>,
@@ -187,7 +187,7 @@ impl Cx<'_> {
         Ok(removed.map(|(count, _)| count))
     }
 
-    /// Replaces the value of a key, or removes the key if the new value is empty.
+    /// Sets the value of a key and removes its deadline, or removes the key if the new value is empty.
     pub(super) fn replace(&mut self, key: &[u8], class: u8, event: &str, value: &Owned) -> Done {
         if value.is_empty() {
             self.remove(key);

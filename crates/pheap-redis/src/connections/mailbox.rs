@@ -1,5 +1,5 @@
-//! The mailbox of a thread. Other threads put messages into it, or wake the thread because a commit is
-//! durable.
+//! The mailbox of a thread. Other threads put messages into it, or wake the thread, for example because a
+//! commit is durable.
 
 use std::io;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ pub enum Message {
     },
     /// Disconnects the client with this id.
     Kill(u64),
-    /// Keys were written to. The next client that waits for them belongs to this thread.
+    /// Keys were written to. This thread begins to serve the clients that wait for them, or has the next such
+    /// client, or has the writer.
     Wake(Wakeup),
 }
 

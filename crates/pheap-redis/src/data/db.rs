@@ -45,7 +45,7 @@ impl<'r> Db<'r> {
         &self.deadlines
     }
 
-    /// Returns the value of a key, unless the key has expired at `now`.
+    /// Returns the value of a key, unless the key has expired at `now`. Counts the lookup.
     pub fn get(&self, view: &View<'r>, key: &[u8], now: i64) -> Option<Value<'r>> {
         self.entry(view, key, now).map(|entry| entry.value)
     }
@@ -73,7 +73,7 @@ pub trait Change<'r>: Copy {
     /// If the heap has no memory for it.
     fn set(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()>;
 
-    /// Replaces the value of a key. If the key has a deadline, it stays.
+    /// Sets the value of a key. If the key has a deadline, the deadline stays.
     ///
     /// # Errors
     /// If the heap has no memory for it.

@@ -85,7 +85,7 @@ pub fn unfinished(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Those of `write` or of the system; `AlreadyExists` if another file has the name of the incomplete one.
-/// Then the file at `path` is unchanged.
+/// Then the file at `path` is unchanged, unless only the last step, a sync of the folder, has failed.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,

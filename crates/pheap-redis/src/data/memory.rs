@@ -298,7 +298,8 @@ impl Memory {
         }
     }
 
-    /// Runs the collector thread: it collects shards while that is worth its cost, until `stopping`.
+    /// Runs the collector thread: it collects shards while that is worth its cost, until `stopping` is set or
+    /// a collection fails.
     pub fn run_collector(&self, store: &Store, stopping: &AtomicBool) {
         loop {
             {

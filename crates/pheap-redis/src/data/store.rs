@@ -9,7 +9,7 @@ use super::db::{Change, Db};
 use super::progress::Progress;
 use super::slots::{SLOTS, slot};
 
-/// Number of databases. The option `databases` may only be less.
+/// Number of databases. The option `databases` may be at most this.
 pub const DATABASES: usize = 16;
 
 /// Default number of shards of a new heap.
@@ -74,7 +74,7 @@ pub struct Store {
     heap: Heap,
     shards: Vec<Root<Shard<'static>>>,
     /// Names and texts of function libraries, as keys and values of one database. When the server opens a
-    /// heap of an earlier version, it adds this root.
+    /// heap that lacks this root, it adds it.
     libraries: Root<Shard<'static>>,
     /// How far this server has followed a master, as keys and values of one database.
     progress: Root<Shard<'static>>,
@@ -167,7 +167,7 @@ impl Store {
     /// Makes a store in this heap, with `shards` shards if the heap is new.
     ///
     /// # Errors
-    /// If the heap has other data, or there is no memory.
+    /// If the heap has other data, data of another version or an unfinished import, or there is no memory.
     pub fn in_heap(heap: Heap, shards: u32) -> Result<Store, OpenError> {
         let path = heap.path().map_or_else(|| PathBuf::from("memory"), std::path::Path::to_owned);
         Store::of(heap, &path, shards)

@@ -40,7 +40,7 @@ pub struct Stream<'r> {
     pub past: Past,
 }
 
-/// Counters of a stream, which outlive deleted entries.
+/// Counters of a stream, which outlive deleted entries. `XSETID` may set them.
 #[derive(Persist, Default, Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Past {
@@ -68,7 +68,7 @@ pub struct Consumers<'r> {
 #[derive(Persist, Default, Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Progress {
-    /// The id of the last entry that a consumer got.
+    /// The id of the last entry that a consumer got, or the id that `XGROUP` set.
     pub last: Id,
     /// Number of entries ever added up to `last`. Negative if it is unknown.
     pub read: i64,
@@ -156,7 +156,7 @@ impl Extent {
         self.position(progress.last).map(|position| added.wrapping_sub(position))
     }
 
-    /// Moves a group's progress to its next entry, `id`.
+    /// Moves a group's progress to its next entry, `id`. Does nothing if the group has read up to it already.
     pub fn advance(&self, progress: &mut Progress, id: Id) {
         if id <= progress.last {
             return;

@@ -129,8 +129,9 @@ fn patience(tenacity: i64) -> Duration {
     }
 }
 
-/// Evicts keys until the data are within the limit. Adds the effects on other clients, and the commits. The
-/// caller must hold no gate and be in no transaction.
+/// Evicts keys until the data are within the limit, or until one of the other results in [`Room`] applies.
+/// Adds the effects on other clients, and the commits. The caller must hold no gate and be in no
+/// transaction, unless a script is slow.
 ///
 /// # Errors
 /// If the heap cannot be changed. The effects and commits that were added until then are valid.
@@ -221,8 +222,8 @@ impl Eviction<'_> {
         }
     }
 
-    /// Evicts the best of a sample of keys. Returns whether there were candidates, or `None` if a script is
-    /// slow.
+    /// Evicts the best of a sample of keys. Returns whether there were candidates, or `None` if a gate is
+    /// held and a script is slow.
     fn evict(&mut self, policy: Policy) -> pheap::Result<Option<bool>> {
         let server = self.server;
         let Some(mut candidates) = candidates(server, policy)? else { return Ok(None) };
@@ -239,8 +240,8 @@ impl Eviction<'_> {
         Ok(Some(there_are_some))
     }
 
-    /// Removes these keys of a shard until the data are within the limit. The caller has passed the shard's
-    /// gate.
+    /// Removes these keys of a shard until the data are a little below the limit. The caller has passed the
+    /// shard's gate.
     fn remove(&mut self, policy: Policy, shard: usize, group: &[Candidate]) -> pheap::Result<()> {
         let Eviction { server, effects, commits } = self;
         // A little more than necessary, so that the next commands need not evict.
@@ -285,7 +286,7 @@ fn collect(server: &Server, shard: usize) -> pheap::Result<bool> {
     server.memory.collect(&server.store, shard).map(|()| true)
 }
 
-/// Returns keys that may be evicted, the best first, or `None` if a script is slow.
+/// Returns keys that may be evicted, the best first, or `None` if a gate is held and a script is slow.
 fn candidates(server: &Server, policy: Policy) -> pheap::Result<Option<Vec<Candidate>>> {
     let (shards, now) = (server.store.shards(), now());
     let (mut all, mut seen) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Removes expired keys, a few at a time. Until then, commands treat them as absent.
+//! Removes expired keys, a few at a time. Until then, commands of clients treat them as absent.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub struct Expiry {
     shard: usize,
     db: usize,
     cursor: u64,
-    /// Per shard: number of keys removed since the shard was last given to the collector.
+    /// Per shard: number of expired keys found since the shard was last given to the collector.
     removed: Vec<usize>,
 }
 
@@ -43,7 +43,8 @@ impl Expiry {
         }
     }
 
-    /// Looks at some keys with deadlines. Returns how many it has seen, and how many of these had expired.
+    /// Looks at some keys with deadlines, and removes those that have expired. Returns how many it has seen,
+    /// and how many of these had expired. Stops at a shard whose gate is not free.
     fn turn(
         &mut self,
         server: &Server,

@@ -4,9 +4,9 @@
 //! one transaction, so they share one commit. `EXEC`, and a command with keys in several shards, are one
 //! transaction over all these shards.
 //!
-//! Nothing waits for the disk here. Each transaction leaves a [`Commit`], and the client's replies are held
-//! back until that commit is durable. A read leaves a commit, too, if it may have seen a write that is not
-//! yet durable.
+//! Nothing waits for the disk here. Each transaction leaves a [`Commit`]. If `appendfsync` is `always`, the
+//! client's replies are held back until that commit is durable. A read leaves a commit, too, if it may
+//! have seen a write that is not yet durable.
 
 mod admit;
 pub mod evict;
@@ -246,12 +246,13 @@ impl Execution<'_> {
         }
     }
 
-    /// Runs the first command of `input`, which may change `shard`, and all following commands that may
-    /// change the same shard, as one transaction. Stores the command that ends the row, and its plan, in
-    /// `next`.
+    /// Runs the first command of `input`, which may change `shard`, and following commands that may change
+    /// the same shard, as one transaction. The row ends early if `is_alone`, if memory is short, or if other
+    /// work must come before the next command. If a command with another plan ends the row, stores the
+    /// command and its plan in `next`, except a command with `ALLOW_BUSY`.
     ///
-    /// If a transaction of several commands fails, returns the input position up to which each command must
-    /// run alone.
+    /// If a transaction of several commands fails, returns as the error the input position up to which each
+    /// command must run alone. If a single script needs more shards, returns the position of the script.
     fn run_in_a_row(
         &mut self,
         input: &mut Input,

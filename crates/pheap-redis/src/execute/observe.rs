@@ -9,7 +9,8 @@ use crate::data::Lookups;
 use crate::server::now;
 
 impl Execution<'_> {
-    /// Registers the client for invalidation notices about the keys that the command has read.
+    /// Registers the client for invalidation notices about the keys that the command has read, if the client
+    /// may keep copies of them.
     pub(super) fn remember(&mut self, known: Known, words: &Args<'_>) {
         // The reads of a script are registered while it runs. `WATCH` reads no value.
         let reads = known.flags.has(Flags::READONLY)
@@ -21,7 +22,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Records the end of a command: number of calls, time, failures, `SLOWLOG` and `LATENCY`.
+    /// Records the end of a command: number of calls, time, failures, lookups, `SLOWLOG` and `LATENCY`.
     pub(super) fn ended(&mut self, known: Known, words: &Args<'_>, has_failed: bool) {
         let ended = Instant::now();
         let took = ended - self.clock;
@@ -48,7 +49,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Sends the command to the clients that run `MONITOR`.
+    /// Adds messages about the command for the clients that run `MONITOR`.
     pub(super) fn tell_monitors(&mut self, known: Known, words: &Args<'_>) {
         const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
         // A script is shown nevertheless, before the commands that it runs.

@@ -8,7 +8,7 @@ use crate::resp::input::Words;
 use crate::scripts::gates::{Busy, Passed};
 use crate::server::Server;
 
-/// The shards that a command locks.
+/// The shards that a command needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     Nothing,
@@ -75,8 +75,9 @@ impl Execution<'_> {
 
     /// Returns one plan for all these commands and the watched keys.
     pub(super) fn plan_all(&self, queue: &[Vec<Vec<u8>>]) -> Plan {
-        // Writers set the flag of a watched key with its shard locked, before they change the key. A reader
-        // (`Plan::Read`) may run at the same time as a writer, so `EXEC` locks these shards for changes.
+        // Writers set the flag of a watched key in the transaction of the change, with the shard locked. A
+        // reader (`Plan::Read`) may run at the same time as a writer, so `EXEC` locks these shards for
+        // changes.
         let watched = self.session.watched.keys();
         let mut all: SmallVec<[usize; 8]> = watched.map(|(_, key)| self.server.store.shard_of(key)).collect();
         let mut only_looks = all.is_empty();

@@ -22,7 +22,7 @@ pub enum Note {
     Position(Position),
     /// The full copy of the master's data is complete, as of this position.
     Complete(Position),
-    /// The old data are gone, and a full copy of the master's data begins.
+    /// The old data are gone, and a full copy of the master's data begins or goes on.
     Begin,
     /// The full copy was broken off, and its data are gone.
     Nothing,

@@ -4,8 +4,8 @@ use super::Execution;
 use crate::execute::evict::{Room, make_room};
 
 impl Execution<'_> {
-    /// Evicts keys if the data exceed `maxmemory`. If that does not help, commands that need memory are
-    /// refused.
+    /// Evicts keys if the data exceed `maxmemory`. If they still do and no key may be evicted, commands that
+    /// need memory are refused.
     pub(super) fn make_room(&mut self) {
         let memory = &self.server.memory;
         if memory.excess() == 0 {

@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// Returns the limits of its unread output. As in Redis, the first 16 KiB do not count, so that the
-    /// client can raise any limit.
+    /// client can raise any limit. The callers account for these.
     pub(super) fn limit(&self, limits: &Limits) -> Limit {
         let mut limit =
             if self.session.subscriptions() > 0 { limits.messages.get() } else { limits.output.get() };
@@ -106,15 +106,15 @@ impl Connection {
         clients > 0 && bytes as u64 >= clients
     }
 
-    /// Checks whether its unread output exceeds a limit. A client that has not authenticated gets only
-    /// errors, and has a low limit.
+    /// Checks whether its unread output exceeds a limit. A client that has not authenticated gets only short
+    /// replies, and has a low limit.
     pub(super) fn look_at_output(&mut self, limits: &Limits) {
         self.is_over |= !self.session.authenticated && self.output.len() > MOST_UNAUTHENTICATED;
         let listed = self.output.len().saturating_sub(OUTPUT_BUFFER);
         self.is_over |= self.slowness.is_over(listed, self.limit(limits));
     }
 
-    /// Checks whether its unanswered input exceeds the limit.
+    /// Checks whether its unanswered input and the commands that it queued for `EXEC` exceed the limit.
     pub(super) fn look_at_input(&mut self, limits: &Limits) {
         let queued = self.session.multi.as_ref().map_or(0, |multi| multi.bytes);
         self.is_over |= (self.input.pending() + queued) as u64 > limits.input.load(Relaxed);

@@ -22,7 +22,7 @@ pub enum Listener {
     Tcp(TcpListener),
     /// A TCP port for TLS.
     Tls(TcpListener, Acceptor),
-    /// A Unix socket with its path. Dropping the listener removes the path.
+    /// A Unix socket with its path. Dropping the listener removes the path if it is still a socket.
     Unix(UnixListener, PathBuf),
 }
 
@@ -104,8 +104,8 @@ impl Drop for Listener {
     }
 }
 
-/// Removes a socket that an earlier run left. (Redis removes any file with this name, even the socket of a
-/// server that is running.)
+/// Removes a socket that an earlier run left. Fails if a server listens on it, or if there is another file.
+/// (Redis removes any file with this name, even the socket of a server that is running.)
 fn remove_socket(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
@@ -119,7 +119,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Listens on a port at each address in `bind`. An address with a `-` before it may be missing.
+/// Listens on a port at each address in `bind`. A failure at an address with a `-` before it is ignored.
 fn ports(config: &Config, option: &str) -> Result<Vec<TcpListener>, ListenError> {
     let (port, mut all) = (config.int(option) as u16, Vec::new());
     for text in config.text("bind").split_whitespace().filter(|_| port != 0) {

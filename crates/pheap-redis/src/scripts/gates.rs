@@ -16,7 +16,7 @@ use crate::scripts::Scripts;
 /// How long a thread waits at a gate before it checks again whether a script has become slow.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// A gate for each shard.
+/// A gate for each shard, and one for the function libraries.
 #[derive(Debug)]
 pub struct Gates {
     gates: Vec<RwLock<()>>,
@@ -27,7 +27,8 @@ pub struct Gates {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
 
-/// Passed gates, which stay shut to others until this is dropped.
+/// Passed gates. Until this is dropped, they stay shut to other threads. Gates that were passed as a reader
+/// stay open to other readers.
 #[derive(Debug)]
 #[must_use = "they are open again when this is dropped"]
 pub struct Passed<'g> {
@@ -43,7 +44,8 @@ enum Guard<'g> {
 }
 
 impl Gates {
-    /// Makes gates for so many shards. They are not used if there is only one thread.
+    /// Makes gates for so many shards. If there is only one thread, they are not used until
+    /// [`begin`](Self::begin).
     pub fn new(shards: usize, threads: usize) -> Gates {
         let gates = (0..shards).map(|_| RwLock::new(())).collect();
         Gates { gates, are_used: AtomicBool::new(threads > 1) }
@@ -62,7 +64,7 @@ impl Gates {
     /// Passes the gates of shards, in ascending order: exclusively, or shared with other readers.
     ///
     /// # Errors
-    /// If a slow script holds one of them.
+    /// If another thread holds one of them, and a script is slow.
     pub fn pass(
         &self,
         shards: impl IntoIterator<Item = usize>,

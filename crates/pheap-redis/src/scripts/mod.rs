@@ -51,7 +51,7 @@ impl Declared {
         Declared::NAMES.iter().position(|known| known.as_bytes() == name).map(|bit| Declared(1 << bit))
     }
 
-    /// Returns the flags that a script's text declares.
+    /// Returns the flags that a script's text declares. None if its first line is invalid.
     pub fn of_text(text: &[u8]) -> Option<Declared> {
         first_line(text).ok().map(|(declared, _)| declared)
     }
@@ -164,7 +164,8 @@ pub struct Scripts {
     /// Number of slow scripts.
     busy: AtomicUsize,
     slow: Mutex<Vec<Arc<Slow>>>,
-    /// Hashes of the names and texts of scripts that have accessed keys in shards that they did not declare.
+    /// Hashes of the texts, SHA-1s and names of scripts that have accessed keys in shards that they did not
+    /// declare.
     wide: RwLock<HashSet<u64>>,
     has_wide: AtomicBool,
     hasher: RandomState,
@@ -172,7 +173,7 @@ pub struct Scripts {
     pub memory: [AtomicI64; 2],
 }
 
-/// The most names of wide scripts to keep.
+/// The most wide scripts to keep. When one more comes, all earlier ones are forgotten.
 const WIDE: usize = 10_000;
 
 /// The error reply to commands while a script is slow.
@@ -253,7 +254,8 @@ impl Scripts {
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Ends the slowest script, if it has not written.
+    /// Asks the script that has run longest to end. Refuses that if a master sent the script, if it has
+    /// written, or if it is of the other kind: `is_eval` means a script, else a library function.
     ///
     /// # Errors
     /// The error reply.

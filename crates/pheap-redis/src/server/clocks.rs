@@ -16,7 +16,7 @@ use crate::text::random::random;
 const PARTS: usize = 64;
 /// The range of the binary logarithm of a part's number of places.
 const SIZES: std::ops::Range<usize> = 10..28;
-/// The approximate number of places that one call of [`Clocks::fit`] moves.
+/// After about this number of places, one call of [`Clocks::fit`] moves no further part.
 const MOVES: usize = 1 << 21;
 
 /// The unit of times, in milliseconds. Times in this unit wrap around after 13 years.
@@ -24,8 +24,8 @@ const UNIT: i64 = 100;
 /// The usage count of a new key.
 const NEW: u8 = 5;
 
-/// A part of the table. The smaller arrays of places stay allocated when the part grows. Together they are as
-/// large as the present one.
+/// A part of the table. The smaller arrays of places stay allocated when the part grows. Together they are
+/// smaller than the present one.
 #[derive(Debug, Default)]
 struct Part {
     /// The binary logarithm of the number of places, and the index of the present array.
@@ -184,7 +184,7 @@ impl Clocks {
         place.store(minutes(now) << 8 | u32::from(count), Relaxed);
     }
 
-    /// Returns the units of time since the last use of a key.
+    /// Returns the time since the last use of a key, in units of 100 ms.
     pub fn idle(&self, key: &[u8], now: i64) -> u64 {
         let at = self.place(key).map_or(0, |place| place.load(Relaxed));
         let at = if at == 0 { self.since.load(Relaxed) } else { at };
@@ -212,7 +212,8 @@ impl Clocks {
         (noted as u8).saturating_sub(u8::try_from(decay).unwrap_or(u8::MAX))
     }
 
-    /// Sets the usage of a key, if `usage` has the kind that the table records.
+    /// Begins to record the uses of keys. Sets the usage of a key, if `usage` has the kind that the table
+    /// records.
     pub fn set(&self, key: &[u8], usage: Usage, now: i64) {
         self.turn_on();
         let Some(place) = self.place(key) else { return };
@@ -228,7 +229,7 @@ impl Clocks {
         }
     }
 
-    /// Forgets the usage of a key, because it was removed. A later key of this name counts as new.
+    /// Forgets the usage of a key, because it was removed. Its place is then without a record.
     pub fn forget(&self, key: &[u8]) {
         if let Some(place) = self.place(key) {
             place.store(0, Relaxed);

@@ -75,7 +75,7 @@ pub struct Server {
     pub libraries: Libraries,
     /// Whether this server follows a master, and how far.
     pub role: Role,
-    /// Counters since the start of the server.
+    /// Counters since the start of the server or the last `CONFIG RESETSTAT`.
     pub stats: Stats,
     /// The clients that are connected.
     pub clients: Clients,
@@ -83,7 +83,7 @@ pub struct Server {
     pub slowlog: SlowLog,
     /// Slow events.
     pub latency: Latency,
-    /// How often clients got each error code.
+    /// How often clients got each error code. At most 128 codes are counted.
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Counts of each command, by thread. The last entry is that of the link to a master.
     counts: Vec<Vec<Counts>>,
@@ -113,7 +113,7 @@ pub struct Server {
     told_of_no_space: Mutex<Option<Instant>>,
     /// Options that the server reads for each command.
     pub limits: Limits,
-    /// Keys that were written to and whose writes are not synced.
+    /// Counts of the writes that are not synced, by the slots of their keys.
     pub unsynced: Unsynced,
 }
 
@@ -145,7 +145,8 @@ pub struct Limits {
     pub read_only: AtomicBool,
     /// Whether a replica that has lost its master refuses to serve data.
     pub silent: AtomicBool,
-    /// Whether the server removes expired keys periodically, and not only when a command accesses them.
+    /// Whether the server removes expired keys periodically. In any case, commands of clients treat them as
+    /// absent.
     pub expires: AtomicBool,
     /// Number of clients that use `MONITOR`.
     pub monitors: AtomicUsize,
@@ -161,7 +162,7 @@ fn or_of_machine(limit: Limit) -> Limit {
 }
 
 impl Limits {
-    /// Sets all limits from the options.
+    /// Sets the limits that options determine.
     pub fn follow(&self, config: &Config) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
         self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
@@ -192,13 +193,13 @@ pub struct Save {
     pub failed: bool,
     /// When the copy that is being made began.
     pub began: Option<Instant>,
-    /// How long the last copy took.
+    /// How long the last attempt took, failed or not.
     pub took: Option<Duration>,
     /// Number of copies made.
     pub count: u64,
 }
 
-/// Counters since the start of the server.
+/// Counters since the start of the server or the last `CONFIG RESETSTAT`, and figures of the present state.
 #[derive(Debug, Default)]
 pub struct Stats {
     /// Connections accepted.
@@ -228,7 +229,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Resets the counters, except those of the present state.
+    /// Resets the counters, except `dirty`, `peak` and those of the present state.
     fn reset(&self) {
         let all = [
             &self.connections,
@@ -347,7 +348,7 @@ impl Server {
         self.rates.lock().sample(Instant::now(), self.totals());
     }
 
-    /// Resets all counts.
+    /// Resets the counts of commands, bytes and errors, and the counters of `stats`.
     pub fn reset_counts(&self) {
         self.traffic.iter().for_each(Traffic::reset);
         self.counts.iter().flatten().for_each(Counts::reset);
@@ -378,8 +379,8 @@ impl Server {
         self.limits.silent.load(Ordering::Relaxed) && self.role.is_down()
     }
 
-    /// Logs an error of the heap: once if the data cannot change any more, and once a minute if there is no
-    /// space.
+    /// Logs an error of the heap: once if the data cannot change any more, and at most once a minute if there
+    /// is no space. Ignores other errors.
     pub fn look_at(&self, error: &pheap::Error) {
         if matches!(error, pheap::Error::OutOfSpace { .. } | pheap::Error::ReservationFull { .. }) {
             let mut told = self.told_of_no_space.lock();

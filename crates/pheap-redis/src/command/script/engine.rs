@@ -25,7 +25,7 @@ pub(in crate::command) const LOAD: Duration = Duration::from_millis(500);
 /// Time limit for loading a library that another thread has loaded. Longer, because it may be slower here;
 /// but not long, because other clients wait.
 pub(in crate::command) const LOAD_AGAIN: Duration = LOAD.saturating_mul(2);
-/// Time limit for loading a library from the heap at its opening, or from a master.
+/// Time limit for loading a library from the heap, at its opening or after a rollback, or from a master.
 pub(in crate::command) const LONG_LOAD: Duration = Duration::from_secs(30);
 
 /// The purpose of an engine.

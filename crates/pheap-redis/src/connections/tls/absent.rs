@@ -1,4 +1,4 @@
-//! Replaces the TLS modules in a build without TLS. Its types have no values.
+//! Replaces the TLS modules in a build without TLS. Its acceptor and its connector have no values.
 
 use std::io;
 

@@ -58,7 +58,7 @@ pub struct Connector(pub(super) Arc<ClientConfig>);
 /// Returns the acceptor of TLS clients, if there is a `tls-port`.
 ///
 /// # Errors
-/// If an option is missing, or a file is invalid.
+/// If a required option is missing, `tls-protocols` has an unknown version, or a file cannot be used.
 pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
     if config.int("tls-port") == 0 {
         return Ok(None);

@@ -83,8 +83,8 @@ impl TlsStream {
 }
 
 impl Read for TlsStream {
-    /// Reads from the socket at most once. If that gave no data, it fails with `Interrupted`, so that a peer
-    /// that sends only key updates does not block the thread.
+    /// Reads from the socket at most once. If the bytes contain no data, it fails with `Interrupted`, so that
+    /// a peer that sends only key updates does not block the thread.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.decrypted(buffer) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}

@@ -87,7 +87,7 @@ impl Turn<'_> {
         true
     }
 
-    /// Removes a client from the counted waiting clients.
+    /// Removes a waiting client from the counts, from the keys for which it waits, and from the timeouts.
     pub(super) fn unblock(&mut self, client: u64, blocked: &Blocked) {
         self.server.stats.blocked.fetch_sub(1, Relaxed);
         self.wait_no_more(client, blocked);
@@ -123,7 +123,8 @@ impl Turn<'_> {
 
     /// Runs the commands of clients that wait for the written keys, in the order in which the clients began
     /// to wait, and of clients that wait for the writes of these commands. If all have run, returns the
-    /// writer. If a client of another thread is next, passes the rest to that thread and returns None.
+    /// writer, if `wake` has one. If a client of another thread is next, passes the rest to that thread and
+    /// returns None.
     pub(super) fn wake_waiters(&mut self, mut wake: Wakeup) -> Option<Waiter> {
         loop {
             while let (Some(key), Some(&waiter)) = (&wake.key, wake.waiters.front()) {
@@ -184,7 +185,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Replies to a waiting client as if its timeout had ended, or with an error.
+    /// Replies to a client as if its timeout had ended, or with an error. If the client does not wait, it
+    /// gets no reply.
     pub(super) fn let_go(&mut self, client: u64, with_error: bool) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         if let Some(blocked) = connection.blocked.take() {

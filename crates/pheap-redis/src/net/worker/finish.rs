@@ -12,8 +12,8 @@ use crate::net::output::Paused;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Turn<'_> {
-    /// Accepts no more clients and runs no more commands. Sends the replies that wait for the disk as soon as
-    /// they are durable, to each client that reads them in time.
+    /// Accepts no more clients and reads no more commands. Sends the replies that wait for the disk as soon
+    /// as they are durable, to each client that reads them in time.
     pub(super) fn finish(&mut self, events: &mut Events) -> io::Result<()> {
         self.listeners.clear();
         let until = Instant::now() + LAST_WORDS;

@@ -69,7 +69,7 @@ impl Worker {
     /// clients that connect to `listeners`.
     ///
     /// # Errors
-    /// If polling for events fails.
+    /// If a listener cannot be registered, or polling for events fails.
     pub fn run(self, server: &Server, number: usize, mut listeners: Vec<Listener>) -> io::Result<()> {
         for (i, listener) in listeners.iter_mut().enumerate() {
             listener.register(self.poll.registry(), Token(LISTENERS + i))?;
@@ -127,7 +127,7 @@ struct Turn<'s> {
     /// out.
     connections: BTreeMap<u64, Box<Connection>>,
     /// Clients with something to do, in the order in which it arose: the client that sent something first is
-    /// first.
+    /// first. When a client disconnects, the last client takes its place.
     ready: IndexSet<u64>,
     /// Clients whose output waits for a commit.
     not_durable: IndexSet<u64>,
@@ -144,10 +144,12 @@ struct Turn<'s> {
     last_tick: Instant,
     /// The read buffer. All reads share it, because allocating a zeroed one for each would cost time.
     buffer: Box<[u8]>,
-    /// Whether eviction has run out of time, so that it should continue at once.
+    /// Whether the last eviction of the tick removed keys and was not enough, so that it should continue at
+    /// once.
     evicts: bool,
     expiry: Expiry,
-    /// Clients of this round whose commands were not run yet.
+    /// Clients of this round whose commands were not run yet. If a script is slow, rounds within this one
+    /// share the queue.
     round: VecDeque<u64>,
     /// Clients of this round whose commands were run and whose output is still to be sent.
     heard: VecDeque<u64>,
@@ -248,7 +250,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Queues a message that a client did not ask for.
+    /// Queues a message that a client did not ask for, unless the client no longer wants it.
     fn deliver(&mut self, client: u64, parcel: Parcel) {
         if let Some(connection) = self.connections.get_mut(&client) {
             let bytes = match parcel {
@@ -281,9 +283,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Queues messages that are sent when `commits` are durable, behind all earlier messages. Replaces
-    /// `commits` by the latest commit of these and of the earlier messages, so that a reply that waits for
-    /// `commits` also waits for the messages.
+    /// Queues messages that are sent when `commits` are durable, behind all earlier messages. If there are
+    /// messages, replaces `commits` by the latest commit of these and of the earlier messages. A reply that
+    /// waits for `commits` then also waits for the messages.
     fn announce(&mut self, commits: &mut Vec<Commit>, messages: Vec<(u64, Parcel)>) {
         if messages.is_empty() {
             return;
@@ -311,7 +313,8 @@ impl Turn<'_> {
         paused
     }
 
-    /// Posts messages to the threads of other clients.
+    /// Posts messages to the threads of the clients that get them. If a client is not one of this thread,
+    /// posts its message to all threads.
     fn post(&self, messages: Vec<(u64, Parcel)>) {
         for (client, parcel) in messages {
             if self.connections.contains_key(&client) || self.server.threads.len() == 1 {

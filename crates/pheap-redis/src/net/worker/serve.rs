@@ -13,8 +13,8 @@ use crate::execute::{Execution, Output, Stop};
 use crate::net::connection::Connection;
 use crate::net::output::Paused;
 
-/// A round begins no TLS handshake after this time, because each handshake may take milliseconds. The next
-/// round continues with the others.
+/// A round neither begins nor continues a TLS handshake after this time, because each handshake may take
+/// milliseconds. The next round continues with the others.
 const GREETINGS: Duration = Duration::from_millis(10);
 
 impl Turn<'_> {
@@ -33,9 +33,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Calls `what` with a client's connection. Keeps the connection if `what` returns true; else disconnects
-    /// it. A connection that is held until waiting clients have seen its writes is kept, and `what` is not
-    /// called.
+    /// Calls `what` with a client's connection. Keeps the connection if `what` returns true; else, or after
+    /// an error or a panic, disconnects it. Does not call `what` in two cases. A connection that exceeds a
+    /// limit is disconnected. A connection that is held until waiting clients have seen its writes is kept.
     fn with(&mut self, client: u64, what: impl Fn(&mut Self, &mut Connection) -> io::Result<bool>) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         let result = if connection.is_over || connection.is_held {
@@ -66,7 +66,7 @@ impl Turn<'_> {
     /// the connection stays.
     fn hear(&mut self, connection: &mut Connection, begun: Instant) -> io::Result<bool> {
         if connection.stream.is_greeting() && begun.elapsed() > GREETINGS {
-            // `is_readable` is still set, so `tell` puts the client in the next round.
+            // If there is input, `is_readable` is still set, so `tell` puts the client in the next round.
             return Ok(true);
         }
         if connection.is_readable && !connection.session.closing {
@@ -116,8 +116,8 @@ impl Turn<'_> {
         Ok(!is_done && !is_gone)
     }
 
-    /// Runs the commands that a client has sent. Returns whether to call it again: it stops after a write for
-    /// which other clients wait, to serve these first.
+    /// Runs the commands that a client has sent. Returns whether to call it again. It stops after a write for
+    /// which other clients wait, to serve these first, and after replies that reach the output limit.
     fn run_commands(&mut self, connection: &mut Connection) -> bool {
         let mut signals = VecDeque::new();
         let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
@@ -176,7 +176,7 @@ impl Turn<'_> {
     }
 
     /// Returns the commits that must be durable before their effects are sent, and notes them for the next
-    /// sync.
+    /// sync. There are none unless `appendfsync` is `always`.
     pub(super) fn note_commits(&mut self, mut commits: Vec<pheap::Commit>) -> Vec<pheap::Commit> {
         if self.server.limits.always.load(Relaxed) {
             commits.retain(|commit| !commit.is_durable());

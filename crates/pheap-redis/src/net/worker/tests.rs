@@ -74,7 +74,7 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
     }
     // The log is synced only on demand.
     server.store.heap().sync().unwrap();
-    // The thread gets this message when it runs no more commands.
+    // The thread gets this message when it reads no more commands.
     let signals = elsewhere(server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
     turn.finish(&mut events).unwrap();

@@ -1,4 +1,4 @@
-//! Periodic work: expires and evicts keys, and disconnects idle clients.
+//! Periodic work: the first thread expires and evicts keys; each thread disconnects idle clients.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::command::Effects;
 use crate::execute::evict::{Room, make_room};
 use crate::net::connection::Connection;
 
-/// The longest time that one tick spends on removing expired keys.
+/// After this time, a tick begins no further turn of removing expired keys.
 const EXPIRY: Duration = Duration::from_millis(25);
 
 impl Turn<'_> {
@@ -21,7 +21,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Evicts keys if memory is short. Removes expired keys if `expire`.
+    /// Evicts keys if memory is short. Removes expired keys if `expire`. Does nothing on a replica or while
+    /// clients are paused.
     fn remove_keys(&mut self, expire: bool) {
         // A replica leaves this to its master. While clients are paused, the data do not change.
         if self.server.paused().is_some() || self.server.role.is_replica() {
@@ -51,7 +52,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Does the periodic work: expires and evicts keys, samples statistics, disconnects idle clients.
+    /// Does the periodic work of a thread: accepts clients that had to wait, checks the output limits, and
+    /// disconnects idle clients. The first thread also expires and evicts keys, samples statistics, and
+    /// disconnects clients that need too much memory.
     pub(super) fn tick(&mut self) {
         let is_time = self.last_tick.elapsed() >= TICK;
         if self.number == 0 && (is_time || self.evicts) {

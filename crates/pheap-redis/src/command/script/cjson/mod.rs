@@ -12,7 +12,7 @@ use self::decode::Decoder;
 use self::encode::Encoder;
 use super::native::{Given, add, bad, string, text};
 
-/// Settings of the library. A script's changes stay for later scripts.
+/// Settings of the library. A script's changes stay for later scripts of the same thread.
 #[derive(Debug, Clone, Copy)]
 struct Choices {
     sparse_to_object: bool,
