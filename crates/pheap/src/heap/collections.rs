@@ -22,7 +22,7 @@ const HEAD_START: Duration = Duration::from_millis(1);
 #[derive(Default)]
 pub(crate) struct Collections {
     pub(super) pace: Arc<Pace>,
-    /// The number of marking threads that the program asks for; 0 for one a processor. See
+    /// The number of marking threads that the program asks for; 0 for one a processor, but at most 8. See
     /// [`Options::collect_threads`](crate::Options::collect_threads).
     threads: usize,
     /// Set by the closing thread: tells the background thread to end.

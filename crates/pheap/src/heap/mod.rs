@@ -122,7 +122,7 @@ impl Heap {
         Durability::of(self.inner.medium.kind())
     }
 
-    /// Returns the path of the heap's file; `None` if the heap is in memory or read-only.
+    /// Returns the path with which the heap's file was opened; `None` if the heap is in memory or read-only.
     pub fn path(&self) -> Option<&Path> {
         self.inner.mapping.path()
     }

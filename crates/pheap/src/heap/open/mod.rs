@@ -6,7 +6,7 @@
 //! | [`Found`] | the header, and the records in the log | [`found`] |
 //! | [`Surveyed`] | valid metadata (after a replay), reserved addresses | [`contents`], [`survey`] |
 //! | [`Plan`](plan::Plan) | the durability, and how the file is made ready for it | [`plan`], [`choose`] |
-//! | [`Recovered`] | the file is ready, and says that it is in use once a log has begun | [`contents`], [`wal`] |
+//! | [`Recovered`] | the file is ready; it says that it is in use once a log begins | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
 //!
 //! If an opening needs more memory than it may have, it is [made to fit](fit) before the survey. With
