@@ -21,7 +21,10 @@ pub enum Durability {
     /// Survives the end of the process and a power failure, on persistent memory: log entries and data are
     /// written back from the processor's caches. On other memory it costs the same, and survives only what
     /// `Process` does. The heap does not know its memory: after a power failure it opens all the same, and
-    /// its most recent transactions may be torn.
+    /// its most recent transactions may be torn. A processor without an instruction that writes back its
+    /// caches, or with one that pheap does not know, is refused
+    /// ([`Error::Unsupported`](crate::Error::Unsupported)). So are file systems that
+    /// [`Process`](Durability::Process) refuses.
     Pmem,
     /// Survives the end of the process and a power failure, on any disk. The changes of a transaction are
     /// appended to a log, in a file of the same name with `.wal` appended, and synced before the transaction
@@ -34,7 +37,9 @@ pub enum Durability {
     /// program that gives up the right to write to the directory should call
     /// [`Heap::collect`](crate::Heap::collect) before.)
     Wal,
-    /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not a power failure.
+    /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not a power failure. A
+    /// file system that writes changed blocks elsewhere (btrfs, ZFS, bcachefs) is refused
+    /// ([`Error::Unsupported`](crate::Error::Unsupported)).
     Process,
 }
 
@@ -158,8 +163,9 @@ impl Options {
 
     /// Sets the directory for the copy of a heap that is only read, and whose opening needs more memory than
     /// [`memory_limit`](Self::memory_limit) allows. The copy has no name, takes as much space as the heap's
-    /// file, and is gone when the heap is closed. The default is the operating system's directory for
-    /// temporary files ([`std::env::temp_dir`]); if that is in memory, name a directory on a disk.
+    /// file would take without holes, and is gone when the heap is closed. The default is the operating
+    /// system's directory for temporary files ([`std::env::temp_dir`]); if that is in memory, name a
+    /// directory on a disk.
     pub fn temp_dir(mut self, directory: impl Into<PathBuf>) -> Options {
         self.temp_dir = Some(directory.into());
         self
@@ -194,10 +200,10 @@ impl Options {
     /// failed, of which only the writer knows, the newest transactions may be lost nevertheless.)
     ///
     /// The copy does not change any more. To see newer transactions, drop the heap and open another copy,
-    /// which has everything that this one had. The copy takes the space of all pages that are in use: in
-    /// memory, or, if that is more than half of [`memory_limit`](Self::memory_limit), in
-    /// [`temp_dir`](Self::temp_dir). Opening takes the time to copy these pages, and the log that is written
-    /// during that.
+    /// which has everything that this one had. The copy takes the space of all pages that are in use, and of
+    /// the log, in memory. If that is more than half of [`memory_limit`](Self::memory_limit), it takes the
+    /// space of the whole heap in [`temp_dir`](Self::temp_dir). Opening takes the time to copy these pages,
+    /// and the log that is written during that.
     ///
     /// No file is changed, and permission to read both files is enough. No lock is taken, so the writer never
     /// waits, and may close the heap or open it again. The writer does not know its followers, and reuses the
@@ -223,8 +229,9 @@ impl Options {
 
     /// Sets the bytes of addresses that a new heap reserves: a power of two, and the maximal size of the heap
     /// for ever. The maximum is 8 TiB. The default is 128 GiB, or less if the heap cannot need that much: a
-    /// heap in memory reserves the size of the machine's memory, and a heap that is created with a
-    /// [`max_size`](Self::max_size) 16 times that size, both at least 4 GiB.
+    /// heap in memory reserves the size of the machine's memory and swap, and a heap that is created with a
+    /// [`max_size`](Self::max_size) 16 times that size, both rounded up to a power of two of at least 4 GiB.
+    /// It is never less than [`arena_size`](Self::arena_size).
     ///
     /// Reserved addresses take no memory, but all heaps of a process share 64 TiB of them: if none are left,
     /// opening fails with [`Error::TooManyHeaps`].
@@ -253,8 +260,9 @@ impl Options {
     }
 
     /// Sets when a root is collected: when it has allocated this many percent of the bytes that were live
-    /// after its last collection, but at least 4 MiB. The default is 100. Lower values keep the file smaller,
-    /// higher ones collect less often.
+    /// after its last collection, but at least 4 MiB. While most new objects of a root die, its new objects
+    /// are collected four times as often. The default is 100. Lower values keep the file smaller, higher ones
+    /// collect less often.
     pub fn collect_growth(mut self, percent: u32) -> Options {
         self.collect_growth = percent;
         self

@@ -26,7 +26,7 @@ use crate::units::HEADER_SIZE;
 /// The purpose of a mapping of a heap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
-    /// For reading only: stores stay in this process.
+    /// For reading only, or for a survey with the records of the log: stores stay in this process.
     Private,
     /// For stores to the medium itself; `sync` says whether with `MAP_SYNC`.
     Shared { sync: bool },
