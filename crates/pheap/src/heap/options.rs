@@ -23,18 +23,19 @@ pub enum Durability {
     /// `Process` does. The heap does not know its memory: after a power failure it opens all the same, and
     /// its most recent transactions may be torn. A processor without an instruction that writes back its
     /// caches, or with one that pheap does not know, is refused
-    /// ([`Error::Unsupported`](crate::Error::Unsupported)). So are file systems that
-    /// [`Process`](Durability::Process) refuses.
+    /// ([`Error::Unsupported`](crate::Error::Unsupported)). The file systems that
+    /// [`Process`](Durability::Process) refuses are refused here, too.
     Pmem,
     /// Survives the end of the process and a power failure, on any disk. The changes of a transaction are
     /// appended to a log, in a file of the same name with `.wal` appended, and synced before the transaction
     /// returns (see [`SyncPolicy`]). Checkpoints write them to the heap's file in the background. Both files
-    /// may be renamed while the heap is open; the log follows the heap. A file that is a mount by itself, in
-    /// a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)): mount its
-    /// directory. A heap that was closed in order gets its log with the first change, unless the opening
-    /// has to relocate it, or to mark its live objects. So opening and reading it waits for no disk. If the
-    /// log cannot be made then, the first transaction fails with that error, and has changed nothing. (A
-    /// program that gives up the right to write to the directory should call
+    /// may be renamed together while the heap is open: the heap looks for its log next to its file. If only
+    /// one is renamed, the error is [`Error::Misplaced`](crate::Error::Misplaced). A file that is a mount by
+    /// itself, in a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)):
+    /// mount its directory. A heap that was closed in order gets its log with the first change, unless the
+    /// opening has to relocate it, or to mark its live objects. So opening and reading it waits for no disk.
+    /// If the log cannot be made then, the first transaction fails with that error, and has changed nothing.
+    /// (A program that gives up the right to write to the directory should call
     /// [`Heap::collect`](crate::Heap::collect) before.)
     Wal,
     /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not a power failure. A
@@ -253,7 +254,7 @@ impl Options {
     }
 
     /// Limits the file's size in bytes. Beyond it, transactions fail with [`Error::OutOfSpace`], as if the
-    /// disk were full.
+    /// disk were full. The creation of a heap whose first arena would be longer fails, too.
     pub fn max_size(mut self, bytes: u64) -> Options {
         self.max_size = bytes;
         self

@@ -54,8 +54,8 @@ use found::Found;
 use place::{InFile, Place};
 
 impl Options {
-    /// Opens the heap in the file at `path`. Creates it if there is none, and recovers it if its last user
-    /// crashed.
+    /// Opens the heap in the file at `path`. Creates it if there is none, unless it is only read, and
+    /// recovers it if its last user crashed.
     ///
     /// # Errors
     /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::OlderFormat`],
