@@ -77,8 +77,14 @@ pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
         "auth" => 1..words.len(),
         "hello" => behind(b"auth", 1, 2).unwrap_or(0..0),
         "migrate" => behind(b"auth2", 6, 2).or_else(|| behind(b"auth", 6, 1)).unwrap_or(0..0),
+        // If two passwords are set, what is between them is hidden as well.
         "config|set" => {
-            [&b"requirepass"[..], b"masterauth"].iter().find_map(|name| behind(name, 2, 1)).unwrap_or(0..0)
+            let is_secret = |word: &[u8]| {
+                word.eq_ignore_ascii_case(b"requirepass") || word.eq_ignore_ascii_case(b"masterauth")
+            };
+            let mut secrets = (2..words.len()).step_by(2).filter(|&at| is_secret(words[at]));
+            let first = secrets.next();
+            first.map_or(0..0, |first| first + 1..secrets.last().unwrap_or(first) + 2)
         }
         _ => 0..0,
     }

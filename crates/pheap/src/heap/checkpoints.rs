@@ -45,11 +45,12 @@ impl Heap {
     }
 
     /// With [`Durability::Wal`](crate::Durability::Wal), makes a checkpoint: writes the records of the log to
-    /// the heap's file. A background thread does that when the log is half full. Transactions go on during a
-    /// checkpoint. If the log's file has grown, and nothing is appended during the checkpoint, it becomes as
-    /// short as it was at first; the background thread does so when nothing was appended for ten seconds.
-    /// (With a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit` and `Awaited`, the log keeps its
-    /// length.) With other durabilities this does nothing.
+    /// the heap's file. A background thread does that when the log is half full, when too many pages are
+    /// [private](crate::Options::memory_limit), or when the log has more than 1 MiB and nothing is appended.
+    /// Transactions go on during a checkpoint. If the log's file has grown, and nothing is appended during
+    /// the checkpoint, it becomes as short as it was at first; the background thread does so when nothing was
+    /// appended for ten seconds. (With a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit` and
+    /// `Awaited`, the log keeps its length.) With other durabilities this does nothing.
     ///
     /// A checkpoint also gives the space of free pages back to the disk, in runs of 1 MiB or more: the heap's
     /// file gets holes, and keeps its length. To free as much as possible, [collect](Self::collect) first. A
@@ -64,9 +65,9 @@ impl Heap {
     }
 
     /// Makes a checkpoint that only empties the log: writes its records to the heap's file now, and not when
-    /// the log is half full. So an opening after a kill has little to recover, and commits after this call do
-    /// not compete with a checkpoint for the disk. Unlike [`checkpoint`](Self::checkpoint), it gives space of
-    /// free pages back only when a background checkpoint would, and the log's file keeps its length.
+    /// the log is half full or idle. So an opening after a kill has little to recover, and commits after this
+    /// call do not compete with a checkpoint for the disk. Unlike [`checkpoint`](Self::checkpoint), it gives
+    /// space of free pages back only when a background checkpoint would, and the log's file keeps its length.
     ///
     /// # Errors
     /// As for [`sync`](Self::sync).

@@ -1,5 +1,4 @@
-//! `Heap::close` and the table of background threads. Closing waits for each thread, because they use the
-//! heap.
+//! `Heap::close` and the table of background threads. Closing waits for each thread that uses the heap.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +16,8 @@ use crate::sync::Mutex;
 use crate::wal::Wal;
 
 impl HeapInner {
-    /// Closes the heap. Fails if its file was removed, unless this is the `last` handle.
+    /// Closes the heap. Fails if its file was removed, unless this is the `last` handle, or the heap has
+    /// failed.
     pub(super) fn close(&self, last: bool) -> Result<()> {
         self.check_not_forked()?;
         let entered = Entered::new(self.id(), Scope::Copy)?;

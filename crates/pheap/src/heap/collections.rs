@@ -22,7 +22,7 @@ const HEAD_START: Duration = Duration::from_millis(1);
 #[derive(Default)]
 pub(crate) struct Collections {
     pub(super) pace: Arc<Pace>,
-    /// The number of marking threads that the program asks for; 0 for one a processor. See
+    /// The number of marking threads that the program asks for; 0 for one a processor, but at most 8. See
     /// [`Options::collect_threads`](crate::Options::collect_threads).
     threads: usize,
     /// Set by the closing thread: tells the background thread to end.
@@ -45,7 +45,8 @@ impl Heap {
     /// # Errors
     /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap,
     /// [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if it is inside another heap;
-    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
+    /// [`Error::Failed`](crate::Error::Failed), [`Error::Closed`](crate::Error::Closed),
+    /// [`Error::Forked`](crate::Error::Forked).
     pub fn wait_ready(&self) -> Result<()> {
         let heap = self.inner();
         for region in heap.regions_to_collect()? {
@@ -65,8 +66,9 @@ impl Heap {
     /// # Errors
     /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap,
     /// [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if it is inside another heap;
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Closed`](crate::Error::Closed),
-    /// [`Error::Forked`](crate::Error::Forked).
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Failed`](crate::Error::Failed),
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked); the error of making
+    /// the log, if that is still to be made (see [`Durability::Wal`](crate::Durability::Wal)).
     pub fn collect(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_writable()?;

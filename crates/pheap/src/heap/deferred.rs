@@ -1,4 +1,5 @@
-//! Deferred commits of a heap. The first one starts the thread that makes them durable.
+//! Deferred commits of a heap. The first one, or `SyncPolicy::Every`, starts the thread that makes them
+//! durable.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -12,8 +13,9 @@ use crate::wal::{Commit, SyncPolicy, Wal};
 const NAME: &str = "pheap log";
 
 impl HeapInner {
-    /// Returns a `Commit` for a transaction that was committed just now, whose records end at `position`. If
-    /// commits are synced, it requests the sync, and waits if more bytes are unsynced than the limit allows.
+    /// Returns a `Commit` for a transaction that was committed just now, whose records end at `position`.
+    /// With [`SyncPolicy::EveryCommit`], it requests the sync. If commits are synced, it waits if more bytes
+    /// are unsynced than the limit allows; without a sync thread, it waits for the sync.
     pub(crate) fn deferred(self: &Arc<Self>, position: u64) -> Commit {
         let commit = self.seen(position);
         if let Some(wal) = self.wal()
@@ -26,8 +28,8 @@ impl HeapInner {
         commit
     }
 
-    /// Returns a `Commit` for everything before `position`. If commits are synced, it requests the sync: a
-    /// read may have seen records that no commit waits for, such as the end of a collection.
+    /// Returns a `Commit` for everything before `position`. With [`SyncPolicy::EveryCommit`], it requests the
+    /// sync: a read may have seen records that no commit waits for, such as the end of a collection.
     pub(crate) fn seen(self: &Arc<Self>, position: u64) -> Commit {
         let Some(wal) = self.wal() else { return Commit::done() };
         if !wal.is_durable(position) && !self.is_simulated() && !self.is_forked() {

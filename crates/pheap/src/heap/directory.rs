@@ -39,8 +39,10 @@ impl Heap {
     /// Renames a root, durably, or not at all. Handles stay valid.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`],
-    /// [`Error::Nested`].
+    /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`];
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
+    /// if it is inside another heap; [`Error::OutcomeUnknown`] if the disk fails, [`Error::Failed`] if it has
+    /// failed before; [`Error::Closed`], [`Error::Forked`].
     pub fn rename_root(&self, old: &str, new: &str) -> Result<()> {
         let heap = self.inner();
         check_name(new)?;
@@ -66,8 +68,7 @@ impl Heap {
     /// of the root; its handles fail with [`Error::Closed`] from then on.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction
-    /// or read of the heap.
+    /// [`Error::NoSuchRoot`], [`Error::ReadOnly`]; others as for [`rename_root`](Self::rename_root).
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let heap = self.inner();
         let _creation = heap.lock_creation()?;
@@ -98,7 +99,8 @@ impl<'a> Creation<'a> {
     /// Waits for other threads that hold this lock.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside the heap, other than in a copy.
+    /// [`Error::Nested`] if this thread is inside the heap, other than in a copy; [`Error::SeveralHeaps`] if
+    /// it is inside another heap.
     #[track_caller]
     pub(super) fn lock(heap: &'a HeapInner) -> Result<Creation<'a>> {
         let entered = Entered::new(heap.id(), Scope::Roots)?;

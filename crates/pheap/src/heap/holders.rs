@@ -44,7 +44,7 @@ impl Heap {
     /// [`close`](Self::close) closes the heap even if there are handles. After that, this lists the handles
     /// that return [`Error::Closed`](crate::Error::Closed). Without `close`, a heap is closed when there are
     /// no handles and no snapshots any more. If a heap is opened twice,
-    /// [`Error::AlreadyOpen`](crate::Error::AlreadyOpen) has the same list.
+    /// [`Error::AlreadyOpen`](crate::Error::AlreadyOpen) has the part of this list that keeps the heap open.
     ///
     /// The result shows one moment: an operation of another thread on the heap (a collection, a backup) may
     /// count as a handle while it lasts. In a forked child, it is empty.

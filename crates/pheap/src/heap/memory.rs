@@ -1,5 +1,6 @@
-//! Operations on the memory of an open heap: creating and removing regions, evicting clean pages
-//! (`Options::memory_limit`), and unmapping at the end.
+//! Operations on the memory of an open heap: creating and removing regions, keeping the heap from changing,
+//! evicting private pages (`Options::memory_limit`), and unmapping at the end. Also starts the threads that
+//! work for the heap.
 
 #![allow(unsafe_code)]
 
@@ -181,8 +182,9 @@ impl Still<'_> {
         self.heap.tables.lock()
     }
 
-    /// Returns the offset of the first byte at or behind `at` that may not be zero, if there is one. Skips
-    /// holes of the file, which need not be read.
+    /// Returns the offset of the first byte at or behind `at` that may not be zero in the heap's file, if
+    /// there is one. Skips holes of the file, which need not be read. With a log, a private page may have
+    /// other bytes than zero where the file has a hole.
     pub(super) fn data_from(&self, at: u64) -> Option<u64> {
         self.heap.mapping.file().map_or(Some(at), |file| seek_data(file, at).unwrap_or(Some(at)))
     }
@@ -239,7 +241,8 @@ impl HeapInner {
         }
     }
 
-    /// Evicts private pages whose content the heap's file has, if there are many. Runs within a checkpoint.
+    /// Evicts private pages that are free, or whose content the heap's file has, if there are many private
+    /// pages. Runs within a checkpoint.
     pub(super) fn drop_copies(&self, wal: &Wal) {
         let limit = wal.settings().memory_limit;
         if wal.pages.bytes() <= limit / 2 && !bug(Bug::DropEarly) {
@@ -278,8 +281,9 @@ impl HeapInner {
         }
     }
 
-    /// Evicts private pages that a checkpoint has written, if there are many. For a thread that keeps a
-    /// region locked for long, as `exclusive`: the background thread cannot evict the pages of that region.
+    /// Makes a checkpoint, and evicts the private pages that it has written, if more pages are private than
+    /// the limit allows. For a thread that keeps a region locked for long, as `exclusive`: the background
+    /// thread cannot evict the pages of that region.
     pub(crate) fn evict_beside(&self, exclusive: &Exclusive<'_>) {
         let is_over = |wal: &&Arc<Wal>| wal.pages.bytes() > wal.settings().memory_limit;
         let Some(wal) = self.wal().filter(is_over) else { return };
@@ -385,8 +389,8 @@ impl Drop for HeapInner {
         if self.is_forked() {
             return; // the threads, the file and the addresses are the parent's
         }
-        // The last handle is gone, so no transaction runs, and this waits for no thread, even if this thread
-        // is inside other heaps.
+        // The last handle is gone, so no transaction runs, and this waits for background threads only, even
+        // if this thread is inside other heaps.
         let _ = guard::with_several_heaps(|| self.close(true));
         self.stop_background();
         self.stop_checkpoints();

@@ -6,6 +6,8 @@
 //! | [`directory`], [`holders`] | roots by name, and the handles that keep a heap open |
 //! | [`checkpoints`], [`deferred`], [`collections`], [`growth`], [`holes`] | work in the background |
 //! | [`backup`], [`inspect`], [`check`], [`occupied`] | copies of a heap, and its content |
+//! | [`memory`] | regions, private pages, and unmapping |
+//! | [`types`] | whether a root has a type of the program |
 //!
 //! This module uses all modules below it. It must not know the program's types: they come as descriptions.
 
@@ -59,9 +61,9 @@ pub use options::{Durability, Options};
 
 /// An open heap: a file of Rust objects, mapped into memory.
 ///
-/// A handle is cheap to clone. The file is closed when the last handle and the last [`Root`](crate::Root) are
-/// dropped, or by [`close`](Heap::close), which can report errors. Safety never depends on closing: a program
-/// may be killed at any instant.
+/// A handle is cheap to clone. The file is closed when the last handle, the last [`Root`](crate::Root) and
+/// the last [`Snapshot`](crate::Snapshot) are dropped, or by [`close`](Heap::close), which can report errors.
+/// Safety never depends on closing: a program may be killed at any instant.
 #[derive(Clone)]
 pub struct Heap {
     inner: Arc<HeapInner>,
@@ -76,13 +78,15 @@ pub(crate) struct HeapInner {
     /// The roots by name. Locked briefly, and after all other locks.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
     pub(crate) shown: Arc<Shown>,
-    /// The number of the next region. The lock is held while a root is created, removed or renamed, and is
-    /// taken before any region's, by [`Creation`](directory::Creation).
+    /// The number of the next region. The lock is held while a root is created, removed or renamed, and while
+    /// roots must stay as they are: during a check, or the closing. It is taken before any region's, by
+    /// [`Creation`](directory::Creation).
     creation: Mutex<u32>,
     /// Shared by backups that run during transactions; exclusive while the heap is closed. Taken before all
     /// other locks, by a thread that has entered [`Scope::Copy`](crate::region::guard::Scope).
     copies: RwLock<()>,
-    /// The lock on the heap's file: no other process opens the file while this is held.
+    /// The lock on the heap's file. While this is held, no other process opens the file, except as a
+    /// follower. If this heap is read-only, others may open it read-only, too.
     file: ManuallyDrop<Option<OpenFile>>,
 }
 
@@ -118,14 +122,14 @@ impl Heap {
         Durability::of(self.inner.medium.kind())
     }
 
-    /// Returns the path of the heap's file; `None` if the heap is in memory or read-only.
+    /// Returns the path with which the heap's file was opened; `None` if the heap is in memory or read-only.
     pub fn path(&self) -> Option<&Path> {
         self.inner.mapping.path()
     }
 
-    /// Returns the address of the heap's first byte. All pointers in the heap's file are relative to it. It
-    /// is the same at each opening, if the addresses are free; [`Options::base`] chooses it when the heap is
-    /// created.
+    /// Returns the address of the heap's first byte. All pointers in the open heap are addresses behind it.
+    /// It is the same at each opening, if the addresses are free and [`Options::base`] does not choose
+    /// others.
     pub fn base(&self) -> u64 {
         self.inner.base().addr() as u64
     }
@@ -177,12 +181,13 @@ impl Heap {
     /// [`holders`](Self::holders) lists the handles that exist, before or after.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it
-    /// is closed already, [`Error::Io`] if the disk failed: the heap is then closed, but not marked as
-    /// closed. [`Error::Removed`] if the heap's file was removed: then the heap stays open until its last
-    /// handle is dropped, so that another handle can [save](Heap::backup) its content. [`Error::Failed`] if
-    /// the heap has failed. (If it has failed because `membarrier` is refused, its file is released with the
-    /// last handle.)
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
+    /// if it is inside another heap, [`Error::Closed`] if the heap is closed already, [`Error::Forked`].
+    /// [`Error::Io`] if the disk failed, and [`Error::Misplaced`] if the heap's files cannot be found: the
+    /// heap is then closed, but perhaps not marked as closed. [`Error::Removed`] if the heap's file was
+    /// removed: then the heap stays open until its last handle is dropped, so that another handle can
+    /// [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it has failed because
+    /// `membarrier` is refused, its file is released with the last handle.)
     pub fn close(&self) -> Result<()> {
         self.inner.close(false)
     }

@@ -13,27 +13,34 @@ use crate::wal::SyncPolicy;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Chosen by the file system: [`Pmem`](Durability::Pmem) where files can be mapped with `MAP_SYNC` (DAX),
-    /// [`Process`](Durability::Process) where files are in memory only (tmpfs), else
-    /// [`Wal`](Durability::Wal).
+    /// Chosen by the file system: [`Process`](Durability::Process) where files are in memory only (tmpfs);
+    /// [`Pmem`](Durability::Pmem) where files can be mapped with `MAP_SYNC` (DAX), if the processor has an
+    /// instruction that writes back its caches and that pheap knows; else [`Wal`](Durability::Wal).
     #[default]
     Auto,
     /// Survives the end of the process and a power failure, on persistent memory: log entries and data are
     /// written back from the processor's caches. On other memory it costs the same, and survives only what
     /// `Process` does. The heap does not know its memory: after a power failure it opens all the same, and
-    /// its most recent transactions may be torn.
+    /// its most recent transactions may be torn. A processor without an instruction that writes back its
+    /// caches, or with one that pheap does not know, is refused
+    /// ([`Error::Unsupported`](crate::Error::Unsupported)). The file systems that
+    /// [`Process`](Durability::Process) refuses are refused here, too.
     Pmem,
     /// Survives the end of the process and a power failure, on any disk. The changes of a transaction are
     /// appended to a log, in a file of the same name with `.wal` appended, and synced before the transaction
     /// returns (see [`SyncPolicy`]). Checkpoints write them to the heap's file in the background. Both files
-    /// may be renamed while the heap is open; the log follows the heap. A file that is a mount by itself, in
-    /// a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)): mount its
-    /// directory. A heap that was closed in order gets its log with the first change. So opening and reading
-    /// it waits for no disk. If the log cannot be made then, the first transaction fails with that error, and
-    /// has changed nothing. (A program that gives up the right to write to the directory should call
+    /// may be renamed together while the heap is open: the heap looks for its log next to its file. If only
+    /// one is renamed, the error is [`Error::Misplaced`](crate::Error::Misplaced). A file that is a mount by
+    /// itself, in a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)):
+    /// mount its directory. A heap that was closed in order gets its log with the first change, unless the
+    /// opening has to relocate it, or to mark its live objects. So opening and reading it waits for no disk.
+    /// If the log cannot be made then, the first transaction fails with that error, and has changed nothing.
+    /// (A program that gives up the right to write to the directory should call
     /// [`Heap::collect`](crate::Heap::collect) before.)
     Wal,
-    /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not a power failure.
+    /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not a power failure. A
+    /// file system that writes changed blocks elsewhere (btrfs, ZFS, bcachefs) is refused
+    /// ([`Error::Unsupported`](crate::Error::Unsupported)).
     Process,
 }
 
@@ -132,8 +139,8 @@ impl Options {
     }
 
     /// Sets the size of the log in bytes, with [`Durability::Wal`], beyond which transactions wait for a
-    /// checkpoint; the default is 128 MiB. A checkpoint begins when the log is half full. A single
-    /// transaction that writes more than this makes the log longer.
+    /// checkpoint; the default is 128 MiB. A checkpoint begins when the log is half full, or earlier. A
+    /// single transaction that writes more than this makes the log longer.
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = bytes;
         self
@@ -146,10 +153,10 @@ impl Options {
     /// the file at most), and, during a checkpoint, records of the log: at most three quarters of its
     /// [limit](Self::log_limit), and at most half of this limit or 1 MiB.
     ///
-    /// An opening takes half of this limit, and a few MiB. If the pages to which the log of a killed program
-    /// stores need more, the log is brought to the heap's file first. In that case, a heap that is opened
-    /// [read-only](Self::read_only) or [followed](Self::follower) is copied to a file in
-    /// [`temp_dir`](Self::temp_dir) instead.
+    /// An opening takes at most half of this limit, and a few MiB. If the pages to which the log of a killed
+    /// program stores need more, the log is brought to the heap's file first. A heap that is opened
+    /// [read-only](Self::read_only) is copied to a file in [`temp_dir`](Self::temp_dir) instead, also if its
+    /// relocation needs more. A [follower](Self::follower) always makes a copy.
     pub fn memory_limit(mut self, bytes: u64) -> Options {
         self.memory_limit = Some(bytes);
         self
@@ -157,8 +164,9 @@ impl Options {
 
     /// Sets the directory for the copy of a heap that is only read, and whose opening needs more memory than
     /// [`memory_limit`](Self::memory_limit) allows. The copy has no name, takes as much space as the heap's
-    /// file, and is gone when the heap is closed. The default is the operating system's directory for
-    /// temporary files ([`std::env::temp_dir`]); if that is in memory, name a directory on a disk.
+    /// file would take without holes, and is gone when the heap is closed. The default is the operating
+    /// system's directory for temporary files ([`std::env::temp_dir`]); if that is in memory, name a
+    /// directory on a disk.
     pub fn temp_dir(mut self, directory: impl Into<PathBuf>) -> Options {
         self.temp_dir = Some(directory.into());
         self
@@ -174,8 +182,9 @@ impl Options {
         self
     }
 
-    /// Opens the heap without ever changing the file: after a crash, the heap is recovered in memory only.
-    /// Other processes may open it read-only at the same time. Transactions fail with [`Error::ReadOnly`].
+    /// Opens the heap without ever changing the file: after a crash, the heap is recovered in memory, or in a
+    /// copy in [`temp_dir`](Self::temp_dir). Other processes may open it read-only at the same time.
+    /// Transactions fail with [`Error::ReadOnly`].
     pub fn read_only(mut self, read_only: bool) -> Options {
         self.read_only = read_only;
         self
@@ -186,15 +195,16 @@ impl Options {
     /// error is [`Error::NotFollowed`]. A closed heap can be followed, too.
     ///
     /// The copy shows one state between two transactions. It has everything that was committed before this
-    /// call, and is durable: a power failure does not take it back. (Therefore the follower syncs the log.
-    /// With [`SyncPolicy::OnDemand`], the writer may not have synced it. If a sync of the writer has failed,
-    /// of which only the writer knows, the newest transactions may be lost nevertheless.)
+    /// call (except [deferred transactions](crate::Root::txn_deferred) whose records are still in the
+    /// writer's memory), and is durable: a power failure does not take it back. (Therefore the follower syncs
+    /// the log. With [`SyncPolicy::OnDemand`], the writer may not have synced it. If a sync of the writer has
+    /// failed, of which only the writer knows, the newest transactions may be lost nevertheless.)
     ///
     /// The copy does not change any more. To see newer transactions, drop the heap and open another copy,
-    /// which has everything that this one had. The copy takes the space of all pages that are in use: in
-    /// memory, or, if that is more than half of [`memory_limit`](Self::memory_limit), in
-    /// [`temp_dir`](Self::temp_dir). Opening takes the time to copy these pages, and the log that is written
-    /// during that.
+    /// which has everything that this one had. The copy takes the space of all pages that are in use, and of
+    /// the log, in memory. If that is more than half of [`memory_limit`](Self::memory_limit), it takes the
+    /// space of the whole heap in [`temp_dir`](Self::temp_dir). Opening takes the time to copy these pages,
+    /// and the log that is written during that.
     ///
     /// No file is changed, and permission to read both files is enough. No lock is taken, so the writer never
     /// waits, and may close the heap or open it again. The writer does not know its followers, and reuses the
@@ -210,9 +220,9 @@ impl Options {
     }
 
     /// Sets the bytes of the file of a new heap, and the unit in which it grows: a power of two of at least
-    /// 32 KiB. The default is 1 MiB. A heap grows by half of its size, at most by 64 MiB, and at least by a
-    /// unit. The file of a heap that grows may be one such step longer than the heap; see
-    /// [`Stats::ahead_bytes`](crate::Stats::ahead_bytes).
+    /// 32 KiB. The default is 1 MiB. A heap grows by half of its size, at most by 64 MiB (unless an object
+    /// needs more), and at least by a unit. The file of a heap that grows may be one such step longer than
+    /// the heap; see [`Stats::ahead_bytes`](crate::Stats::ahead_bytes).
     pub fn arena_size(mut self, bytes: u64) -> Options {
         self.arena_size = bytes;
         self
@@ -220,8 +230,9 @@ impl Options {
 
     /// Sets the bytes of addresses that a new heap reserves: a power of two, and the maximal size of the heap
     /// for ever. The maximum is 8 TiB. The default is 128 GiB, or less if the heap cannot need that much: a
-    /// heap in memory reserves the size of the machine's memory, and a heap that is created with a
-    /// [`max_size`](Self::max_size) 16 times that size, both at least 4 GiB.
+    /// heap in memory reserves the size of the machine's memory and swap, and a heap that is created with a
+    /// [`max_size`](Self::max_size) 16 times that size, both rounded up to a power of two of at least 4 GiB.
+    /// It is never less than [`arena_size`](Self::arena_size).
     ///
     /// Reserved addresses take no memory, but all heaps of a process share 64 TiB of them: if none are left,
     /// opening fails with [`Error::TooManyHeaps`].
@@ -231,7 +242,8 @@ impl Options {
     }
 
     /// Maps the heap at this address, a multiple of its [reservation](Options::reserve). Opening fails with
-    /// [`Error::AddressInUse`] if these addresses are taken.
+    /// [`Error::InvalidOption`] if it is no such multiple, and with [`Error::AddressInUse`] if these
+    /// addresses are taken.
     ///
     /// By default, a heap is mapped where it was before, or elsewhere if that range is taken, for instance by
     /// an open copy of the same file. When a heap is relocated, opening it rewrites all its pointers, which
@@ -242,15 +254,16 @@ impl Options {
     }
 
     /// Limits the file's size in bytes. Beyond it, transactions fail with [`Error::OutOfSpace`], as if the
-    /// disk were full.
+    /// disk were full. The creation of a heap whose first arena would be longer fails, too.
     pub fn max_size(mut self, bytes: u64) -> Options {
         self.max_size = bytes;
         self
     }
 
     /// Sets when a root is collected: when it has allocated this many percent of the bytes that were live
-    /// after its last collection, but at least 4 MiB. The default is 100. Lower values keep the file smaller,
-    /// higher ones collect less often.
+    /// after its last collection, but at least 4 MiB. While most new objects of a root die, its new objects
+    /// are collected four times as often. The default is 100. Lower values keep the file smaller, higher ones
+    /// collect less often.
     pub fn collect_growth(mut self, percent: u32) -> Options {
         self.collect_growth = percent;
         self
@@ -273,12 +286,12 @@ impl Options {
     }
 
     /// Checks the whole heap as [`Heap::check`](crate::Heap::check) does, before anything in the file is
-    /// changed: [`Error::Corrupt`] lists the problems. Use it for files from untrusted sources: without it,
-    /// their pointers and values are trusted.
+    /// changed: [`Error::Corrupt`] has the first three problems, and the number of the others. Use it for
+    /// files from untrusted sources: without it, their pointers and values are trusted.
     ///
     /// It also opens a heap that was in use with [`Process`](Durability::Process) durability when the machine
-    /// went down (otherwise [`Error::NotClosed`]), if the check finds no problem. Its most recent
-    /// transactions may be torn.
+    /// went down, or may have gone down (otherwise [`Error::NotClosed`] or [`Error::BootUnknown`]), if the
+    /// check finds no problem. Its most recent transactions may be torn.
     pub fn verify(mut self, verify: bool) -> Options {
         self.verify = verify;
         self
@@ -288,9 +301,10 @@ impl Options {
     /// was copied or restored on purpose, while no process changed the heap. A heap that was in use with
     /// [`Process`](Durability::Process) when the machine went down opens as with [`verify`](Self::verify).
     ///
-    /// The whole heap is [checked](Options::verify) first, its log included; if the check finds a problem,
-    /// nothing in the file is changed. The check cannot tell whether a copy has everything that was
-    /// committed. From then on the heap opens in this file without this option.
+    /// Unless it was closed, the whole heap is [checked](Options::verify) first, its log included; if the
+    /// check finds a problem, nothing in the file is changed. The check cannot tell whether a copy has
+    /// everything that was committed. From then on the heap opens in this file without this option, unless it
+    /// was opened [read-only](Self::read_only) or as a [follower](Self::follower).
     pub fn restored(mut self, restored: bool) -> Options {
         self.restored = restored;
         self
@@ -303,7 +317,8 @@ impl Options {
         self
     }
 
-    /// Returns the bytes of addresses that a new heap reserves. `most` is the most bytes that it can have.
+    /// Returns the bytes of addresses that a new heap reserves. By default, these are enough for `most`
+    /// bytes, within limits.
     pub(super) fn reservation(&self, most: u64) -> u64 {
         let needed = most.clamp(LEAST_RESERVED, RESERVED).next_power_of_two();
         self.reserve.unwrap_or(needed.max(self.arena_size))

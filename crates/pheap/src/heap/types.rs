@@ -8,8 +8,9 @@ use crate::layout::{Successor, successors};
 use crate::region::Region;
 
 impl HeapInner {
-    /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of the
-    /// root's type.
+    /// Fails unless the root of `region` has the layout that `desc` describes. (In a read-only heap, a layout
+    /// is enough whose values are values of that one, by the program's annotations.) Returns the number of
+    /// the root's type.
     pub(crate) fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
         let mut tables = self.tables.lock();
         let ty = region.ty();

@@ -33,7 +33,8 @@ impl Heap {
     ///
     /// With [`Durability::Wal`](crate::Durability::Wal), transactions go on, and no thread waits: the copy is
     /// the state after the last transaction that had committed when the pages were copied, or after a later
-    /// one. With other durabilities, transactions wait until the copy is complete; reads go on.
+    /// one. With other durabilities, and if the heap's file was removed, transactions wait until the copy is
+    /// complete; reads go on.
     ///
     /// The copy takes the space of the pages that are in use. It shares no blocks with the heap's file: a
     /// store to a shared block needs space, and ends the process if the disk is full. Changes by transactions
@@ -51,9 +52,10 @@ impl Heap {
     /// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at
     /// `path`, which is left as it is, or of another kind if the file cannot be written;
     /// [`Error::NoPermission`]; [`Error::OutOfSpace`]; [`Error::Nested`] if this thread is inside a
-    /// transaction or read of the heap; [`Error::Failed`] or [`Error::OutcomeUnknown`] if the heap's disk
-    /// fails, [`Error::Misplaced`] if its files are moved away; [`Error::Closed`], also if another thread is
-    /// about to close it; [`Error::Forked`].
+    /// transaction or read of the heap; [`Error::SeveralHeaps`] if it is inside another heap;
+    /// [`Error::Failed`] or [`Error::OutcomeUnknown`] if the heap's disk fails, [`Error::Misplaced`] if its
+    /// files are moved away; [`Error::Closed`], also if another thread is about to close it;
+    /// [`Error::Forked`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         Backup::of(self).write_file(path)
     }
@@ -62,9 +64,10 @@ impl Heap {
     /// or a compressor. [`restore`](Self::restore) makes a heap of it.
     ///
     /// With [`Durability::Wal`](crate::Durability::Wal), no thread waits for `to`, however slow it is.
-    /// (Changes during the copy are kept as for [`backup`](Self::backup), but in the [folder for temporary
-    /// files](std::env::temp_dir).) With other durabilities, transactions wait for `to`, so it must wait for
-    /// no transaction. [`Backup::progress`] says how `to` may use the heap.
+    /// (Changes during the copy are kept as for [`backup`](Self::backup), but 8 MiB of them in memory, and
+    /// more in the [folder for temporary files](std::env::temp_dir).) With other durabilities, transactions
+    /// wait for `to`, so it must wait for no transaction. [`Backup::progress`] says how `to` may use the
+    /// heap.
     ///
     /// # Errors
     /// [`Error::Io`] if `to` fails; others as for [`backup`](Self::backup). The bytes that were written

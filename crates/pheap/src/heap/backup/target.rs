@@ -8,7 +8,8 @@ use crate::os::{set_len, write_out};
 use crate::units::PAGE;
 use crate::wal::Fold;
 
-/// Receives a backup: pages, then the changes since they were read, and the headers at the end.
+/// Receives a backup: pages, the changes since they were read, which may come between pages, and the headers
+/// at the end.
 pub(super) trait Target {
     /// Receives whole pages. Each page comes once at most; pages that do not come are zero.
     fn pages(&mut self, bytes: &[u8], at: u64) -> io::Result<()>;
@@ -19,7 +20,8 @@ pub(super) trait Target {
         Ok(())
     }
 
-    /// Receives whole records, which are newer than everything received before.
+    /// Receives whole records, which are newer than all records received before. A page received before may
+    /// have something newer; then later records have that, too.
     fn records(&mut self, words: &[u64]) -> io::Result<()>;
 
     /// Receives the headers, and the bytes of the heap. This is the last call.

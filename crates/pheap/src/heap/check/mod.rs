@@ -34,7 +34,7 @@ pub struct Report {
     pub spans: u64,
     /// Number of roots.
     pub roots: u64,
-    /// The objects by root and type, the largest first.
+    /// The objects by root and type, ordered by the name of the root; for each root, the most bytes first.
     pub usage: Vec<Usage>,
     /// The first hundred problems, as sentences.
     pub problems: Vec<String>,
@@ -56,7 +56,8 @@ pub struct Usage {
     pub objects: u64,
     /// Bytes of their slots.
     pub bytes: u64,
-    /// Bytes of all spans for such objects. The excess over `bytes` is garbage, or free for new objects.
+    /// Bytes of all spans for such objects. The excess over `bytes` is garbage, free for new objects, or too
+    /// short for a slot.
     pub span_bytes: u64,
 }
 
@@ -93,15 +94,17 @@ impl fmt::Display for Report {
 
 impl Heap {
     /// Checks the whole heap: follows all pointers from the roots, and tests that each leads to an object of
-    /// its type in its root; that every length, `bool`, `char`, enum and string is valid; and that no
-    /// reachable object lies in a slot that the allocator takes for free. Nothing is repaired.
+    /// its type in its root; that every length, `bool`, `char`, enum and string is valid; that collections
+    /// keep their rules; and that no reachable object lies in a slot that the allocator takes for free.
+    /// Nothing is repaired.
     ///
     /// Transactions wait until the check is complete; reads go on. It takes about as long as reading all
     /// objects, and a little memory for each.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`],
-    /// [`Error::Forked`]. Problems in the heap are not an error of this call: see [`Report::is_clean`].
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
+    /// if it is inside another heap; [`Error::Failed`], [`Error::Closed`], [`Error::Forked`]. Problems in the
+    /// heap are not an error of this call: see [`Report::is_clean`].
     pub fn check(&self) -> Result<Report> {
         let still = self.inner().still()?;
         let is_live = still.is_live();

@@ -53,7 +53,7 @@ pub(super) struct Tracer<'m, L> {
     pub(super) map: &'m HeapMap<'m>,
     is_live: L,
     reached: SlotSet,
-    /// Slots whose object belongs to a collection, which will free it.
+    /// Slots whose object belongs to a collection, which will free it, or is never written.
     owned: SlotSet,
     /// Slots whose object is never written; they are in `owned`, too.
     frozen: SlotSet,
@@ -117,7 +117,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 
     /// Notes that a pointer leads to an object. If it is the first one, the object will be checked. Returns
-    /// whether such a pointer is allowed: `false` if a collection owns the object.
+    /// whether such a pointer is allowed: `false` if a collection owns the object, or it is never written.
     #[inline(always)]
     fn reach(&mut self, place: Place) -> bool {
         if self.reached.add(place.number) {

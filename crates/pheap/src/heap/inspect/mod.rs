@@ -71,7 +71,8 @@ pub struct HeapInfo {
 }
 
 impl Heap {
-    /// Returns all types that objects in the heap ever had, by number. (In a forked child, none.)
+    /// Returns all types in the heap's type table, by number. No type is removed from it, so there may be no
+    /// objects of some. (In a forked child, none.)
     pub fn types(&self) -> Vec<TypeInfo> {
         let heap = self.inner();
         if heap.is_forked() {

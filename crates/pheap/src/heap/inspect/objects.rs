@@ -67,8 +67,8 @@ impl Heap {
     /// call that would wait is [`Error::Nested`] there.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be;
-    /// [`Error::Nested`], [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be; others
+    /// as for [`objects`](Self::objects).
     pub fn inspect<R>(&self, root: &str, f: impl for<'v> FnOnce(Object<'v>) -> R) -> Result<R> {
         self.objects(|objects| objects.root(root).map(f))?
     }
@@ -76,8 +76,9 @@ impl Heap {
     /// Passes all objects of the heap to `f`, like [`inspect`](Self::inspect).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the heap's tables cannot be read; [`Error::Nested`], [`Error::Closed`],
-    /// [`Error::Forked`].
+    /// [`Error::Corrupt`] if the heap's tables cannot be read; [`Error::Nested`] if this thread is inside a
+    /// transaction or read of the heap, [`Error::SeveralHeaps`] if it is inside another heap;
+    /// [`Error::Failed`], [`Error::Closed`], [`Error::Forked`].
     pub fn objects<R>(&self, f: impl for<'v> FnOnce(&Objects<'v>) -> R) -> Result<R> {
         let still = self.inner().still()?;
         let map = still.map()?;
@@ -108,7 +109,8 @@ impl<'v> Objects<'v> {
         }
     }
 
-    /// Returns the object in whose slot the byte at an offset lies. The object may be unreachable.
+    /// Returns the object in whose slot the byte at an offset lies. The object may be unreachable, and the
+    /// slot may be free.
     pub fn at(&self, offset: u64) -> Option<Object<'v>> {
         self.map.slot_at(offset).map(|(span, start)| object_at(self.map, span, start))
     }

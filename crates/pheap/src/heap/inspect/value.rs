@@ -37,9 +37,10 @@ pub enum Value<'v> {
     F32(f32),
     /// An `f64`.
     F64(f64),
-    /// A string: `P<str>`, `PString` or `SharedStr`.
+    /// A string: a `str` that a pointer leads to, a `PString` or a `SharedStr`.
     Str(&'v str),
-    /// A slice or vector of `u8`, a `PBytes`, an `InlineBytes` or a `Uuid`.
+    /// A slice or vector of `u8`, a `PBytes`, an `InlineBytes` or a `Uuid`; also a `PVecDeque` of `u8` whose
+    /// first element is at the beginning of its buffer.
     Bytes(&'v [u8]),
     /// A pointer that is not null.
     Pointer(Pointer<'v>),
@@ -49,7 +50,7 @@ pub enum Value<'v> {
     Struct(Fields<'v>),
     /// An enum: the name and the fields of its variant.
     Enum(&'v str, Fields<'v>),
-    /// An array or slice, a `PVec` or a `PVecDeque`.
+    /// An array or slice, a `PVec`, a `PVecDeque` or a `PPriorityQueue`.
     List(Elements<'v>),
     /// A `PHashMap`, `PBTreeMap` or `PSnapMap`.
     Map(Entries<'v>),

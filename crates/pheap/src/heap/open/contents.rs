@@ -52,7 +52,7 @@ pub(super) struct Contents {
     pub(super) regions: Vec<Surveyed>,
     pub(super) types: TypeTable,
     pub(super) page_map: PageMap,
-    /// The bitmaps of live slots, if an orderly close has stored them.
+    /// The bitmaps of live slots, if an orderly close has stored them, or the heap is new.
     pub(super) live: Option<LiveSlots>,
     /// The complete entries in the logs of regions. The logs are mapped, and only [`recover`](Self::recover)
     /// writes to them.
@@ -67,7 +67,8 @@ pub(super) struct Contents {
     pub(super) counts: recovery::Recovered,
 }
 
-/// A heap that is recovered, and in use by its header.
+/// A heap that is recovered. Its header says that it is in use, unless the heap is read-only, or its log has
+/// not begun yet.
 pub(super) struct Recovered {
     pub(super) contents: Contents,
     pub(super) medium: Medium,
@@ -214,8 +215,8 @@ impl Contents {
         Ok(self)
     }
 
-    /// Marks the heap as in use, replays its logs, clears spans that belong to no root, and relocates the
-    /// heap if it is mapped elsewhere.
+    /// Marks the heap as in use, begins its log if that is wanted now, replays the logs of its regions,
+    /// clears spans that belong to no root, and relocates the heap if it is mapped elsewhere.
     pub(super) fn recover(mut self, medium: Medium) -> Result<Recovered> {
         let Contents {
             mapping,
@@ -405,8 +406,9 @@ fn map(mapping: &Mapping, header: &Header) -> Result<Words<'static>> {
     Ok(unsafe { Words::new(mapping.base(), 0..header.mapped) })
 }
 
-/// Marks the heap as in use, durably before it is changed. After a power failure, the disk may have any of
-/// the pages that were stored later. It must not have them together with the mark of a closed heap.
+/// Marks the heap as in use, durably before it is changed. A read-only heap is not marked. If the heap's log
+/// has not begun, its beginning writes the mark. After a power failure, the disk may have any of the pages
+/// that were stored later. It must not have them together with the mark of a closed heap.
 fn mark_in_use(
     mapping: &Mapping,
     heap: Words<'_>,

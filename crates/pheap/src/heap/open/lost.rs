@@ -18,8 +18,9 @@ use crate::units::PAGE;
 
 /// Returns a message about a lost root, if there is one.
 ///
-/// This reads `contents` and not the file: if the log has more records than the file, the file may have the
-/// spans of a root, and not yet its entry.
+/// This reads spans and headers from `contents` and not from the file: if the log has more records than the
+/// file, the file may have the spans of a root, and not yet its entry. The file only shows where its holes
+/// are.
 pub(super) fn lost_root(file: &File, contents: &Contents) -> Result<Option<String>> {
     let Contents { heap, header, arenas, spans, .. } = contents;
     let (mut owners, mut others) = (HashSet::new(), HashSet::new());

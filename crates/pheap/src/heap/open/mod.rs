@@ -6,11 +6,12 @@
 //! | [`Found`] | the header, and the records in the log | [`found`] |
 //! | [`Surveyed`] | valid metadata (after a replay), reserved addresses | [`contents`], [`survey`] |
 //! | [`Plan`](plan::Plan) | the durability, and how the file is made ready for it | [`plan`], [`choose`] |
-//! | [`Recovered`] | the file is ready, and says that it is in use | [`contents`], [`wal`] |
+//! | [`Recovered`] | the file is ready; it says that it is in use once a log begins | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
 //!
-//! If an opening needs more memory than it may have, it is [made to fit](fit) before the survey. If another
-//! process has the heap open, [`follow`] makes a copy, which is surveyed.
+//! If an opening needs more memory than it may have, it is [made to fit](fit) before the survey. With
+//! [`Options::follower`], [`follow`] makes a copy, even if another process has the heap open. The copy is
+//! surveyed.
 //!
 //! Nothing is changed before there is a plan, with one exception: a log that needs too much memory is brought
 //! to the file. [`place`] has the differences between a file and a simulated medium. [`create`] creates a
@@ -53,8 +54,8 @@ use found::Found;
 use place::{InFile, Place};
 
 impl Options {
-    /// Opens the heap in the file at `path`. Creates it if there is none, and recovers it if its last user
-    /// crashed.
+    /// Opens the heap in the file at `path`. Creates it if there is none, unless it is only read, and
+    /// recovers it if its last user crashed.
     ///
     /// # Errors
     /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::OlderFormat`],
@@ -63,7 +64,10 @@ impl Options {
     /// [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`],
     /// [`Error::NotClosed`] and [`Error::BootUnknown`] for heaps that may be torn; for a
     /// [follower](Options::follower), [`Error::NotFollowed`] and [`Error::Overtaken`];
-    /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
+    /// [`Error::LogMissing`], [`Error::ForeignLog`] and [`Error::MountedAlone`] for heaps whose log is not
+    /// where it should be; [`Error::NotAFile`], [`Error::NoPermission`], [`Error::OutOfSpace`],
+    /// [`Error::MemoryLimit`], [`Error::AddressInUse`], [`Error::TooManyHeaps`], [`Error::InvalidOption`],
+    /// [`Error::Unsupported`], [`Error::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Heap> {
         self.check()?;
         if self.follower { follow::follow(self, path.as_ref()) } else { open_file(self, path.as_ref()) }
@@ -72,7 +76,8 @@ impl Options {
     /// Creates a heap in volatile memory, without a file. It is gone when the last handle is dropped.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
+    /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::TooManyHeaps`], [`Error::InvalidOption`],
+    /// [`Error::Io`].
     pub fn in_memory(&self) -> Result<Heap> {
         self.check()?;
         Ok(create::create_in_memory(self)?.finish(self, None))

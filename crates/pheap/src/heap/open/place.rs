@@ -26,7 +26,7 @@ use crate::units::HEADER_SIZE;
 /// The purpose of a mapping of a heap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
-    /// For reading only: stores stay in this process.
+    /// For reading only, or for a survey with the records of the log: stores stay in this process.
     Private,
     /// For stores to the medium itself; `sync` says whether with `MAP_SYNC`.
     Shared { sync: bool },
@@ -214,7 +214,7 @@ pub(super) fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
 }
 
-/// Returns the header of a new heap. `most` is the most bytes that it can have.
+/// Returns the header of a new heap, which [reserves](Options::reservation) addresses for `most` bytes.
 ///
 /// # Errors
 /// [`Error::Io`] if the operating system gives no random numbers.

@@ -40,13 +40,13 @@ enum Route {
     LaterLog,
     /// The heap is mapped at its base, and has no logs of regions to replay: it only needs a log.
     NewLog,
-    /// Logs of regions are replayed, or the heap is relocated, in the file. Then it needs a log. The mapping,
-    /// if any, is where the heap moves when its relocation is complete.
+    /// Logs of regions are replayed or emptied, or the heap is relocated, in the file. Then it needs a log.
+    /// The mapping, if any, is where the heap moves when its relocation is complete.
     Prepare(Option<Mapping>),
 }
 
 impl<'a> Surveyed<'a> {
-    /// Decides how the heap is opened. Until here nothing has been changed.
+    /// Decides how the heap is opened. Until here nothing has been changed, except by [`fit`](super::fit).
     pub(super) fn plan(mut self) -> Result<Plan<'a>> {
         let Surveyed { options, place, ref tail, ref mut contents, .. } = self;
         if options.read_only {
@@ -199,9 +199,9 @@ impl Surveyed<'_> {
         recovered.again()?.show(target, place.backing(shared))?.recover(medium)
     }
 
-    /// Recovers a heap, and relocates it, in its file. Then it is complete, but its header still says how it
-    /// was in use before. If a crash comes before the header that names the log, the next opening prepares
-    /// the heap again.
+    /// Recovers a heap, and relocates it, in its file. Then it is complete, but the header in the file still
+    /// says that it is being prepared ([`MediumKind::Synced`]). If a crash comes before the header that names
+    /// the log, the next opening prepares the heap again.
     fn prepare(mut self, target: Option<Mapping>) -> Result<Self> {
         let Surveyed { place, mut contents, .. } = self;
         let disk = disk_of(place);
@@ -230,8 +230,8 @@ fn disk_of(place: &dyn Place) -> &Arc<dyn Disk> {
     place.disk().expect("a heap that has a log, or gets one, has a disk")
 }
 
-/// Opens a heap that was closed in order, or has just been created, where it is mapped. The first record will
-/// make its log.
+/// Opens a heap that is complete, where it is mapped. The first record will make its log, unless
+/// [`Contents::begins_log`] is set: then the opening makes it.
 fn later_log(options: &Options, place: &dyn Place, contents: Contents) -> Result<Recovered> {
     let contents = contents.show(None, place.backing(View::Logged))?;
     let of = contents.header.wal_identity();

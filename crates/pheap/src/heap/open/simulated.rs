@@ -23,7 +23,8 @@ use crate::units::HEADER_SIZE;
 use crate::wal::write_again;
 
 impl Options {
-    /// Opens a heap on a simulated medium, mapped at the address that the image was made for.
+    /// Opens a heap on a simulated medium, mapped at the address that the image was made for, unless
+    /// [`base`](Self::base) chooses another.
     #[doc(hidden)]
     pub fn simulate(&self, sim: &Arc<Sim>) -> Result<Heap> {
         self.check()?;

@@ -11,7 +11,7 @@ use crate::store::words::Words;
 use crate::units::PAGE;
 use crate::wal::WalTail;
 
-/// Bytes of pages that are copied by one call.
+/// Most bytes of pages that are copied by one call.
 const RUN: u64 = 256 * PAGE;
 /// Most threads for these calls. More do not help: the work is the kernel's, on tables that the threads
 /// share.
@@ -45,7 +45,7 @@ fn copy_pages(mapping: &Mapping, runs: &[(u64, u64)]) {
             mapping.populate(offset, len);
         }
     };
-    // Asked only for large heaps, because looking up the number of processors takes a while, too.
+    // Asked only if there are many runs, because looking up the number of processors takes a while, too.
     let threads = if runs.len() < 2 * WORTH { 1 } else { os::cores().min(THREADS).min(runs.len() / WORTH) };
     thread::scope(|scope| {
         for _ in 1..threads {

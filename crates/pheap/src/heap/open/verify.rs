@@ -7,11 +7,12 @@ use crate::heap::Heap;
 use crate::store::header::Use;
 
 /// Checks the file before it is opened, and before anything in it is changed, if
-/// [`Options::verify`](crate::Options::verify) asks for that.
+/// [`Options::verify`](crate::Options::verify) asks for that, or
+/// [`Options::restored`](crate::Options::restored) for a heap that was not closed.
 ///
 /// The check needs a heap whose logs are replayed and whose pointers are relative to its mapping. The file is
-/// not in that state yet, so a separate heap is opened for it, read-only, in private memory, by the same
-/// stages.
+/// not in that state yet, so a separate heap is opened for it, read-only, in private memory or a temporary
+/// copy, by the same stages.
 pub(super) fn verify(found: &Found<'_>) -> Result<()> {
     if !is_wanted(found) || found.place.file().is_none() {
         return Ok(());

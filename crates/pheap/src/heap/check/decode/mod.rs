@@ -2,8 +2,8 @@
 //! of these that have values.
 //!
 //! [`trace`](super::trace) and [`inspect`](crate::heap::inspect) both use it. Objects are not trusted: each
-//! pointer, length and tag is checked before it is used. A damaged collection may lead to a node twice, or in
-//! a circle; the caller must detect that.
+//! pointer, length and tag is checked before it is used. (Behind a view of the program, pointers and lengths
+//! are valid.) A damaged collection may lead to a node twice, or in a circle; the caller must detect that.
 
 mod hash;
 pub(in crate::heap) mod part;
