@@ -238,5 +238,9 @@ mod tests {
         assert_eq!(hidden("migrate h p k 0 5 auth2 user secret"), [7, 8]);
         assert_eq!(hidden("migrate auth p k 0 5"), []);
         assert_eq!(hidden("set auth x"), []);
+        let set = |words: &[&[u8]]| super::hidden("config|set", words);
+        assert_eq!(set(&[b"config", b"set", b"requirepass", b"a", b"port", b"1", b"masterauth", b"b"]), 3..8);
+        assert_eq!(set(&[b"config", b"set", b"logfile", b"requirepass", b"masterauth", b"b"]), 5..6);
+        assert_eq!(set(&[b"config", b"set", b"port", b"1"]), 0..0);
     }
 }
