@@ -84,7 +84,7 @@ pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
             };
             let mut secrets = (2..words.len()).step_by(2).filter(|&at| is_secret(words[at]));
             let first = secrets.next();
-            first.map_or(0..0, |first| first + 1..secrets.last().unwrap_or(first) + 2)
+            first.map_or(0..0, |first| first + 1..secrets.next_back().unwrap_or(first) + 2)
         }
         _ => 0..0,
     }
