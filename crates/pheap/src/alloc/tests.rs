@@ -58,7 +58,7 @@ fn a_rollback_does_not_bring_back_a_span_that_was_swept_away() {
         let root = heap.root::<u64>("number").unwrap();
         // Fills the first span of the class with garbage.
         root.txn(|tx, _| (0..8).try_for_each(|i| tx.alloc([i; 64]).map(drop))).unwrap();
-        assert_eq!(root.region.begin_cycle(), Some(true));
+        assert_eq!(root.region.begin_cycle(heap.inner()), Some(true));
         let mut completed = 0;
         let full = root.txn(|tx, _| {
             tx.alloc([77u64; 64])?; // in another span
@@ -158,8 +158,8 @@ fn spans_and_classes_agree_after_any_transaction() {
         let mut model = vec![Vec::new(); SLOTS];
         for _ in 0..60 {
             match random.below(8) {
-                0 => drop(root.region.begin_cycle()),
-                1 => drop(root.region.collect_alone()),
+                0 => drop(root.region.begin_cycle(heap.inner())),
+                1 => drop(root.region.collect_alone(heap.inner())),
                 2 => root.collect().unwrap(),
                 _ if transact(&root, &mut model, &mut random) => committed += 1,
                 _ => rolled_back += 1,

@@ -50,11 +50,11 @@ impl Heap {
     pub fn wait_ready(&self) -> Result<()> {
         let heap = self.inner();
         for region in heap.regions_to_collect()? {
-            if region.is_opening() {
+            if region.is_opening(heap) {
                 heap.drive(&region);
             }
         }
-        Ok(())
+        heap.check_open()
     }
 
     /// Collects all roots: objects that were unreachable at the call are free when it returns. Transactions
@@ -75,7 +75,7 @@ impl Heap {
         for region in heap.regions_to_collect()? {
             heap.collect(&region);
         }
-        Ok(())
+        heap.check_open()
     }
 }
 
@@ -91,7 +91,7 @@ impl HeapInner {
     pub(crate) fn collect(&self, region: &Region) {
         // A cycle that was already running misses objects that became garbage since it began, so it is
         // completed and another one follows.
-        while let Some(false) = region.begin_cycle() {
+        while let Some(false) = region.begin_cycle(self) {
             self.drive(region);
         }
         self.drive(region);
@@ -101,8 +101,11 @@ impl HeapInner {
     fn drive(&self, region: &Region) {
         let mark =
             || while region.mark_beside_readers(self) == Stage::Working && !self.collections.stops() {};
-        let threads =
-            if region.span_bytes() < WORTH_THREADS { 1 } else { marking_threads(self.collections.threads) };
+        let threads = if region.span_bytes(self) < WORTH_THREADS {
+            1
+        } else {
+            marking_threads(self.collections.threads)
+        };
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 // Without a thread, this one does its work.
@@ -110,7 +113,7 @@ impl HeapInner {
             }
             mark();
         });
-        while region.collect_alone() && !self.collections.stops() {}
+        while region.collect_alone(self) && !self.collections.stops() {}
     }
 
     /// Marks live objects of a heap that was just opened, in a background thread.
@@ -119,7 +122,7 @@ impl HeapInner {
             std::thread::park_timeout(HEAD_START); // or until the heap is closed
             for region in heap.regions() {
                 while !heap.collections.stops() && region.mark_beside_readers(heap) == Stage::Working {}
-                while !heap.collections.stops() && region.collect_alone() {}
+                while !heap.collections.stops() && region.collect_alone(heap) {}
             }
         };
         // If no thread starts, allocating transactions do the work.

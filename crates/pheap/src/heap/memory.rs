@@ -268,7 +268,7 @@ impl HeapInner {
             for region in self.regions() {
                 let mut from = 0;
                 while !enough()
-                    && let Some(next) = region.with_spans(from, STEP, PATIENCE, |offset, len, has| {
+                    && let Some(next) = region.with_spans(self, from, STEP, PATIENCE, |offset, len, has| {
                         if has == has_pointers {
                             let may = |at| wal.pages.is_old(at) || was_locked && !wal.pages.is_private(at);
                             self.drop_range(wal, offset, len, |at| may(at) || bug(Bug::DropEarly));
@@ -429,7 +429,7 @@ mod tests {
         let (inner, mut private) = (heap.inner(), [0, 0]);
         let wal = inner.wal().unwrap();
         for region in inner.regions() {
-            region.with_spans(0, u64::MAX, PATIENCE, |offset, len, has_pointers| {
+            region.with_spans(inner, 0, u64::MAX, PATIENCE, |offset, len, has_pointers| {
                 let pages = (offset..offset + len).step_by(4096);
                 private[usize::from(has_pointers)] += pages.filter(|at| wal.pages.is_private(*at)).count();
             });

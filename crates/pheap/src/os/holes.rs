@@ -10,6 +10,7 @@ use super::calls::{
     FileSystem, extents, fallocate, punch_hole, seek_data, seek_hole, statfs, unshare, write_at,
 };
 use super::file_system::{copies_blocks, is_tmpfs, may_share_blocks};
+use super::own_file::OwnFile;
 use super::storage::write_all;
 use crate::error::{Error, Result};
 use crate::units::PAGE;
@@ -19,7 +20,7 @@ use crate::units::PAGE;
 ///
 /// If the file system cannot reserve space, zeros are written to the holes. (A file system that compresses
 /// may make holes of them.) If it writes a page elsewhere each time, reserving does not help.
-pub(crate) fn fill(file: &File, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
+pub(crate) fn fill(file: &OwnFile, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
     let error = |error| Error::writing(format!("reserving the space of {}", path.display()), error);
     unshare_blocks(file, len).map_err(error)?;
     let filled = match free {
@@ -73,7 +74,7 @@ pub(crate) fn has_holes(file: &File, len: u64) -> bool {
     missing(file, len).is_ok_and(|missing| missing > 0)
 }
 
-fn reserve_but(file: &File, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
+fn reserve_but(file: &OwnFile, len: u64, free: &[(u64, u64)]) -> io::Result<bool> {
     let missing = missing(file, len)?;
     if missing == 0 {
         return Ok(false);
@@ -131,7 +132,7 @@ fn may_have(file: &File, bytes: u64) -> bool {
 
 /// Reserves space for a part of a file, with `fallocate`, or else by zeros written to its holes. No byte
 /// changes.
-pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
+pub(crate) fn reserve_range(file: &OwnFile, at: u64, len: u64) -> io::Result<()> {
     match fallocate(file, at, len) {
         Err(error) if is_unknown(&error) => write_zeros(file, at, at + len),
         done => done,
@@ -139,10 +140,9 @@ pub(crate) fn reserve_range(file: &File, at: u64, len: u64) -> io::Result<()> {
 }
 
 /// Writes zeros to the holes of a part of a file.
-fn write_zeros(file: &File, mut at: u64, end: u64) -> io::Result<()> {
+fn write_zeros(file: &OwnFile, mut at: u64, end: u64) -> io::Result<()> {
     // A file system may report a hole where a store to a map is not written yet, so write it first.
-    // SURVIVES unreached: of a real file.
-    file.sync_data()?;
+    file.sync()?;
     let zeros = vec![0; (1 << 20).min(end - at) as usize];
     let mut found = zeros.clone();
     let file_end = file.metadata()?.len();
@@ -178,7 +178,7 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
 }
 
 /// Reserves space for the first `len` bytes of any file, like [`fill`].
-pub(crate) fn reserve(file: &File, len: u64) -> io::Result<()> {
+pub(crate) fn reserve(file: &OwnFile, len: u64) -> io::Result<()> {
     let missing = missing(file, len)?;
     if missing == 0 && !may_have_hole(file, len) {
         return Ok(());
@@ -198,11 +198,11 @@ mod tests {
     use super::*;
 
     /// Returns a new file, with its folder, which must be kept alive.
-    fn file() -> (tempfile::TempDir, PathBuf, File) {
+    fn file() -> (tempfile::TempDir, PathBuf, OwnFile) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
-        (dir, path, file)
+        (dir, path, OwnFile::new(file))
     }
 
     #[test]
@@ -217,6 +217,15 @@ mod tests {
         let again = file.metadata().unwrap().blocks();
         fill(&file, &path, 1 << 20, &[]).unwrap();
         assert_eq!(file.metadata().unwrap().blocks(), again);
+    }
+
+    /// Linux reports a failed write only once. Reserving space must not take the report from a later sync.
+    #[test]
+    fn zeros_are_not_written_after_a_failed_sync() {
+        let (_dir, _path, file) = file();
+        file.set_len(1 << 20).unwrap();
+        file.fail_sync();
+        assert!(write_zeros(&file, 0, 1 << 20).is_err());
     }
 
     /// The file system counts its metadata of the file as space of the file.

@@ -484,7 +484,7 @@ fn cut(file: &File, len: u64) -> io::Result<()> {
 }
 
 /// Reserves space in a file, which becomes at least `offset + len` bytes long.
-fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+fn allocate(file: &OwnFile, offset: u64, len: u64) -> io::Result<()> {
     // Do not try if the disk is too full: `fallocate` would take all free space and give it back, which takes
     // milliseconds, for each transaction that finds the disk full.
     if statfs(file).is_ok_and(|found| found.free.is_some_and(|free| free < len)) {

@@ -291,6 +291,13 @@ impl OwnFile {
         // SURVIVES unreached: of a real file, as is each call of this.
         self.0.syncs.sync(|| self.0.file.sync_data())
     }
+
+    /// Makes this sync and all later ones of the file fail.
+    #[cfg(test)]
+    pub(crate) fn fail_sync(&self) {
+        let failed = self.0.syncs.sync(|| Err(io::Error::from_raw_os_error(libc::EIO)));
+        debug_assert!(failed.is_err());
+    }
 }
 
 impl Deref for OwnFile {

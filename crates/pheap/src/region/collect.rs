@@ -44,11 +44,11 @@ impl Region {
     }
 
     /// Runs `work` with the region's lock, after the transactions that wait for it. Readers may be inside.
-    /// Returns `None` if the region is gone, or if the system refuses the fence. The calling thread is not
-    /// inside the heap.
-    fn in_turn<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
+    /// Returns `None` if the region is gone, or if the system refuses the fence: then the heap fails. The
+    /// calling thread is not inside the heap.
+    fn in_turn<R>(&self, store: &Store, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
         self.access().gate.pass(guard::is_inside_any);
-        let exclusive = self.lock_alone().ok()?;
+        let exclusive = self.lock_alone(store).ok()?;
         let result = (!self.is_gone()).then(|| work(exclusive.context()));
         exclusive.ended();
         result
@@ -56,7 +56,7 @@ impl Region {
 
     /// Does a slice of the collection's next work, with the region locked. Returns whether a cycle is still
     /// running.
-    pub(crate) fn collect_alone(&self) -> bool {
+    pub(crate) fn collect_alone(&self, store: &Store) -> bool {
         let slice = |context: &mut Context| {
             if context.gc.is_idle() {
                 return false;
@@ -64,26 +64,25 @@ impl Region {
             context.slice(u64::MAX, SLICE);
             !context.gc.is_idle()
         };
-        self.in_turn(slice).unwrap_or(false)
+        self.in_turn(store, slice).unwrap_or(false)
     }
 
     /// Begins a cycle, unless one is running. Returns whether it did; `None` if the region is gone or cannot
     /// be locked.
-    pub(crate) fn begin_cycle(&self) -> Option<bool> {
-        self.in_turn(|context| {
+    pub(crate) fn begin_cycle(&self, store: &Store) -> Option<bool> {
+        self.in_turn(store, |context| {
             context.upgrade(); // see `Context::assess`
-            let store = context.store();
             context.gc.begin_full(&mut context.alloc, store)
         })
     }
 
     /// Whether the collector is still finding the live slots of a heap that was opened.
-    pub(crate) fn is_opening(&self) -> bool {
-        self.in_turn(|context| context.gc.is_opening()).unwrap_or(false)
+    pub(crate) fn is_opening(&self, store: &Store) -> bool {
+        self.in_turn(store, |context| context.gc.is_opening()).unwrap_or(false)
     }
 
     /// Returns the bytes of all spans of the region's objects.
-    pub(crate) fn span_bytes(&self) -> u64 {
-        self.in_turn(|context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
+    pub(crate) fn span_bytes(&self, store: &Store) -> u64 {
+        self.in_turn(store, |context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
     }
 }

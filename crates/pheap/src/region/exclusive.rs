@@ -9,7 +9,6 @@ use super::{Region, refused, watch};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
 use crate::store::Store;
-use crate::sync::fence::Refused;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 
@@ -352,20 +351,19 @@ impl Region {
     /// Calls `f` with spans of objects (offset, bytes, whether they have pointers), from number `from` on,
     /// while no transaction changes the region. Stops after about `bytes` bytes of spans. Returns the number
     /// of the next span; `None` if there is none, if the region is not free within `patience`, if it is
-    /// gone, or if the system refuses the fence.
+    /// gone, or if the system refuses the fence: then the heap fails.
     pub(crate) fn with_spans(
         &self,
+        store: &Store,
         from: usize,
         bytes: u64,
         patience: Duration,
         mut f: impl FnMut(u64, u64, bool),
     ) -> Option<usize> {
-        if self.access().try_lock_for(patience) != Ok(true) {
+        let locked = self.access().try_lock_for(patience).map_err(|_| store.set_unfenced());
+        if !matches!(locked, Ok(true)) {
             return None;
         }
-        // SAFETY: the context lives as long as the region, and its pointer to the store is set once, when it
-        // is made.
-        let store = unsafe { (*self.context.get()).store() };
         let _locked = Exclusive { store, region: self, state: LOCKED };
         let mut next = None;
         if !self.is_gone() {
@@ -387,17 +385,18 @@ impl Region {
 
     /// Waits for the region, for work that leaves it in an uncertain state unless it
     /// [ends](Exclusive::ended). The calling thread is not inside the heap.
-    pub(super) fn lock_alone(&self) -> Result<Exclusive<'_>, Refused> {
-        if !self.access().try_lock_for(PATIENCE)? {
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the system refuses the fence: then the heap fails.
+    pub(super) fn lock_alone<'a>(&'a self, store: &'a Store) -> Result<Exclusive<'a>> {
+        let refused = |_| store.set_unfenced();
+        if !self.access().try_lock_for(PATIENCE).map_err(refused)? {
             // SURVIVES unreached: nothing in the lab takes so long.
             let root = self.name.lock().clone();
             tracing::warn!(root, "closing a heap, or removing a root, waits for a transaction on it");
             // SURVIVES unreached: nothing in the lab takes so long.
-            self.access().lock_collected()?;
+            self.access().lock_collected().map_err(refused)?;
         }
-        // SAFETY: the context's pointer to the store is set once, when it is made. The store lives as long as
-        // the region's lock is held, which the caller of `Region::new` guarantees.
-        let store = unsafe { (*self.context.get()).store() };
         Ok(Exclusive { store, region: self, state: LOCKED | ENDING })
     }
 
@@ -410,7 +409,7 @@ impl Region {
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // Callers have checked that this thread is not inside the heap. So there is no scope to enter or
         // leave.
-        let exclusive = self.lock_alone().map_err(|_| store.set_unfenced())?;
+        let exclusive = self.lock_alone(store)?;
         // Also if the region is gone: a thread that has read it since before it failed looks at memory that
         // is about to be unmapped.
         self.access().upgrade();

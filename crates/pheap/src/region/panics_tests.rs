@@ -126,7 +126,7 @@ fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
         // The list that both contexts shared must be gone: it is an `Rc`, and two threads may drop the last
         // handles.
         for root in [&a, &b] {
-            let alone = root.region.lock_alone().unwrap();
+            let alone = root.region.lock_alone(heap.inner()).unwrap();
             assert!(alone.context().group.is_none(), "{what}");
             alone.ended();
         }

@@ -6,7 +6,7 @@
 use std::thread;
 
 use crate::sync::fence::{heavy, tests::forbid};
-use crate::{Durability, Error, Options, Root};
+use crate::{Durability, Error, Heap, Options, Root};
 
 #[test]
 fn a_heap_fails_if_nobody_knows_who_is_inside_of_it() {
@@ -44,4 +44,22 @@ fn a_heap_fails_if_nobody_knows_who_is_inside_of_it() {
         let number: Root<u64> = open().unwrap().root("number").unwrap();
         assert_eq!(number.read(|view, n| view[n]).unwrap(), 2);
     }
+}
+
+#[test]
+fn a_collection_that_cannot_lock_a_region_fails_the_heap() {
+    if heavy().is_err() {
+        return;
+    }
+    let heap = Heap::in_memory().unwrap();
+    let root: Root<u64> = heap.root("number").unwrap();
+    root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            forbid();
+            let collected = heap.collect();
+            assert!(matches!(collected, Err(Error::Failed { .. })), "{collected:?}");
+        });
+    });
+    assert!(matches!(root.read(|_, _| ()), Err(Error::Failed { .. })));
 }

@@ -174,7 +174,7 @@ mod tests {
             })
             .unwrap();
         heap.collect().unwrap();
-        assert_eq!(root.region.begin_cycle(), Some(true));
+        assert_eq!(root.region.begin_cycle(heap.inner()), Some(true));
         // With this much work for each transaction, and without counting its lookups, not even one slice
         // would be due.
         let transactions = SLICE_WORK / WORK_PER_TRANSACTION / 2;
@@ -189,6 +189,6 @@ mod tests {
             })
             .unwrap();
         }
-        assert_eq!(root.region.begin_cycle(), Some(true), "the first one has not ended");
+        assert_eq!(root.region.begin_cycle(heap.inner()), Some(true), "the first one has not ended");
     }
 }

@@ -136,8 +136,8 @@ impl Storage for OnDisk {
 }
 
 /// Returns a storage for a file that only the caller has.
-pub(crate) fn storage(file: File) -> io::Result<impl Storage> {
-    OnDisk::new(OwnFile::new(file))
+pub(crate) fn storage(file: OwnFile) -> io::Result<impl Storage> {
+    OnDisk::new(file)
 }
 
 /// Time for which a sync relies on the last look at the names. A file can be renamed right after any look;

@@ -14,6 +14,7 @@ use std::path::Path;
 use super::Heap;
 use crate::error::{Error, Result};
 use crate::os::names::folder_of;
+use crate::os::own_file::OwnFile;
 use crate::os::unnamed_file;
 use crate::wal::files::storage;
 use copy::Copier;
@@ -178,7 +179,7 @@ fn make_file(path: &Path, mode: Option<u32>, fill: impl FnOnce(&mut dyn Target) 
     }
     // Created before any thread has to wait, because most errors are found here.
     let partial = Partial::create(path).map_err(error)?;
-    let storage = partial.file.try_clone().and_then(storage).map_err(error)?;
+    let storage = partial.file.try_clone().map(OwnFile::new).and_then(storage).map_err(error)?;
     fill(&mut FileTarget::new(&partial.file, &storage))?;
     if let Some(mode) = mode {
         partial.file.set_permissions(Permissions::from_mode(mode)).map_err(error)?;

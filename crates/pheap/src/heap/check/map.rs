@@ -420,7 +420,9 @@ impl<'s> HeapMap<'s> {
             return None;
         }
         let (slot, inside) = span.slot_at(offset);
-        (slot < span.first_slot + span.slots).then_some((number as u32, offset - inside))
+        // Behind the last slot, a span may have bytes of no slot.
+        (slot < span.first_slot + span.slots && inside < span.slot)
+            .then_some((number as u32, offset - inside))
     }
 
     /// Returns the plan for the objects of a span that has slots.

@@ -48,7 +48,7 @@ pub(super) struct Copy<'a> {
     takes: u64,
     /// Bytes of memory that the heap would need without a copy; for the error.
     need: u64,
-    file: File,
+    file: OwnFile,
     in_memory: bool,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Copy<'a> {
             // A backup of this copy gets its mode. The kernel does not set execute bits on files in memory,
             // so they are left out.
             file.set_permissions(Permissions::from_mode(of.metadata()?.mode() & 0o666))?;
-            Ok(file)
+            Ok(OwnFile::new(file))
         };
         let file = create().map_err(|e| error(options, path, need, in_memory, e))?;
         Ok(Copy { options, path, takes, need, file, in_memory })
@@ -128,10 +128,10 @@ impl<'a> Copy<'a> {
         let room = (self.options.memory() / 2).saturating_sub(if self.in_memory { self.takes } else { 0 });
         let replayed = set_len(&self.file, mapped)
             .and_then(|()| reserve())
-            .and_then(|()| storage(self.file.try_clone()?))
+            .and_then(|()| storage(self.file.clone()))
             .and_then(|storage| replay(&storage, room));
         replayed.map_err(|e| self.error(e))?;
-        Ok(OwnFile::new(self.file))
+        Ok(self.file)
     }
 
     fn error(&self, source: io::Error) -> Error {
