@@ -110,8 +110,8 @@ fn values<'a, 'b>(a: &Objects<'a>, b: &Objects<'b>, args: &Args) -> Result<Diffe
             (Found::About(_), Found::About(_)) => {}
             _ => {
                 return Err(Failure::Other(format!(
-                    "`{path}` leads to a value in one heap and to a \
-                property, such as `..len`, in the other; they cannot be compared"
+                    "`{path}` leads to a value in one heap and to a property, such as `..len`, in the other; \
+                     they cannot be compared"
                 )));
             }
         }

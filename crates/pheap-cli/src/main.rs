@@ -27,9 +27,9 @@ use progress::Progress;
 /// Inspects pheap heaps, without the programs that wrote them.
 ///
 /// Opens the file read-only: no byte of it is changed, and after a crash the heap is recovered in memory.
-/// (Only `collect` changes the file.) If a program has the heap open with `Durability::Wal`, this reads a copy
-/// of one state between two transactions, and the program does not notice. With other durabilities, only that
-/// program can read the heap.
+/// (Only `collect` changes the file.) If a program has the heap open with `Durability::Wal`, this reads a
+/// copy of one state between two transactions, and the program does not notice. With other durabilities, only
+/// that program can read the heap.
 ///
 /// Exit status: 0 if all is well, 1 if something is wrong with the heap, 2 if the command failed.
 #[derive(Parser, Debug)]
@@ -281,38 +281,36 @@ fn explain(error: &Error) -> String {
             format!("{} is open in another process; close it there first", path.display())
         }
         Error::NotFollowed { path, how } => format!(
-            "{} is in use with {how}, so only the program that has it open can read it; let that program \
-            use `Durability::Wal`, or make a copy with `Heap::backup`. (If no program has it open, leave \
-            out `--follow`)",
+            "{} is in use with {how}, so only the program that has it open can read it; let that program use \
+             `Durability::Wal`, or make a copy with `Heap::backup`. (If no program has it open, leave out \
+             `--follow`)",
             path.display()
         ),
         Error::Overtaken { path, .. } => format!(
-            "{} changes faster than it can be copied; try again later, or let the program that writes to \
-            it use a larger `Options::log_limit`, or make a copy with `Heap::backup`",
+            "{} changes faster than it can be copied; try again later, or let the program that writes to it \
+             use a larger `Options::log_limit`, or make a copy with `Heap::backup`",
             path.display()
         ),
         Error::NoPermission { path } => format!(
-            "no permission to open or write {}; change the mode of \
-            that file or of its directory",
+            "no permission to open or write {}; change the mode of that file or of its directory",
             path.display()
         ),
         Error::NotClosed => {
-            "the heap was in use with `Durability::Process` when the machine went down, so it may be \
-            torn; `pheap check` shows what is wrong with it, and `--restored` opens it if a check of all \
-            of it finds no problem"
+            "the heap was in use with `Durability::Process` when the machine went down, so it may be torn; \
+             `pheap check` shows what is wrong with it, and `--restored` opens it if a check of all of it \
+             finds no problem"
                 .to_owned()
         }
         Error::BootUnknown { path } => format!(
             "{} was in use with `Durability::Process` and was not closed. Without /proc it is unknown \
-            whether the machine went down since then, so the heap may be torn; `pheap check` shows \
-            whether anything is wrong with it, and `--restored` opens it if a check of all of it finds no \
-            problem",
+             whether the machine went down since then, so the heap may be torn; `pheap check` shows whether \
+             anything is wrong with it, and `--restored` opens it if a check of all of it finds no problem",
             path.display()
         ),
         Error::Copied { path } => format!(
             "{} is a copy of a heap that was in use when it was made, so it may be torn; make copies with \
-            `pheap backup`, or with `Heap::backup` in the program that has the heap open. If no program \
-            changed the heap while it was copied, `--restored` opens the copy after a check of all of it",
+             `pheap backup`, or with `Heap::backup` in the program that has the heap open. If no program \
+             changed the heap while it was copied, `--restored` opens the copy after a check of all of it",
             path.display()
         ),
         Error::AlreadyOpen { path, .. } => format!(
@@ -320,17 +318,15 @@ fn explain(error: &Error) -> String {
             path.display()
         ),
         Error::MemoryLimit { path, need, limit, directory, source } => format!(
-            "opening {} needs {need} bytes of memory, more than {} (half of the limit), and the heap could not \
-             be copied to a file in {} instead: {source}; set TMPDIR to a directory with more space",
+            "opening {} needs {need} bytes of memory, more than {} (half of the limit), and the heap could \
+             not be copied to a file in {} instead: {source}; set TMPDIR to a directory with more space",
             path.display(),
             limit / 2,
             directory.display()
         ),
-        Error::NotAFile { path, kind } => format!(
-            "{} is {kind}, and a heap is a regular file; give the \
-            path of a heap",
-            path.display()
-        ),
+        Error::NotAFile { path, kind } => {
+            format!("{} is {kind}, and a heap is a regular file; give the path of a heap", path.display())
+        }
         Error::NoSuchRoot(name) => format!("there is no root {name:?}; `pheap roots` lists those that exist"),
         error => error.to_string(),
     }

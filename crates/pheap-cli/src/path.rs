@@ -135,12 +135,8 @@ fn bracket(text: &str) -> Result<Step, String> {
         return Err("an index or a key is missing in `[]`".to_owned());
     }
     if text.starts_with('"') {
-        let key = serde_json::from_str(text).map_err(|_| {
-            format!(
-                "{text} is not a text in quotes, as in \
-            JSON"
-            )
-        })?;
+        let key =
+            serde_json::from_str(text).map_err(|_| format!("{text} is not a text in quotes, as in JSON"))?;
         return Ok(Step::Key(Key::Text(key)));
     }
     if let Some((from, to)) = text.split_once("..") {
@@ -185,8 +181,8 @@ pub fn find_one<'v>(objects: &Objects<'v>, root: &str, steps: &[Step]) -> Result
     find(objects, root, steps, &mut |this| match found.replace(this) {
         None => Ok(()),
         Some(_) => Err(Failure::Other(
-            "the path leads to several values, and this command needs one; use an index or a key instead \
-            of `[*]` or a range"
+            "the path leads to several values, and this command needs one; use an index or a key instead of \
+             `[*]` or a range"
                 .to_owned(),
         )),
     })?;
@@ -229,8 +225,8 @@ impl<'v> Place<'v> {
             } else {
                 Err(fail(
                     &so_far,
-                    "is followed by `..len`, `..keys`, `..type` or `..offset`, which must \
-                    be the end of the path",
+                    "is followed by `..len`, `..keys`, `..type` or `..offset`, which must be the end of the \
+                     path",
                 ))
             }
         };

@@ -32,8 +32,8 @@ pub enum Error {
 
     /// A key is longer than [`MAX_KEY`](crate::MAX_KEY).
     #[error(
-        "the key has {len} bytes, and keys have at most {max}; use a hash of it as the key, and keep the whole \
-         key in the value",
+        "the key has {len} bytes, and keys have at most {max}; use a hash of it as the key, and keep the \
+         whole key in the value",
         max = crate::MAX_KEY
     )]
     KeyTooLong {

@@ -32,8 +32,10 @@ pub enum Error {
     },
 
     /// The path leads to a directory, a FIFO, a socket or a device. It was not opened.
-    #[error("{} is {kind}, and a heap is a regular file; give the path of a heap, or a path where no file \
-        is yet", path.display())]
+    #[error(
+        "{} is {kind}, and a heap is a regular file; give the path of a heap, or a path where no file is yet",
+        path.display()
+    )]
     NotAFile {
         /// The path.
         path: PathBuf,
@@ -45,8 +47,8 @@ pub enum Error {
     /// its last handle is dropped. Transactions that need not grow the file continue, and
     /// [`Heap::backup`](crate::Heap::backup) saves all commits.
     #[error(
-        "{} was removed or replaced while the heap was open, so its data are lost when the heap is \
-        closed; save them with `Heap::backup` to a path where no file is, and open the heap there",
+        "{} was removed or replaced while the heap was open, so its data are lost when the heap is closed; \
+         save them with `Heap::backup` to a path where no file is, and open the heap there",
         path.display()
     )]
     Removed {
@@ -98,8 +100,10 @@ pub enum Error {
     },
 
     /// Another process has the heap open.
-    #[error("{} is open in another process; close it there first, or read a copy of it with \
-        `Options::follower`", path.display())]
+    #[error(
+        "{} is open in another process; close it there first, or read a copy of it with `Options::follower`",
+        path.display()
+    )]
     Locked {
         /// The file.
         path: PathBuf,
@@ -109,9 +113,9 @@ pub enum Error {
     /// distinguish its states.
     #[error(
         "{} is in use with {how}, and a follower can read only a heap that is closed or in use with \
-        `Durability::Wal`; use that durability in the program that has the heap open, or let that program \
-        make a copy with `Heap::backup`. If no program has it open, because the last one was killed, open \
-        it without `Options::follower`",
+         `Durability::Wal`; use that durability in the program that has the heap open, or let that program \
+         make a copy with `Heap::backup`. If no program has it open, because the last one was killed, open \
+         it without `Options::follower`",
         path.display()
     )]
     NotFollowed {
@@ -138,8 +142,8 @@ pub enum Error {
     /// This process already has the heap open, perhaps under another name.
     /// [`Heap::holders`](crate::Heap::holders) also lists the handles.
     #[error(
-        "{} is open in this process already (perhaps under another name), {held_by}; share that `Heap`, \
-        or close it with `Heap::close`, which does not wait for handles to be dropped",
+        "{} is open in this process already (perhaps under another name), {held_by}; share that `Heap`, or \
+         close it with `Heap::close`, which does not wait for handles to be dropped",
         path.display()
     )]
     AlreadyOpen {
@@ -152,8 +156,8 @@ pub enum Error {
     /// The heap was written in `Process` durability, and the machine went down before it was closed.
     #[error(
         "the heap was in use with `Durability::Process` when the machine went down, so it may be torn; \
-        restore it from a copy, or open it with `Options::verify(true)`, which checks all of it first \
-        (the newest transactions may be torn nevertheless)"
+         restore it from a copy, or open it with `Options::verify(true)`, which checks all of it first (the \
+         newest transactions may be torn nevertheless)"
     )]
     NotClosed,
 
@@ -162,9 +166,9 @@ pub enum Error {
     /// Without `/proc`, a heap of a killed process opens with this durability only in a tmpfs.
     #[error(
         "{} was in use with `Durability::Process` and was not closed. Without /proc it is unknown whether \
-        the machine went down since then, so the heap may be torn; open it with `Options::verify(true)`, \
-        which checks all of it first. From then on, mount /proc before the heap is opened, or use \
-        `Durability::Wal`",
+         the machine went down since then, so the heap may be torn; open it with `Options::verify(true)`, \
+         which checks all of it first. From then on, mount /proc before the heap is opened, or use \
+         `Durability::Wal`",
         path.display()
     )]
     BootUnknown {
@@ -188,8 +192,8 @@ pub enum Error {
     /// the file is a copy of the heap without its log, or the log was removed.
     #[error(
         "{} is missing: it is the log, which has the newest transactions of the heap; put it back, or \
-        restore the heap and its log from a copy. (If the heap was renamed, or opened by another name, \
-        the log is next to that name; rename the log to this one)",
+         restore the heap and its log from a copy. (If the heap was renamed, or opened by another name, the \
+         log is next to that name; rename the log to this one)",
         path.display()
     )]
     LogMissing {
@@ -215,7 +219,7 @@ pub enum Error {
     /// Nothing was changed.
     #[error(
         "{} is a mount of a single file, and `Durability::Wal` needs a log next to it, in the same file \
-        system; mount the directory of the file instead",
+         system; mount the directory of the file instead",
         path.display()
     )]
     MountedAlone {
@@ -230,9 +234,9 @@ pub enum Error {
     /// it. If the program ends before that, the log has them: put it back next to the heap's file.
     #[error(
         "the heap's file and its log are not where the next opening looks for them ({reason}); close the \
-        heap with `Heap::close`, which writes all commits to the heap's file if that still exists. Then \
-        move away any other file that has the name of the heap or of its log, and open the heap again. If \
-        the program ends before it closes the heap, put the log back next to the heap's file"
+         heap with `Heap::close`, which writes all commits to the heap's file if that still exists. Then \
+         move away any other file that has the name of the heap or of its log, and open the heap again. If \
+         the program ends before it closes the heap, put the log back next to the heap's file"
     )]
     Misplaced {
         /// The file, and the problem.
@@ -245,8 +249,8 @@ pub enum Error {
     /// closing the heap saves the transaction.
     #[error(
         "the disk failed while the transaction was written to the log, or the log cannot be found \
-        ({source}), so it is unknown whether the transaction is durable; close the heap, open it again, \
-        and look whether the changes are there"
+         ({source}), so it is unknown whether the transaction is durable; close the heap, open it again, and \
+         look whether the changes are there"
     )]
     OutcomeUnknown {
         /// The operating system's answer.
@@ -258,8 +262,7 @@ pub enum Error {
     /// rely on it. Memory may be ahead of the disk, or inconsistent, so the heap cannot be read or written
     /// until it is reopened, which recovers everything that was acknowledged.
     #[error(
-        "the heap has failed ({reason}); close it and open it again, which recovers all durable \
-        transactions"
+        "the heap has failed ({reason}); close it and open it again, which recovers all durable transactions"
     )]
     Failed {
         /// The cause of the failure.
@@ -282,9 +285,9 @@ pub enum Error {
     /// [`Heap::evolve`](crate::Heap::evolve), or because the root was opened as a type with annotations that
     /// allow it.
     #[error(
-        "root {root:?} got another type after this handle was made: by `Heap::migrate` or `Heap::evolve`, \
-        or because it was opened as a newer version of its type; get a new handle, with the new type, \
-        from `Heap::root`"
+        "root {root:?} got another type after this handle was made: by `Heap::migrate` or `Heap::evolve`, or \
+         because it was opened as a newer version of its type; get a new handle, with the new type, from \
+         `Heap::root`"
     )]
     Migrated {
         /// Name of the root.
@@ -295,8 +298,8 @@ pub enum Error {
     /// changed. The heap accepts the new type only if the program has no pointer to the values that was made
     /// for the old type: no [`Held`](crate::Held), and no [`Snapshot`](crate::Snapshot).
     #[error(
-        "root {root:?} cannot get its new type while the program has a `Held` pointer or a `Snapshot` of \
-        it; drop them first (`Heap::holders` counts them)"
+        "root {root:?} cannot get its new type while the program has a `Held` pointer or a `Snapshot` of it; \
+         drop them first (`Heap::holders` counts them)"
     )]
     HeldPointers {
         /// Name of the root.
@@ -308,8 +311,8 @@ pub enum Error {
     /// `evolve` again. Until then, no program can open the root, and a program with other types cannot
     /// complete the conversion.
     #[error(
-        "the conversion of root {root:?} to other types is not finished; run `Heap::evolve` in the \
-        program that began it, with the same types. Until then, no program can open the root"
+        "the conversion of root {root:?} to other types is not finished; run `Heap::evolve` in the program \
+         that began it, with the same types. Until then, no program can open the root"
     )]
     Unfinished {
         /// Name of the root.
@@ -323,7 +326,7 @@ pub enum Error {
     /// that [`Heap::evolve`](crate::Heap::evolve) and annotations cannot.
     #[error(
         "root {root:?} has pointers to parts of objects of type `{type_name}`, so these objects cannot be \
-        converted one by one; `Heap::migrate` makes a new root from the old one"
+         converted one by one; `Heap::migrate` makes a new root from the old one"
     )]
     PointerToPart {
         /// Name of the root.
@@ -347,8 +350,8 @@ pub enum Error {
     /// might never end.
     #[error(
         "this thread is already inside a transaction or read of this heap, or inside a function that a \
-        method of the heap has called; pass on the `tx` of the outer transaction, open several roots \
-        together with `pheap::txn`, or make this call after the outer one has returned"
+         method of the heap has called; pass on the `tx` of the outer transaction, open several roots \
+         together with `pheap::txn`, or make this call after the outer one has returned"
     )]
     Nested,
 
@@ -368,10 +371,10 @@ pub enum Error {
     /// each waits for the other thread.
     #[error(
         "this thread is already inside another heap. Two threads that nest two heaps in opposite orders \
-        would wait for each other for ever, and two nested transactions are not atomic together: what the \
-        inner one commits stays if the outer one fails. Leave the other heap first, keep both roots in \
-        one heap (`pheap::txn`), or allow nesting with `pheap::with_several_heaps`, in the same order of \
-        heaps everywhere"
+         would wait for each other for ever, and two nested transactions are not atomic together: what the \
+         inner one commits stays if the outer one fails. Leave the other heap first, keep both roots in one \
+         heap (`pheap::txn`), or allow nesting with `pheap::with_several_heaps`, in the same order of heaps \
+         everywhere"
     )]
     SeveralHeaps,
 
@@ -393,7 +396,7 @@ pub enum Error {
     /// The heap has outgrown the address range that it reserved when it was created.
     #[error(
         "the heap needs {need} bytes of addresses, more than its reservation of {reserved}, which cannot \
-        grow; remove data, or create a new heap with a larger `Options::reserve` and copy the data to it"
+         grow; remove data, or create a new heap with a larger `Options::reserve` and copy the data to it"
     )]
     ReservationFull {
         /// Bytes that the heap would span.
@@ -405,7 +408,7 @@ pub enum Error {
     /// Other memory of this process uses the address range of the heap.
     #[error(
         "the addresses of the heap ({size} bytes at {base:#x}) are in use in this process; open the heap \
-        without `Options::base`, with another one, or in another process"
+         without `Options::base`, with another one, or in another process"
     )]
     AddressInUse {
         /// First address.
@@ -417,8 +420,8 @@ pub enum Error {
     /// No addresses are left for another heap of this size in this process: each place where it could be is
     /// taken, at least in part, by other heaps or other memory.
     #[error(
-        "too many heaps are open in this process: no {reserved} bytes of addresses are left; close some \
-        and drop all their handles, or create heaps with a smaller `Options::reserve`"
+        "too many heaps are open in this process: no {reserved} bytes of addresses are left; close some and \
+         drop all their handles, or create heaps with a smaller `Options::reserve`"
     )]
     TooManyHeaps {
         /// Bytes of addresses that the heap reserves.
@@ -429,9 +432,9 @@ pub enum Error {
     /// [`Options::memory_limit`](crate::Options::memory_limit), and the heap could not be copied to a file
     /// instead.
     #[error(
-        "opening {} needs {need} bytes of memory, more than half of `Options::memory_limit` ({limit}), \
-        and the heap could not be copied to a file in {} instead: {source}; set that limit to {} or more, \
-        or name a directory with more space by `Options::temp_dir`",
+        "opening {} needs {need} bytes of memory, more than half of `Options::memory_limit` ({limit}), and \
+         the heap could not be copied to a file in {} instead: {source}; set that limit to {} or more, or \
+         name a directory with more space by `Options::temp_dir`",
         path.display(), directory.display(), 2 * need
     )]
     MemoryLimit {
@@ -450,15 +453,15 @@ pub enum Error {
     /// The heap is open read-only.
     #[error(
         "the heap is open read-only; to change it, open it without `Options::read_only` and \
-        `Options::follower`"
+         `Options::follower`"
     )]
     ReadOnly,
 
     /// The path or file is not writable by this program.
     #[error(
         "no permission to open or write {}; change the mode of that file or of its directory, or choose a \
-        place that this program may write to. To read a heap without permission to write, open it with \
-        `Options::read_only(true)`",
+         place that this program may write to. To read a heap without permission to write, open it with \
+         `Options::read_only(true)`",
         path.display()
     )]
     NoPermission {
@@ -473,7 +476,7 @@ pub enum Error {
     /// There is a root with this name already.
     #[error(
         "there is a root {0:?} already; choose another name, or remove that root first with \
-        `Heap::remove_root`"
+         `Heap::remove_root`"
     )]
     RootExists(String),
 
@@ -487,8 +490,7 @@ pub enum Error {
 
     /// The `Heap` was closed, or the root removed, while this handle existed.
     #[error(
-        "the heap was closed or the root removed; open the heap again, or get a new handle from \
-        `Heap::root`"
+        "the heap was closed or the root removed; open the heap again, or get a new handle from `Heap::root`"
     )]
     Closed,
 
@@ -514,8 +516,8 @@ pub enum Error {
     /// transaction cannot continue the transaction; it belongs to the parent.
     #[error(
         "the heap was opened by the parent of this process, and only the parent can use this handle; open \
-        the heap here by its path after the parent has closed it or ended, or open it after `fork` \
-        instead of before"
+         the heap here by its path after the parent has closed it or ended, or open it after `fork` instead \
+         of before"
     )]
     Forked,
 

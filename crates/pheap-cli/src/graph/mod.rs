@@ -86,8 +86,7 @@ pub fn graph(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
                             Ok(())
                         }
                         Found::About(_) => Err(Failure::Other(format!(
-                            "`{path}` leads to no object that could be drawn; \
-                                leave out `..len` and the like"
+                            "`{path}` leads to no object that could be drawn; leave out `..len` and the like"
                         ))),
                     })?;
                 }

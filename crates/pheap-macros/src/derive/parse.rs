@@ -247,8 +247,8 @@ impl Options {
                     let name = earlier_name(&meta)?;
                     if name.starts_with("pheap::") {
                         return Err(meta.error(
-                            "a type of pheap cannot become another type, because unsafe code relies on \
-                            its properties: `was` takes an earlier name of this type",
+                            "a type of pheap cannot become another type, because unsafe code relies on its \
+                             properties: `was` takes an earlier name of this type",
                         ));
                     }
                     was.push(name);

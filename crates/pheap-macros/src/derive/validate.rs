@@ -28,7 +28,7 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
             return errors.at(
                 *span,
                 "a union cannot live in a persistent heap, because the heap must know which bytes are \
-                pointers: use an enum with `#[repr(u8)]`",
+                 pointers: use an enum with `#[repr(u8)]`",
             );
         }
     }
@@ -38,8 +38,8 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
     {
         errors.at(
             span,
-            "`#[persist(key)]` needs a type without parameters: implement `pheap::collections::MapKey` \
-            for this type, or use a key type of pheap, such as `P<str>`",
+            "`#[persist(key)]` needs a type without parameters: implement `pheap::collections::MapKey` for \
+             this type, or use a key type of pheap, such as `P<str>`",
         );
     }
     // The compiler cannot distinguish the bounds at any brand from the bound of `Import`, which is for one
@@ -50,8 +50,8 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
     {
         errors.at(
             span,
-            "`#[persist(serde)]` needs type parameters without bounds: move the bounds from the type to \
-            the functions and impls that need them",
+            "`#[persist(serde)]` needs type parameters without bounds: move the bounds from the type to the \
+             functions and impls that need them",
         );
     }
 }
@@ -113,8 +113,8 @@ fn earlier_names(fields: &[Field<'_>], removed: &[String], errors: &mut Errors) 
             errors.at(
                 field.member.span(),
                 format_args!(
-                    "`removed = \"{name}\"` would remove the content of this field from heaps that have \
-                    it: give this field a name that no field has had"
+                    "`removed = \"{name}\"` would remove the content of this field from heaps that have it: \
+                     give this field a name that no field has had"
                 ),
             );
         }
@@ -128,8 +128,8 @@ fn earlier_names(fields: &[Field<'_>], removed: &[String], errors: &mut Errors) 
         if seen.contains(&i) {
             errors.at(
                 field.member.span(),
-                "fields that swap their names cannot be told apart in a heap, because it has the same \
-                names before and after: give them names that none of them has had",
+                "fields that swap their names cannot be told apart in a heap, because it has the same names \
+                 before and after: give them names that none of them has had",
             );
         }
     }
@@ -142,15 +142,15 @@ fn field(input: &Input<'_>, field: &Field<'_>, errors: &mut Errors) {
             *span,
             format_args!(
                 "a derive cannot change the type of a field, so `with` would store `{ty}` as it is: give the \
-                field the type `Stored<{ty}, {adapter}>`, which the adapter converts"
+                 field the type `Stored<{ty}, {adapter}>`, which the adapter converts"
             ),
         );
     }
     if field.history.default.is_some() && field.history.since == 1 {
         errors.at(
             field.member.span(),
-            "`default` is what older objects get for a new field, so it needs `since`: `#[persist(since = \
-            2, default = ..)]`",
+            "`default` is what older objects get for a new field, so it needs `since`: `#[persist(since = 2, \
+             default = ..)]`",
         );
     }
     StaticBrand { input, errors }.visit_type(field.ty);
@@ -211,8 +211,7 @@ fn generics(input: &Input<'_>, errors: &mut Errors) {
             path.span(),
             format_args!(
                 "a bound must hold for every brand, and `{written}` is ambiguous for `{parameter}` with \
-                another brand: write `<{parameter} as Trait>::{item}`, with the trait that declares \
-                `{item}`"
+                 another brand: write `<{parameter} as Trait>::{item}`, with the trait that declares `{item}`"
             ),
         );
     }

@@ -142,7 +142,7 @@ fn neither(sig: &Signature) -> Error {
         reference.span(),
         format_args!(
             "{FORMS}; the macro does not see through aliases, so if `{alias}` is an alias of {of}, write \
-            `{name}: {written}` here"
+             `{name}: {written}` here"
         ),
     )
 }
@@ -196,8 +196,7 @@ fn parameters(sig: &Signature, is: fn(&Type) -> bool) -> Result<Vec<&Ident>> {
             Pat::Ident(name) => Ok(&name.ident),
             pattern => Err(Error::new(
                 pattern.span(),
-                "`#[txn]` needs a plain name for this parameter, \
-                not a pattern",
+                "`#[txn]` needs a plain name for this parameter, not a pattern",
             )),
         })
         .collect()

@@ -143,7 +143,7 @@ impl<'ast> Visit<'ast> for Guesses {
                 arg.span(),
                 format_args!(
                     "`{tx}.{method}` borrows `{tx}` before this argument does: use `let value = {}; \
-                    {tx}.{method}(value)`",
+                     {tx}.{method}(value)`",
                     text(arg)
                 ),
             );

@@ -55,8 +55,8 @@ pub(crate) fn fill(page: &str, block: &dyn Fn(&str) -> Option<String>) -> Result
             .ok_or_else(|| format!("the page has no {END} after the marker of `{name}`"))?;
         let text = block(name).ok_or_else(|| {
             format!(
-                "the page has a marker for `{name}`, which is not a known \
-                table; remove the marker, or correct its name"
+                "the page has a marker for `{name}`, which is not a known table; remove the marker, or \
+                 correct its name"
             )
         })?;
         let text = if text.trim().is_empty() { "Not measured." } else { text.trim() };

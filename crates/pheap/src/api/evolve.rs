@@ -308,7 +308,7 @@ impl<'a> Job<'a> {
         if numbers.values().any(|new| becomes(new) != *new) {
             return mismatch(
                 "the new form of one type is the old form of another type that changes too; change one of \
-                them at a time"
+                 them at a time"
                     .to_owned(),
             );
         }

@@ -20,8 +20,8 @@ use crate::txn::context::Context;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be handed to a nested part of a transaction",
     label = "not a `P`, nor a container of `P`s",
-    note = "pass a `P`, or an `Option`, an array, a `Vec` or a tuple of `P`s; the closure can capture \
-        values that are not pointers"
+    note = "pass a `P`, or an `Option`, an array, a `Vec` or a tuple of `P`s; the closure can capture values \
+        that are not pointers"
 )]
 pub trait Carried<'r>: sealed::Sealed {
     /// The same type with the brand of the nested part.

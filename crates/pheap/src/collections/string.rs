@@ -170,8 +170,7 @@ impl<'r> P<'r, PString<'r>> {
         if len < self.len(tx) {
             assert!(
                 self.as_str(tx).is_char_boundary(len),
-                "byte {len} is not at the boundary of a \
-                character"
+                "byte {len} is not at the boundary of a character"
             );
             self.bytes().truncate(tx, len);
         }

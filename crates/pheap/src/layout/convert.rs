@@ -126,7 +126,7 @@ impl Pointers {
                 assert!(
                     given.binary_search(&pointer).is_ok(),
                     "`Migrate` for `{}` has made a pointer; it can only return pointers of the old value, \
-                    because the objects that they point to are being converted",
+                     because the objects that they point to are being converted",
                     self.ty.name.as_str()
                 );
             });

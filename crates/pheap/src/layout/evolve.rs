@@ -290,9 +290,9 @@ impl<'a> Walk<'a> {
             if let (None, [one, other, ..]) = (own, &earlier[..]) {
                 let (one, other) = (&left[*one].name, &left[*other].name);
                 return obstacle(format!(
-                    "field `{}` was `{one}` or `{other}`, and the heap has both; keep `was` for the one \
-                    that became this field, and declare the other one with `#[persist(removed = \"..\")]` \
-                    on the type (or variant)",
+                    "field `{}` was `{one}` or `{other}`, and the heap has both; keep `was` for the one that \
+                     became this field, and declare the other one with `#[persist(removed = \"..\")]` on the \
+                     type (or variant)",
                     field.name
                 ));
             }
@@ -337,9 +337,9 @@ impl<'a> Walk<'a> {
         match left.first() {
             None => Ok((!is_same).then_some(ops)),
             Some(old) => obstacle(format!(
-                "field `{0}` is in the heap only; if it was renamed, put `#[persist(was = \"{0}\")]` on \
-                the field with the new name; if it was removed, put `#[persist(removed = \"{0}\")]` on \
-                the type (or variant)",
+                "field `{0}` is in the heap only; if it was renamed, put `#[persist(was = \"{0}\")]` on the \
+                 field with the new name; if it was removed, put `#[persist(removed = \"{0}\")]` on the type \
+                 (or variant)",
                 old.name
             )),
         }
@@ -400,7 +400,7 @@ impl<'a> Walk<'a> {
             None => Ok((!is_same).then(|| vec![Op::variants(tag, of_variants)])),
             Some(old) => obstacle(format!(
                 "variant `{0}` is in the heap only, and values may have it; if it was renamed, put \
-                `#[persist(was = \"{0}\")]` on the variant with the new name; else {MIGRATE}",
+                 `#[persist(was = \"{0}\")]` on the variant with the new name; else {MIGRATE}",
                 old.name
             )),
         }

@@ -172,8 +172,7 @@ impl Header {
                 0 => Use::Closed,
                 number => Use::In(MediumKind::from_number(number).ok_or_else(|| {
                     Error::corrupt(format!(
-                        "the header has the unknown number {number} for how the heap \
-                        is in use"
+                        "the header has the unknown number {number} for how the heap is in use"
                     ))
                 })?),
             },

@@ -57,8 +57,8 @@ pub(crate) fn panicked() -> Error {
 
 fn unfenced() -> Error {
     let reason = "the kernel refuses membarrier(2), and allowed it when a root was first used, so it is \
-        unknown whether the thread that used it first is inside it; allow membarrier in the filter of \
-        system calls, or install the filter before the heap is opened";
+        unknown whether the thread that used it first is inside it; allow membarrier in the filter of system \
+        calls, or install the filter before the heap is opened";
     Error::Failed { reason: reason.to_owned() }
 }
 

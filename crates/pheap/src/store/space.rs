@@ -198,8 +198,7 @@ impl Tables {
         if arena.end() > store.max_size {
             return Err(Error::OutOfSpace {
                 reason: format!(
-                    "the heap needs {} bytes, more than its maximal size of {} \
-                    (`Options::max_size`)",
+                    "the heap needs {} bytes, more than its maximal size of {} (`Options::max_size`)",
                     arena.end(),
                     store.max_size
                 ),

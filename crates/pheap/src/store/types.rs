@@ -204,8 +204,7 @@ impl TypeTable {
         let count = u32::try_from(new.types.len()).ok().filter(|_| u32::try_from(new.payload.len()).is_ok());
         let count = count.ok_or_else(|| {
             refused(
-                "its description is too long; put parts of it into \
-            objects of their own, behind a `P`"
+                "its description is too long; put parts of it into objects of their own, behind a `P`"
                     .to_owned(),
             )
         })?;

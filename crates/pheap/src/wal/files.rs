@@ -190,8 +190,8 @@ impl Files {
                 && Stat::of(file)?.links == 0
             {
                 let why = format!(
-                    "the heap's {what} has been removed, and this program has no permission to look into \
-                    its directory"
+                    "the heap's {what} has been removed, and this program has no permission to look into its \
+                     directory"
                 );
                 return Err(io::Error::new(io::ErrorKind::NotFound, why));
             }
@@ -215,8 +215,7 @@ impl Files {
             Some(_) => (io::ErrorKind::AlreadyExists, "is another file, not the log of the heap"),
             None => (
                 io::ErrorKind::NotFound,
-                "is missing: the log was moved, or the heap was moved \
-                without its log",
+                "is missing: the log was moved, or the heap was moved without its log",
             ),
         };
         Err(io::Error::new(kind, format!("{} {what}", now.log_path().display())))

@@ -112,8 +112,7 @@ impl<R: Read> Reader<R> {
         from.read_exact(bytes_mut(&mut head)).map_err(error)?;
         if head[0] != MAGIC {
             return Err(Error::corrupt(
-                "the stream is not a backup that `Heap::backup_to` or `pheap \
-                backup` has written",
+                "the stream is not a backup that `Heap::backup_to` or `pheap backup` has written",
             ));
         }
         if head[1] != VERSION {

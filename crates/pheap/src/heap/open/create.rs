@@ -20,9 +20,7 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
     let header = place.new_header(options)?;
     if header.mapped > options.max_size {
         return Err(Error::OutOfSpace {
-            reason: "`Options::max_size` is less than one arena \
-            (`Options::arena_size`)"
-                .to_owned(),
+            reason: "`Options::max_size` is less than one arena (`Options::arena_size`)".to_owned(),
         });
     }
     if let Some(disk) = place.disk() {
