@@ -108,7 +108,12 @@ fn values<'a, 'b>(a: &Objects<'a>, b: &Objects<'b>, args: &Args) -> Result<Diffe
                 differences.add(path, Some(x.to_string()), Some(y.to_string()));
             }
             (Found::About(_), Found::About(_)) => {}
-            _ => return Err(Failure::Other(format!("`{path}` is not the same kind of thing in both heaps"))),
+            _ => {
+                return Err(Failure::Other(format!(
+                    "`{path}` leads to a value in one heap and to a property, such as `..len`, in the other; \
+                     they cannot be compared"
+                )));
+            }
         }
         return Ok(differences);
     }

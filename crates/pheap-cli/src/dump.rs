@@ -196,7 +196,7 @@ fn table<'v>(
             let hint =
                 if inner.is_empty() { String::new() } else { format!("; it has {}", inner.join(", ")) };
             return Err(Failure::Other(format!(
-                "a table is made of a collection, and this is {}{hint}",
+                "`--format csv` needs a collection, and the path leads to {}{hint}",
                 kind(&value, type_name)
             )));
         }

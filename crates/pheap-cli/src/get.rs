@@ -15,10 +15,10 @@ pub struct Args {
     pub file: PathBuf,
     /// Where to look, such as `jobs.queue[42].state`
     path: String,
-    /// Print JSON, texts too
+    /// Print JSON, also for texts
     #[arg(long)]
     json: bool,
-    /// Follow chains of at most this many pointers behind the path
+    /// Follow chains of at most this many pointers after the end of the path
     #[arg(long, value_name = "N", default_value_t = 4)]
     depth: u64,
     /// Print at most this many elements of each collection

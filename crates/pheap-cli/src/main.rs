@@ -27,9 +27,9 @@ use progress::Progress;
 /// Inspects pheap heaps, without the programs that wrote them.
 ///
 /// Opens the file read-only: no byte of it is changed, and after a crash the heap is recovered in memory.
-/// (Only `collect` changes the file.) Of a heap that a program has open with `Durability::Wal`, it looks at a
-/// copy: one state between two transactions, which the program does not notice. With other durabilities only
-/// that program can look.
+/// (Only `collect` changes the file.) If a program has the heap open with `Durability::Wal`, this reads a
+/// copy of one state between two transactions, and the program does not notice. With other durabilities, only
+/// that program can read the heap.
 ///
 /// Exit status: 0 if all is well, 1 if something is wrong with the heap, 2 if the command failed.
 #[derive(Parser, Debug)]
@@ -37,11 +37,12 @@ use progress::Progress;
 struct Args {
     #[command(subcommand)]
     command: Command,
-    /// Accept a copy of a heap in use, if nobody changed the heap while it was copied: check all of it first
+    /// Open a copy of a heap that was in use, if no program changed the heap while it was copied; all of the
+    /// copy is checked first
     #[arg(long, global = true)]
     restored: bool,
-    /// Take no lock, whether a program has the heap open or not: look at a copy. A program that opens the
-    /// heap meanwhile is not refused
+    /// Read a copy and take no lock, whether a program has the heap open or not; so a program can open the
+    /// heap meanwhile
     #[arg(long, global = true)]
     follow: bool,
 }
@@ -56,8 +57,8 @@ enum Command {
     Types {
         #[command(flatten)]
         show: Show,
-        /// Lists what differs in another heap instead, such as one that another version of the program has
-        /// made. A heap has the types of all versions that it was used by
+        /// Lists the differences from another heap instead, such as one of another version of the program. A
+        /// heap has the types of all versions that have used it
         #[arg(long, value_name = "OTHER")]
         diff: Option<PathBuf>,
     },
@@ -76,12 +77,12 @@ enum Command {
     /// Draws which objects point to which: for Graphviz, or as SVG
     #[command(after_help = path::HELP)]
     Graph(graph::Args),
-    /// Says what is different in two heaps: types, roots, and values by their paths
+    /// Shows the differences of two heaps: types, roots, and values by their paths
     ///
-    /// The exit status is 1 if anything is.
+    /// The exit status is 1 if there are any.
     #[command(after_help = path::HELP)]
     Diff(diff::Args),
-    /// Makes a page that shows where the bytes are, and lets one browse objects; it needs no network
+    /// Writes an HTML page that shows the use of the bytes, and objects to browse; it needs no network
     Report(report::Args),
     /// Frees unreachable objects; changes the heap
     ///
@@ -90,22 +91,22 @@ enum Command {
     Collect(Show),
     /// Copies a heap to a new file, which is marked as closed; free pages take no space
     ///
-    /// A running program copies its own heap with `Heap::backup`, whatever its durability. Says how far it
-    /// is, on a terminal.
+    /// A running program copies its own heap with `Heap::backup`, whatever its durability. On a terminal,
+    /// this shows its progress.
     Backup {
         /// The heap
         file: PathBuf,
         /// The new file; must not exist. `-` writes a stream to the standard output, for `restore`
         to: PathBuf,
     },
-    /// Makes a heap of a stream that `backup`, or a program with `Heap::backup_to`, has written
+    /// Makes a heap from a stream that `pheap backup` or `Heap::backup_to` has written
     Restore {
         /// The stream; `-` is the standard input
         from: PathBuf,
         /// The new file; must not exist
         to: PathBuf,
     },
-    /// Prints what a shell needs to complete commands: `source <(pheap completions bash)`
+    /// Prints a script that completes commands in a shell: `source <(pheap completions bash)`
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -277,33 +278,55 @@ fn open(how: &Options, file: &Path) -> pheap::Result<Heap> {
 fn explain(error: &Error) -> String {
     match error {
         Error::Locked { path } => {
-            format!("{} is open in another process; only that one can change it now", path.display())
+            format!("{} is open in another process; close it there first", path.display())
         }
         Error::NotFollowed { path, how } => format!(
-            "{} is in use with {how}, and only the program that has it open can look into it; with `Durability::Wal`, others could. (If no program has it open, leave out `--follow`)",
+            "{} is in use with {how}, so only the program that has it open can read it; let that program use \
+             `Durability::Wal`, or make a copy with `Heap::backup`. (If no program has it open, leave out \
+             `--follow`)",
             path.display()
         ),
         Error::Overtaken { path, .. } => format!(
-            "{} changes faster than it can be copied; try again later, or let the program that writes to it use a larger `Options::log_limit`, or make a `Heap::backup`",
+            "{} changes faster than it can be copied; try again later, or let the program that writes to it \
+             use a larger `Options::log_limit`, or make a copy with `Heap::backup`",
             path.display()
         ),
-        Error::NoPermission { path } => format!("no permission for {}", path.display()),
+        Error::NoPermission { path } => format!(
+            "no permission to open or write {}; change the mode of that file or of its directory",
+            path.display()
+        ),
         Error::NotClosed => {
-            "the heap was in use with `Durability::Process` when the machine went down, so it may be \
-                             torn; `pheap check` says what is wrong with it"
+            "the heap was in use with `Durability::Process` when the machine went down, so it may be torn; \
+             `pheap check` shows what is wrong with it, and `--restored` opens it if a check of all of it \
+             finds no problem"
                 .to_owned()
         }
         Error::BootUnknown { path } => format!(
-            "{} was in use with `Durability::Process`, and whether the machine has been down since cannot be told without /proc; `pheap check` says whether anything \
-             is wrong with it",
+            "{} was in use with `Durability::Process` and was not closed. Without /proc it is unknown \
+             whether the machine went down since then, so the heap may be torn; `pheap check` shows whether \
+             anything is wrong with it, and `--restored` opens it if a check of all of it finds no problem",
             path.display()
         ),
         Error::Copied { path } => format!(
-            "{} is a copy of a heap that was in use when it was made, so it may be torn; make copies with `pheap backup`, or by the program that has the heap open. If nobody \
-             changed the heap meanwhile, `--restored` opens the copy, once all of it has been checked",
+            "{} is a copy of a heap that was in use when it was made, so it may be torn; make copies with \
+             `pheap backup`, or with `Heap::backup` in the program that has the heap open. If no program \
+             changed the heap while it was copied, `--restored` opens the copy after a check of all of it",
             path.display()
         ),
-        Error::NotAFile { path, kind } => format!("{} is {kind}, not a file", path.display()),
+        Error::AlreadyOpen { path, .. } => format!(
+            "{} was given twice, perhaps under two names; give two different heaps, or compare a copy",
+            path.display()
+        ),
+        Error::MemoryLimit { path, need, limit, directory, source } => format!(
+            "opening {} needs {need} bytes of memory, more than {} (half of the limit), and the heap could \
+             not be copied to a file in {} instead: {source}; set TMPDIR to a directory with more space",
+            path.display(),
+            limit / 2,
+            directory.display()
+        ),
+        Error::NotAFile { path, kind } => {
+            format!("{} is {kind}, and a heap is a regular file; give the path of a heap", path.display())
+        }
         Error::NoSuchRoot(name) => format!("there is no root {name:?}; `pheap roots` lists those that exist"),
         error => error.to_string(),
     }

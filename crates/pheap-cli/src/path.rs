@@ -64,7 +64,7 @@ pub fn parse(path: &str, roots: &[&str]) -> Result<(String, Vec<Step>)> {
             let names = listed(roots.iter().map(|root| format!("{root:?}")));
             return Err(Failure::Other(match nearest(first, roots) {
                 _ if roots.is_empty() => "the heap has no roots".to_owned(),
-                _ if first.is_empty() => format!("say which root: {names}"),
+                _ if first.is_empty() => format!("the path must begin with a root: {names}"),
                 Some(near) => format!("there is no root {first:?}; is it {near:?}?"),
                 None => format!("there is no root {first:?}; there are {names}"),
             }));
@@ -135,7 +135,8 @@ fn bracket(text: &str) -> Result<Step, String> {
         return Err("an index or a key is missing in `[]`".to_owned());
     }
     if text.starts_with('"') {
-        let key = serde_json::from_str(text).map_err(|_| format!("{text} is no text in quotes"))?;
+        let key =
+            serde_json::from_str(text).map_err(|_| format!("{text} is not a text in quotes, as in JSON"))?;
         return Ok(Step::Key(Key::Text(key)));
     }
     if let Some((from, to)) = text.split_once("..") {
@@ -180,7 +181,9 @@ pub fn find_one<'v>(objects: &Objects<'v>, root: &str, steps: &[Step]) -> Result
     find(objects, root, steps, &mut |this| match found.replace(this) {
         None => Ok(()),
         Some(_) => Err(Failure::Other(
-            "the path leads to several values; only one can be shown like this".to_owned(),
+            "the path leads to several values, and this command needs one; use an index or a key instead of \
+             `[*]` or a range"
+                .to_owned(),
         )),
     })?;
     found.ok_or_else(|| Failure::Other("the path leads to no value".to_owned()))
@@ -220,7 +223,11 @@ impl<'v> Place<'v> {
             if rest.is_empty() {
                 visit(Found::About(value))
             } else {
-                Err(fail(&so_far, "is asked for something that has no parts"))
+                Err(fail(
+                    &so_far,
+                    "is followed by `..len`, `..keys`, `..type` or `..offset`, which must be the end of the \
+                     path",
+                ))
             }
         };
         let put = |value: Value<'v>, type_name: &'v str| Place {
@@ -286,7 +293,7 @@ impl<'v> Place<'v> {
                     }
                     Ok(())
                 }
-                _ => Err(fail(&so_far, &format!("is {what}, of which there are no ranges"))),
+                _ => Err(fail(&so_far, &format!("is {what}, which has no ranges"))),
             },
             Step::Field(name) => {
                 let next = self.field(&so_far, name, &what)?;

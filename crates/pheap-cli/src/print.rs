@@ -414,7 +414,7 @@ impl<'v> Printer<'_, 'v> {
     }
 }
 
-const CIRCLES: &str = "more values than the heap has bytes: collections of it share what they own";
+const CIRCLES: &str = "more values than the heap has bytes: several of its collections own the same objects";
 
 /// Decrements `left` unless it is 0. Returns whether it was greater than 0.
 fn step(left: &mut u64) -> bool {

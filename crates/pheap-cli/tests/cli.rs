@@ -518,11 +518,11 @@ fn what_cannot_be_done_is_said() -> Result<()> {
     assert_eq!(fs::read(&text_file).unwrap(), b"hello");
 
     let heap = options().open(&path)?;
-    says(pheap("roots", &path, &[]), "only the program that has it open can look into it");
+    says(pheap("roots", &path, &[]), "only the program that has it open can read it");
     says(pheap("collect", &path, &[]), "is open in another process");
     heap.root::<u64>("second")?;
     heap.close()?;
-    says(pheap("dump", &path, &[]), "say which root: \"index\", \"second\"");
+    says(pheap("dump", &path, &[]), "the path must begin with a root: \"index\", \"second\"");
     assert_eq!(text("dump", &path, &["second"]), "0\n");
 
     let none = Command::new(env!("CARGO_BIN_EXE_pheap")).arg("dance").output().unwrap();

@@ -24,13 +24,13 @@ use pheap_crash::{Explorer, Limits, Program};
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// From the beginning, a million images. This is what happens without any flag.
+    /// Explore a million images, from the beginning. This is the default.
     #[arg(long)]
     quick: bool,
-    /// From the beginning, so many images.
+    /// Explore this many images, from the beginning.
     #[arg(long, value_name = "N", conflicts_with_all = ["quick", "long"])]
     images: Option<u64>,
-    /// From where the last run stopped, for so long.
+    /// Explore for this many seconds, from where the last run stopped.
     #[arg(long, value_name = "SECONDS", conflicts_with = "quick")]
     long: Option<u64>,
     /// Explore this program only, all of it: "pin: push a; both; kill", or "wal fail-log-sync-1: push a".
@@ -39,7 +39,7 @@ struct Args {
     /// How thoroughly to explore it: quick, wide or thorough.
     #[arg(long, value_name = "LIMITS", default_value = "thorough")]
     limits: String,
-    /// For what is random.
+    /// The seed of the random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Switch on a bug.

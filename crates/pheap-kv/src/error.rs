@@ -13,7 +13,7 @@ pub enum Error {
     Heap(#[from] pheap::Error),
 
     /// The file is a heap that holds no store but other roots. It was not changed.
-    #[error("the heap has roots that are no key-value store ({root:?}); give the store a file of its own")]
+    #[error("the heap has other roots ({root:?}) and no key-value store; give the store a file of its own")]
     NotAStore {
         /// The name of one of its roots.
         root: String,
@@ -31,21 +31,28 @@ pub enum Error {
     },
 
     /// A key is longer than [`MAX_KEY`](crate::MAX_KEY).
-    #[error("a key of {len} bytes: keys have at most {max} bytes; use a hash of it, and keep it in the value", max = crate::MAX_KEY)]
+    #[error(
+        "the key has {len} bytes, and keys have at most {max}; use a hash of it as the key, and keep the \
+         whole key in the value",
+        max = crate::MAX_KEY
+    )]
     KeyTooLong {
         /// Its length in bytes.
         len: usize,
     },
 
     /// A value is longer than [`MAX_VALUE`](crate::MAX_VALUE).
-    #[error("a value of {len} bytes: values have at most {max} bytes; split it, or keep it in a file", max = crate::MAX_VALUE)]
+    #[error(
+        "the value has {len} bytes, and values have at most {max}; split it, or keep it in a file",
+        max = crate::MAX_VALUE
+    )]
     ValueTooLong {
         /// Its length in bytes.
         len: usize,
     },
 
     /// The name of a key space is empty, or longer than 255 bytes.
-    #[error("key spaces have names of 1 to 255 bytes, not {len}")]
+    #[error("the name of a key space has {len} bytes; choose a name of 1 to 255 bytes")]
     InvalidName {
         /// Its length in bytes.
         len: usize,
@@ -56,7 +63,7 @@ pub enum Error {
     SpaceRemoved,
 
     /// A key space of another store was passed to a batch or a snapshot.
-    #[error("the key space belongs to another store; get one from the store that is written to")]
+    #[error("the key space belongs to another store; get a handle from this store with `Store::space`")]
     OtherStore,
 
     /// The input of [`load`](crate::KeySpace::load) is not in ascending order. The entries before the

@@ -47,22 +47,22 @@ struct Args {
     /// Threads that write.
     #[arg(long, value_name = "N", default_value_t = 4)]
     threads: u64,
-    /// Roots that are there for good.
+    /// Roots that are never removed.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(2..=MOST_ROOTS as u64))]
     roots: u64,
-    /// Acknowledge after so many transactions at most.
+    /// Acknowledge after at most this many transactions.
     #[arg(long, value_name = "N", default_value_t = 8)]
     ack_every: u64,
-    /// For what is random.
+    /// The seed of the random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Ask for the power to be cut so long after the heap was opened.
+    /// Ask for the power to be cut this many milliseconds after the heap was opened.
     #[arg(long, value_name = "MS")]
     cut_after: Option<u64>,
     /// Only look at what is there, and close the heap.
     #[arg(long)]
     verify: bool,
-    /// Make a mistake, which must be noticed.
+    /// Make this mistake, which the test must notice.
     #[arg(long, value_enum, default_value_t = Mistake::None)]
     mistake: Mistake,
 }

@@ -47,7 +47,7 @@ struct Args {
     /// Where charts, tables and results go [default: docs/benchmarks of the repository]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Writes each result to this file as it comes, too
+    /// Also writes each result to this file at once
     #[arg(long, value_name = "FILE.jsonl")]
     save: Option<PathBuf>,
     /// Where heap files go while they are measured [default: /dev/shm]

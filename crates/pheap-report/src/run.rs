@@ -144,7 +144,7 @@ pub(crate) struct Failed {
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` failed ({})", self.command, self.status)?;
-        let before = if self.said.is_empty() { "" } else { ". The end of what it has said:" };
+        let before = if self.said.is_empty() { "" } else { ". The end of its output:" };
         write!(f, "{before}")?;
         self.said.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }

@@ -32,7 +32,10 @@ pub enum Error {
     },
 
     /// The path leads to a directory, a FIFO, a socket or a device. It was not opened.
-    #[error("{} is {kind}, and a heap is an ordinary file; give the path of one, which may be new", path.display())]
+    #[error(
+        "{} is {kind}, and a heap is a regular file; give the path of a heap, or a path where no file is yet",
+        path.display()
+    )]
     NotAFile {
         /// The path.
         path: PathBuf,
@@ -44,8 +47,8 @@ pub enum Error {
     /// its last handle is dropped. Transactions that need not grow the file continue, and
     /// [`Heap::backup`](crate::Heap::backup) saves all commits.
     #[error(
-        "{} was removed while the heap was open, and what is in it will be gone when it is closed; save it with `Heap::backup`, to the same path or another one, and \
-         open that",
+        "{} was removed or replaced while the heap was open, so its data are lost when the heap is closed; \
+         save them with `Heap::backup` to a path where no file is, and open the heap there",
         path.display()
     )]
     Removed {
@@ -55,7 +58,7 @@ pub enum Error {
 
     /// The file is shorter than its header says.
     #[error(
-        "{} is truncated: {have} of {need} bytes are there; restore it from a copy (a copy must be complete)",
+        "{} is truncated: {have} of {need} bytes are there; restore the whole file from a copy",
         path.display()
     )]
     Truncated {
@@ -97,7 +100,10 @@ pub enum Error {
     },
 
     /// Another process has the heap open.
-    #[error("{} is open in another process; close it there first, or look at it with `Options::follower`", path.display())]
+    #[error(
+        "{} is open in another process; close it there first, or read a copy of it with `Options::follower`",
+        path.display()
+    )]
     Locked {
         /// The file.
         path: PathBuf,
@@ -106,8 +112,10 @@ pub enum Error {
     /// The heap is in use in a way that writes no log, so a [follower](crate::Options::follower) could not
     /// distinguish its states.
     #[error(
-        "{} is in use with {how}, and only a heap that is in use with `Durability::Wal`, or closed, can be followed; open it with that in the program that has it open, or let that \
-         program make a `Heap::backup`. If no program has it open, because the last one was killed, open it without `follower`",
+        "{} is in use with {how}, and a follower can read only a heap that is closed or in use with \
+         `Durability::Wal`; use that durability in the program that has the heap open, or let that program \
+         make a copy with `Heap::backup`. If no program has it open, because the last one was killed, open \
+         it without `Options::follower`",
         path.display()
     )]
     NotFollowed {
@@ -134,7 +142,8 @@ pub enum Error {
     /// This process already has the heap open, perhaps under another name.
     /// [`Heap::holders`](crate::Heap::holders) also lists the handles.
     #[error(
-        "{} is open in this process already (perhaps under another name), {held_by}; share that `Heap`, or close it with `Heap::close`, which waits for no handle to be dropped",
+        "{} is open in this process already (perhaps under another name), {held_by}; share that `Heap`, or \
+         close it with `Heap::close`, which does not wait for handles to be dropped",
         path.display()
     )]
     AlreadyOpen {
@@ -146,7 +155,9 @@ pub enum Error {
 
     /// The heap was written in `Process` durability, and the machine went down before it was closed.
     #[error(
-        "the heap was in use with `Durability::Process` when the machine went down, so it may be torn; restore it from a copy"
+        "the heap was in use with `Durability::Process` when the machine went down, so it may be torn; \
+         restore it from a copy, or open it with `Options::verify(true)`, which checks all of it first (the \
+         newest transactions may be torn nevertheless)"
     )]
     NotClosed,
 
@@ -154,8 +165,10 @@ pub enum Error {
     /// machine has been down since: there is no `/proc` now, or there was none when the heap was opened.
     /// Without `/proc`, a heap of a killed process opens with this durability only in a tmpfs.
     #[error(
-        "{} was in use with `Durability::Process`, and whether the machine has been down since, so that it may be torn, cannot be told without /proc; mount it before \
-         heaps are opened, or use `Durability::Wal`. What is there opens with `Options::verify(true)`, if nothing is wrong with it",
+        "{} was in use with `Durability::Process` and was not closed. Without /proc it is unknown whether \
+         the machine went down since then, so the heap may be torn; open it with `Options::verify(true)`, \
+         which checks all of it first. From then on, mount /proc before the heap is opened, or use \
+         `Durability::Wal`",
         path.display()
     )]
     BootUnknown {
@@ -178,8 +191,9 @@ pub enum Error {
     /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not next to it:
     /// the file is a copy of the heap without its log, or the log was removed.
     #[error(
-        "{} is missing, which holds the newest transactions of the heap; put it back (if the heap was opened by another name, or renamed, its log lies beside that name: rename it to this), or \
-         restore the heap and its log from a copy",
+        "{} is missing: it is the log, which has the newest transactions of the heap; put it back, or \
+         restore the heap and its log from a copy. (If the heap was renamed, or opened by another name, the \
+         log is next to that name; rename the log to this one)",
         path.display()
     )]
     LogMissing {
@@ -204,7 +218,8 @@ pub enum Error {
     /// was passed to a container, for example). If the heap were opened elsewhere, the log would be missing.
     /// Nothing was changed.
     #[error(
-        "{} is mounted by itself, so the log beside it would be missing where the heap is opened in its directory; mount that directory instead of the file",
+        "{} is a mount of a single file, and `Durability::Wal` needs a log next to it, in the same file \
+         system; mount the directory of the file instead",
         path.display()
     )]
     MountedAlone {
@@ -218,10 +233,10 @@ pub enum Error {
     /// written. If the heap's file still exists, [closing](crate::Heap::close) the heap writes all commits to
     /// it. If the program ends before that, the log has them: put it back next to the heap's file.
     #[error(
-        "the files of the heap are not where an opening would find them ({reason}); close the heap, which \
-         brings what was committed to its file if that is still there, move any other file away, and open \
-         the heap again; if the program ends before it has closed the heap, put the log back beside the \
-         heap's file"
+        "the heap's file and its log are not where the next opening looks for them ({reason}); close the \
+         heap with `Heap::close`, which writes all commits to the heap's file if that still exists. Then \
+         move away any other file that has the name of the heap or of its log, and open the heap again. If \
+         the program ends before it closes the heap, put the log back next to the heap's file"
     )]
     Misplaced {
         /// The file, and the problem.
@@ -233,7 +248,9 @@ pub enum Error {
     /// survives. The heap cannot be used until then. If the files are just [misplaced](Error::Misplaced),
     /// closing the heap saves the transaction.
     #[error(
-        "the disk failed while the transaction was written, or its log cannot be found ({source}); close the heap, and whether the transaction has taken place is known when it is opened again"
+        "the disk failed while the transaction was written to the log, or the log cannot be found \
+         ({source}), so it is unknown whether the transaction is durable; close the heap, open it again, and \
+         look whether the changes are there"
     )]
     OutcomeUnknown {
         /// The operating system's answer.
@@ -244,7 +261,9 @@ pub enum Error {
     /// the program has installed a filter of system calls that refuses `membarrier` although threads already
     /// rely on it. Memory may be ahead of the disk, or inconsistent, so the heap cannot be read or written
     /// until it is reopened, which recovers everything that was acknowledged.
-    #[error("the heap has failed ({reason}); open it again, which recovers all that was committed")]
+    #[error(
+        "the heap has failed ({reason}); close it and open it again, which recovers all durable transactions"
+    )]
     Failed {
         /// The cause of the failure.
         reason: String,
@@ -266,7 +285,9 @@ pub enum Error {
     /// [`Heap::evolve`](crate::Heap::evolve), or because the root was opened as a type with annotations that
     /// allow it.
     #[error(
-        "root {root:?} has another type since this handle was made, by `Heap::migrate` or `Heap::evolve`, or because it was opened as that; get a new handle of it, with that type, from `Heap::root`"
+        "root {root:?} got another type after this handle was made: by `Heap::migrate` or `Heap::evolve`, or \
+         because it was opened as a newer version of its type; get a new handle, with the new type, from \
+         `Heap::root`"
     )]
     Migrated {
         /// Name of the root.
@@ -277,7 +298,8 @@ pub enum Error {
     /// changed. The heap accepts the new type only if the program has no pointer to the values that was made
     /// for the old type: no [`Held`](crate::Held), and no [`Snapshot`](crate::Snapshot).
     #[error(
-        "root {root:?} cannot be opened as a type that has changed while pointers or snapshots of it are held; let go of them first"
+        "root {root:?} cannot get its new type while the program has a `Held` pointer or a `Snapshot` of it; \
+         drop them first (`Heap::holders` counts them)"
     )]
     HeldPointers {
         /// Name of the root.
@@ -289,7 +311,8 @@ pub enum Error {
     /// `evolve` again. Until then, no program can open the root, and a program with other types cannot
     /// complete the conversion.
     #[error(
-        "root {root:?} is being converted to other types, which is not finished; the program with the new types goes on with it by `Heap::evolve`, and no other can open the root"
+        "the conversion of root {root:?} to other types is not finished; run `Heap::evolve` in the program \
+         that began it, with the same types. Until then, no program can open the root"
     )]
     Unfinished {
         /// Name of the root.
@@ -302,7 +325,8 @@ pub enum Error {
     /// pointer leads nowhere. Nothing was changed; [`Heap::migrate`](crate::Heap::migrate) can do changes
     /// that [`Heap::evolve`](crate::Heap::evolve) and annotations cannot.
     #[error(
-        "root {root:?} has pointers to parts of objects of type `{type_name}`, so their types cannot change one by one; `Heap::migrate` makes a new root from the old one"
+        "root {root:?} has pointers to parts of objects of type `{type_name}`, so these objects cannot be \
+         converted one by one; `Heap::migrate` makes a new root from the old one"
     )]
     PointerToPart {
         /// Name of the root.
@@ -325,9 +349,9 @@ pub enum Error {
     /// calls, such as [`on_progress`](crate::Evolution::on_progress), while it has the heap locked. Waiting
     /// might never end.
     #[error(
-        "this thread is inside a transaction or read of the same heap already, or in code that a method of it \
-         calls meanwhile; pass `tx` on instead, open the roots together with `pheap::txn`, or do this when it has \
-         returned"
+        "this thread is already inside a transaction or read of this heap, or inside a function that a \
+         method of the heap has called; pass on the `tx` of the outer transaction, open several roots \
+         together with `pheap::txn`, or make this call after the outer one has returned"
     )]
     Nested,
 
@@ -346,13 +370,16 @@ pub enum Error {
     /// the same order everywhere: if two threads, each in a transaction of one heap, read the other heap,
     /// each waits for the other thread.
     #[error(
-        "this thread is inside another heap already: two threads that do this crosswise would wait for ever, and two transactions would not be one (what the inner one has committed stays, whatever becomes of the outer \
-         one); end that first, keep both roots in one heap (`pheap::txn`), or allow it with `pheap::with_several_heaps`, with the heaps in the same order everywhere"
+        "this thread is already inside another heap. Two threads that nest two heaps in opposite orders \
+         would wait for each other for ever, and two nested transactions are not atomic together: what the \
+         inner one commits stays if the outer one fails. Leave the other heap first, keep both roots in one \
+         heap (`pheap::txn`), or allow nesting with `pheap::with_several_heaps`, in the same order of heaps \
+         everywhere"
     )]
     SeveralHeaps,
 
     /// One transaction has got the same root twice.
-    #[error("root {root:?} was given twice to one transaction")]
+    #[error("root {root:?} was given twice to one transaction; give each root once")]
     DuplicateRoot {
         /// Name of the root.
         root: String,
@@ -360,7 +387,7 @@ pub enum Error {
 
     /// The disk is full, or `Options::max_size` is reached. The transaction was rolled back; the heap is
     /// usable.
-    #[error("there is no space: {reason}; free some and try again")]
+    #[error("there is no space: {reason}; free some space, or raise the limit, and try again")]
     OutOfSpace {
         /// The limit that was hit.
         reason: String,
@@ -368,7 +395,8 @@ pub enum Error {
 
     /// The heap has outgrown the address range that it reserved when it was created.
     #[error(
-        "the heap needs {need} bytes of its reservation of {reserved}; create heaps this large with a larger `Options::reserve`"
+        "the heap needs {need} bytes of addresses, more than its reservation of {reserved}, which cannot \
+         grow; remove data, or create a new heap with a larger `Options::reserve` and copy the data to it"
     )]
     ReservationFull {
         /// Bytes that the heap would span.
@@ -379,7 +407,8 @@ pub enum Error {
 
     /// Other memory of this process uses the address range of the heap.
     #[error(
-        "the addresses of the heap ({size} bytes at {base:#x}) are in use in this process; choose another `Options::base`, or none"
+        "the addresses of the heap ({size} bytes at {base:#x}) are in use in this process; open the heap \
+         without `Options::base`, with another one, or in another process"
     )]
     AddressInUse {
         /// First address.
@@ -391,7 +420,8 @@ pub enum Error {
     /// No addresses are left for another heap of this size in this process: each place where it could be is
     /// taken, at least in part, by other heaps or other memory.
     #[error(
-        "too many heaps are open in this process: no {reserved} bytes of addresses are left; close some (dropping all handles of each), or create heaps with a smaller `Options::reserve`"
+        "too many heaps are open in this process: no {reserved} bytes of addresses are left; close some and \
+         drop all their handles, or create heaps with a smaller `Options::reserve`"
     )]
     TooManyHeaps {
         /// Bytes of addresses that the heap reserves.
@@ -402,9 +432,9 @@ pub enum Error {
     /// [`Options::memory_limit`](crate::Options::memory_limit), and the heap could not be copied to a file
     /// instead.
     #[error(
-        "to open {} takes {need} bytes of memory, where half of `Options::memory_limit` ({limit}) is allowed, and it could \
-         not be copied to a file in {}: {source}; make that limit {} at least, or name a directory with more space by \
-         `Options::temp_dir`",
+        "opening {} needs {need} bytes of memory, more than half of `Options::memory_limit` ({limit}), and \
+         the heap could not be copied to a file in {} instead: {source}; set that limit to {} or more, or \
+         name a directory with more space by `Options::temp_dir`",
         path.display(), directory.display(), 2 * need
     )]
     MemoryLimit {
@@ -421,12 +451,17 @@ pub enum Error {
     },
 
     /// The heap is open read-only.
-    #[error("the heap is open read-only; open it without `read_only(true)` to change it")]
+    #[error(
+        "the heap is open read-only; to change it, open it without `Options::read_only` and \
+         `Options::follower`"
+    )]
     ReadOnly,
 
     /// The path or file is not writable by this program.
     #[error(
-        "no permission to write {}; open the heap with `Options::read_only(true)`, or change the mode of that file or of its directory",
+        "no permission to open or write {}; change the mode of that file or of its directory, or choose a \
+         place that this program may write to. To read a heap without permission to write, open it with \
+         `Options::read_only(true)`",
         path.display()
     )]
     NoPermission {
@@ -439,7 +474,10 @@ pub enum Error {
     NoSuchRoot(String),
 
     /// There is a root with this name already.
-    #[error("there is a root {0:?} already")]
+    #[error(
+        "there is a root {0:?} already; choose another name, or remove that root first with \
+         `Heap::remove_root`"
+    )]
     RootExists(String),
 
     /// A name of a root is 1 to 255 bytes long.
@@ -451,7 +489,9 @@ pub enum Error {
     InvalidOption(&'static str),
 
     /// The `Heap` was closed, or the root removed, while this handle existed.
-    #[error("the heap was closed or the root removed")]
+    #[error(
+        "the heap was closed or the root removed; open the heap again, or get a new handle from `Heap::root`"
+    )]
     Closed,
 
     /// A [`Held`](crate::Held) pointer belongs to another root, or to a transaction that was rolled back.
@@ -459,7 +499,7 @@ pub enum Error {
     NotHeld,
 
     /// The object is larger than a heap can hold.
-    #[error("an object of {bytes} bytes is too large")]
+    #[error("an object of {bytes} bytes is too large; split it into several objects")]
     TooLarge {
         /// Its size in bytes; `u64::MAX` if that overflows.
         bytes: u64,
@@ -475,7 +515,9 @@ pub enum Error {
     /// child should open the heap after `fork`, or close it before. A child that was forked within a
     /// transaction cannot continue the transaction; it belongs to the parent.
     #[error(
-        "the heap was opened by the process that this one was forked from; open it here by its path when that one has closed it or ended, or open it after `fork` only"
+        "the heap was opened by the parent of this process, and only the parent can use this handle; open \
+         the heap here by its path after the parent has closed it or ended, or open it after `fork` instead \
+         of before"
     )]
     Forked,
 

@@ -21,7 +21,7 @@ pub struct Args {
     pub file: PathBuf,
     /// Where to begin: a path, as for `get`; all roots if left out
     path: Option<String>,
-    /// The file to write, instead of the standard output; `.svg` and `.json` say which format
+    /// The file to write, instead of the standard output; the endings `.svg` and `.json` set the format
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How to draw
@@ -85,9 +85,9 @@ pub fn graph(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
                             collector.begin_at(path, value, &type_name);
                             Ok(())
                         }
-                        Found::About(_) => {
-                            Err(Failure::Other(format!("`{path}` is no object that could be drawn")))
-                        }
+                        Found::About(_) => Err(Failure::Other(format!(
+                            "`{path}` leads to no object that could be drawn; leave out `..len` and the like"
+                        ))),
                     })?;
                 }
             }

@@ -20,7 +20,7 @@ pub struct Args {
     /// Print what the page shows as JSON
     #[arg(long)]
     json: bool,
-    /// Take in at most this many objects to browse: those that are the fewest pointers away from the roots,
+    /// Include at most this many objects to browse: those that are the fewest pointers away from the roots,
     /// and the largest
     #[arg(long, value_name = "N", default_value_t = 1500)]
     objects: usize,

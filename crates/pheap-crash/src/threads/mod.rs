@@ -43,7 +43,7 @@ pub struct Args {
     /// Leave out each barrier instead.
     #[arg(long)]
     barriers: bool,
-    /// For what is random.
+    /// The seed of the random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -140,7 +140,7 @@ impl History {
                     match version.base10_parse()? {
                         0 | 1 => Err(syn::Error::new(
                             version.span(),
-                            "what was there in the first version needs no `since`: it is 2 or more",
+                            "`since` is 2 or more: leave it out for a part of the first version",
                         )),
                         number => set(&mut since, &meta.path, number),
                     }
@@ -174,7 +174,7 @@ impl History {
 fn earlier_name(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
     let value = meta.value()?.parse::<LitStr>()?;
     if value.value().is_empty() {
-        return Err(syn::Error::new(value.span(), "this is to be the name that it had"));
+        return Err(syn::Error::new(value.span(), "this must be the earlier name, which is not empty"));
     }
     Ok(value.value())
 }
@@ -247,7 +247,8 @@ impl Options {
                     let name = earlier_name(&meta)?;
                     if name.starts_with("pheap::") {
                         return Err(meta.error(
-                            "types of `pheap` keep promises that another one would not, so none of them becomes another one",
+                            "a type of pheap cannot become another type, because unsafe code relies on its \
+                             properties: `was` takes an earlier name of this type",
                         ));
                     }
                     was.push(name);

@@ -27,8 +27,8 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
         Shape::Union(span) => {
             return errors.at(
                 *span,
-                "a union cannot live in a persistent heap, which must know which of its fields is a pointer: \
-                 use an enum with `#[repr(u8)]`",
+                "a union cannot live in a persistent heap, because the heap must know which bytes are \
+                 pointers: use an enum with `#[repr(u8)]`",
             );
         }
     }
@@ -38,8 +38,8 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
     {
         errors.at(
             span,
-            "a key that is looked up by itself has no parameters: implement `pheap::collections::MapKey` for this type, \
-             or use a `P<str>` or another key that is there",
+            "`#[persist(key)]` needs a type without parameters: implement `pheap::collections::MapKey` for \
+             this type, or use a key type of pheap, such as `P<str>`",
         );
     }
     // The compiler cannot distinguish the bounds at any brand from the bound of `Import`, which is for one
@@ -50,8 +50,8 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
     {
         errors.at(
             span,
-            "a type that is exported and imported declares no bounds: move them from the type to the functions \
-             and impls that need them",
+            "`#[persist(serde)]` needs type parameters without bounds: move the bounds from the type to the \
+             functions and impls that need them",
         );
     }
 }
@@ -113,7 +113,8 @@ fn earlier_names(fields: &[Field<'_>], removed: &[String], errors: &mut Errors) 
             errors.at(
                 field.member.span(),
                 format_args!(
-                    "`removed = \"{name}\"` removes what this field holds in heaps that have it: give the field a name that none has had"
+                    "`removed = \"{name}\"` would remove the content of this field from heaps that have it: \
+                     give this field a name that no field has had"
                 ),
             );
         }
@@ -127,7 +128,8 @@ fn earlier_names(fields: &[Field<'_>], removed: &[String], errors: &mut Errors) 
         if seen.contains(&i) {
             errors.at(
                 field.member.span(),
-                "fields that swap their names are not told apart in a heap, for it has the same names before and after: give them names that none of them has had",
+                "fields that swap their names cannot be told apart in a heap, because it has the same names \
+                 before and after: give them names that none of them has had",
             );
         }
     }
@@ -139,14 +141,16 @@ fn field(input: &Input<'_>, field: &Field<'_>, errors: &mut Errors) {
         errors.at(
             *span,
             format_args!(
-                "a derive cannot change what lies in a field, and `{ty}` would lie there: use `Stored<{ty}, {adapter}>` as its type, which the adapter converts"
+                "a derive cannot change the type of a field, so `with` would store `{ty}` as it is: give the \
+                 field the type `Stored<{ty}, {adapter}>`, which the adapter converts"
             ),
         );
     }
     if field.history.default.is_some() && field.history.since == 1 {
         errors.at(
             field.member.span(),
-            "only what is new has a `default` here, which older objects get: `#[persist(since = 2, default = ..)]`",
+            "`default` is what older objects get for a new field, so it needs `since`: `#[persist(since = 2, \
+             default = ..)]`",
         );
     }
     StaticBrand { input, errors }.visit_type(field.ty);
@@ -206,7 +210,8 @@ fn generics(input: &Input<'_>, errors: &mut Errors) {
         errors.at(
             path.span(),
             format_args!(
-                "a bound must hold at every brand, and of `{parameter}` at another brand `{written}` is unclear: write `<{parameter} as Trait>::{item}`, with the trait that has it"
+                "a bound must hold for every brand, and `{written}` is ambiguous for `{parameter}` with \
+                 another brand: write `<{parameter} as Trait>::{item}`, with the trait that declares `{item}`"
             ),
         );
     }

@@ -141,7 +141,8 @@ fn neither(sig: &Signature) -> Error {
     Error::new(
         reference.span(),
         format_args!(
-            "{FORMS}; it sees how types are written, so if `{alias}` is another name for a {of}, use `{name}: {written}` here"
+            "{FORMS}; the macro does not see through aliases, so if `{alias}` is an alias of {of}, write \
+             `{name}: {written}` here"
         ),
     )
 }
@@ -158,7 +159,7 @@ fn plain(sig: &Signature) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::new(span, format_args!("`#[txn]` does not go on {kind} functions: {why}")))
+    Err(Error::new(span, format_args!("`#[txn]` cannot be used on {kind} functions: {why}")))
 }
 
 fn opens(sig: &Signature, root: &Ident) -> Result<()> {
@@ -193,7 +194,10 @@ fn parameters(sig: &Signature, is: fn(&Type) -> bool) -> Result<Vec<&Ident>> {
     typed
         .map(|input| match &*input.pat {
             Pat::Ident(name) => Ok(&name.ident),
-            pattern => Err(Error::new(pattern.span(), "`#[txn]` needs a name for this parameter")),
+            pattern => Err(Error::new(
+                pattern.span(),
+                "`#[txn]` needs a plain name for this parameter, not a pattern",
+            )),
         })
         .collect()
 }

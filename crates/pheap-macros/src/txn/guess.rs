@@ -142,7 +142,8 @@ impl<'ast> Visit<'ast> for Guesses {
             self.errors.at(
                 arg.span(),
                 format_args!(
-                    "`{tx}` is in use by `{tx}.{method}` before this changes anything: use `let value = {}; {tx}.{method}(value)`",
+                    "`{tx}.{method}` borrows `{tx}` before this argument does: use `let value = {}; \
+                     {tx}.{method}(value)`",
                     text(arg)
                 ),
             );

@@ -53,8 +53,12 @@ pub(crate) fn fill(page: &str, block: &dyn Fn(&str) -> Option<String>) -> Result
         let (_, after) = after
             .split_once(END)
             .ok_or_else(|| format!("the page has no {END} after the marker of `{name}`"))?;
-        let text =
-            block(name).ok_or_else(|| format!("the page has a marker of `{name}`, which there is not"))?;
+        let text = block(name).ok_or_else(|| {
+            format!(
+                "the page has a marker for `{name}`, which is not a known table; remove the marker, or \
+                 correct its name"
+            )
+        })?;
         let text = if text.trim().is_empty() { "Not measured." } else { text.trim() };
         let _ = write!(out, "{before}{BEGIN}{name} -->\n\n{text}\n\n{END}");
         rest = after;

@@ -42,8 +42,8 @@ pub const unsafe fn assert_whole_tag<T>(tag: usize) {
     if tag == 8 {
         assert!(
             size_of::<Option<T>>() == size_of::<T>(),
-            "the tag of this enum cannot be seen to have 8 bytes: give it a smaller integer `repr`, or other \
-             discriminants"
+            "the derive cannot check that the tag of this enum has 8 bytes: give the enum a smaller integer \
+             `repr`, or other discriminants"
         );
         let none = MaybeUninit::new(None::<T>);
         // SAFETY: `T`, and so `none`, has at least 8 bytes, by `assert_tag`. The compiler reports bytes that
@@ -128,7 +128,8 @@ macro_rules! __persist_struct {
                     $(let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;)*
                     $crate::__private::core::assert!(
                         true $(&& $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST)*,
-                        "the type of a field is another one at each place where it is written"
+                        "the type of a field must not change with each expansion: replace the macro in it by \
+                         the type itself"
                     );
                     $crate::__persist_no_drop!($name);
                     $crate::__private::assert_counted(&[$($index),*]);
@@ -173,7 +174,8 @@ macro_rules! __persist_struct {
                         // A clause may have fewer bounds there, so that a `Deref` would not conflict.
                         $crate::__private::core::assert!(
                             <Self as $crate::__private::NotDeref>::DERIVED,
-                            "the clause of this type is another one at each place where it is written"
+                            "the `where` clause of this type must not change with each expansion: replace \
+                             the macro in it by the bounds themselves"
                         );
                         &$crate::__private::Desc {
                             name: $crate::__private::Name::$id($text),
@@ -291,7 +293,8 @@ macro_rules! __persist_enum {
                         true $($(
                             && $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST
                         )*)*,
-                        "the type of a field is another one at each place where it is written"
+                        "the type of a field must not change with each expansion: replace the macro in it by \
+                         the type itself"
                     );
                     $crate::__persist_no_drop!($name);
                     $($crate::__private::assert_counted(&[$($index),*]);)*
@@ -375,7 +378,8 @@ macro_rules! __persist_enum {
                         // A clause may have fewer bounds there, so that a `Deref` would not conflict.
                         $crate::__private::core::assert!(
                             <Self as $crate::__private::NotDeref>::DERIVED,
-                            "the clause of this type is another one at each place where it is written"
+                            "the `where` clause of this type must not change with each expansion: replace \
+                             the macro in it by the bounds themselves"
                         );
                         &$crate::__private::Desc {
                             name: $crate::__private::Name::$id($text),

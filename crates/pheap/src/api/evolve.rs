@@ -307,7 +307,9 @@ impl<'a> Job<'a> {
         let becomes = |ty: &u32| numbers.get(ty).copied().unwrap_or(*ty);
         if numbers.values().any(|new| becomes(new) != *new) {
             return mismatch(
-                "a type has become what another one was; change one of them at a time".to_owned(),
+                "the new form of one type is the old form of another type that changes too; change one of \
+                 them at a time"
+                    .to_owned(),
             );
         }
         let is_as_it_is = are_values(&found);

@@ -19,8 +19,9 @@ use crate::txn::context::Context;
 /// The closure can simply capture numbers, texts and other values without pointers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be handed to a nested part of a transaction",
-    label = "neither a `P` nor several",
-    note = "hand it a `P`, or an `Option`, an array, a `Vec` or a tuple of such; what is no pointer can be captured by the closure"
+    label = "not a `P`, nor a container of `P`s",
+    note = "pass a `P`, or an `Option`, an array, a `Vec` or a tuple of `P`s; the closure can capture values \
+        that are not pointers"
 )]
 pub trait Carried<'r>: sealed::Sealed {
     /// The same type with the brand of the nested part.

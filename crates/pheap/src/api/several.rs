@@ -116,7 +116,7 @@ use sealed::End;
 
 /// Returns the common heap of these roots.
 fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Result<&'h Arc<HeapInner>> {
-    let first = heaps.next().ok_or(Error::InvalidOption("a transaction needs a root"))?;
+    let first = heaps.next().ok_or(Error::InvalidOption("a transaction needs at least one root"))?;
     if heaps.all(|heap| Arc::ptr_eq(first, heap)) {
         Ok(first)
     } else {
@@ -239,7 +239,7 @@ impl<T: Persist> Shards<'_, T> {
         second: usize,
         f: impl for<'r, 's> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>, &mut Txn<'s>, P<'s, T::At<'s>>) -> R,
     ) -> R {
-        assert!(first != second, "root {first} cannot be visited twice at a time");
+        assert!(first != second, "the two indices are both {first}; `with_two` needs two different roots");
         // SAFETY: `&mut self` excludes other calls until `f` returns, `second` is another root, and `f` works
         // for all brands.
         let (mut tx_a, a) = unsafe { self.enter(first) };

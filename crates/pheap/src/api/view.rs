@@ -96,7 +96,8 @@ impl<'r> View<'r> {
             // A doomed transaction keeps the filter full.
             assert!(
                 self.is_in_place(),
-                "the log could not grow for this transaction, so threads cannot see what it has changed"
+                "`shared` failed because the log could not grow for the changes of this transaction, which \
+                 will fail with `Error::OutOfSpace`"
             );
         }
         let hot = if self.is_read() { Hot::reader() } else { Hot::reader_in_transaction() };

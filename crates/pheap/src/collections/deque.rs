@@ -375,7 +375,11 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     #[track_caller]
     pub fn split_off(self, tx: &mut Txn<'r>, at: usize) -> Result<PVecDeque<'r, T>> {
         let ring = tx[self].ring();
-        assert!(at <= ring.len, "the elements from {at} on of {}", ring.len);
+        assert!(
+            at <= ring.len,
+            "split index out of bounds: the length is {} but the index is {at}",
+            ring.len
+        );
         let len = ring.len - at;
         if at == 0 {
             return Ok(std::mem::take(&mut tx[self]));

@@ -156,7 +156,7 @@ impl<'r> P<'r, PString<'r>> {
         let old = self.as_str(tx);
         assert!(
             old.is_char_boundary(from) && old.is_char_boundary(to),
-            "{from}..{to} are not the boundaries of characters"
+            "range {from}..{to} does not begin and end at boundaries of characters"
         );
         self.bytes().splice(tx, from, to, text.as_bytes())
     }
@@ -168,7 +168,10 @@ impl<'r> P<'r, PString<'r>> {
     #[track_caller]
     pub fn truncate(self, tx: &mut Txn<'r>, len: usize) {
         if len < self.len(tx) {
-            assert!(self.as_str(tx).is_char_boundary(len), "{len} is not the boundary of a character");
+            assert!(
+                self.as_str(tx).is_char_boundary(len),
+                "byte {len} is not at the boundary of a character"
+            );
             self.bytes().truncate(tx, len);
         }
     }

@@ -125,8 +125,8 @@ impl Pointers {
             read(of_new, self.words.1, new, &mut |pointer| {
                 assert!(
                     given.binary_search(&pointer).is_ok(),
-                    "`Migrate` for `{}` has made a pointer; it can only pass on those that the old value has, \
-                     for what they lead to is being converted",
+                    "`Migrate` for `{}` has made a pointer; it can only return pointers of the old value, \
+                     because the objects that they point to are being converted",
                     self.ty.name.as_str()
                 );
             });

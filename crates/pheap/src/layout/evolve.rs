@@ -69,7 +69,7 @@ pub(crate) fn successors(
         if let Some(other) = found.iter().find(|other| other.old == old) {
             if !are_same(other.new, new) {
                 return Err(format!(
-                    "what was `{}` in the heap would be of two types in the program; {MIGRATE}",
+                    "`{}` in the heap would become two types in the program; {MIGRATE}",
                     ty.name
                 ));
             }
@@ -81,7 +81,7 @@ pub(crate) fn successors(
     for (name, new) in walk.names {
         if behind_name(name, new) != Some("") {
             return Err(format!(
-                "`{name}` is in the heap, and the program has other arguments there; {MIGRATE}"
+                "the heap has `{name}`, and the program has this type with other arguments; {MIGRATE}"
             ));
         }
     }
@@ -290,7 +290,9 @@ impl<'a> Walk<'a> {
             if let (None, [one, other, ..]) = (own, &earlier[..]) {
                 let (one, other) = (&left[*one].name, &left[*other].name);
                 return obstacle(format!(
-                    "field `{}` was `{one}` or `{other}`, and both are in the heap; for the one that it was not, `#[persist(removed = \"..\")]` on the type (or variant) instead of `was`",
+                    "field `{}` was `{one}` or `{other}`, and the heap has both; keep `was` for the one that \
+                     became this field, and declare the other one with `#[persist(removed = \"..\")]` on the \
+                     type (or variant)",
                     field.name
                 ));
             }
@@ -335,7 +337,9 @@ impl<'a> Walk<'a> {
         match left.first() {
             None => Ok((!is_same).then_some(ops)),
             Some(old) => obstacle(format!(
-                "field `{0}` is in the heap only; `#[persist(was = \"{0}\")]` on the field that it is now if it has another name, `#[persist(removed = \"{0}\")]` on the type (or variant) if it is no more",
+                "field `{0}` is in the heap only; if it was renamed, put `#[persist(was = \"{0}\")]` on the \
+                 field with the new name; if it was removed, put `#[persist(removed = \"{0}\")]` on the type \
+                 (or variant)",
                 old.name
             )),
         }
@@ -395,7 +399,8 @@ impl<'a> Walk<'a> {
         match left.first() {
             None => Ok((!is_same).then(|| vec![Op::variants(tag, of_variants)])),
             Some(old) => obstacle(format!(
-                "variant `{0}` is in the heap only, and values may be of it; `#[persist(was = \"{0}\")]` on the variant that it is now, if it has another name, else {MIGRATE}",
+                "variant `{0}` is in the heap only, and values may have it; if it was renamed, put \
+                 `#[persist(was = \"{0}\")]` on the variant with the new name; else {MIGRATE}",
                 old.name
             )),
         }
@@ -408,7 +413,7 @@ fn check_alignment(ty: &'static Desc) -> Result<(), Obstacle> {
         return Ok(());
     }
     obstacle(format!(
-        "`{}` is aligned to {} bytes, and objects can be to {PAGE} at most",
+        "`{}` is aligned to {} bytes, and objects can be aligned to {PAGE} at most",
         ty.name.as_str(),
         ty.align
     ))

@@ -103,7 +103,7 @@ instead! {
         [] Option<()>;
         [T, const N: usize] Option<[T; N]>;
     }
-    UsePOptionOfCounterpart: "`{T}` cannot live in a persistent heap: use `POption<T>` of what its content is replaced by: `POption<PString<'r>>`, `POption<PDuration>` and so on", "use `POption<T>` of what its content is replaced by: `POption<PString<'r>>`, `POption<PDuration>` and so on" => {
+    UsePOptionOfCounterpart: "`{T}` cannot live in a persistent heap: use a `POption` of the type that replaces its content: `POption<PString<'r>>`, `POption<PDuration>` and so on", "use a `POption` of the type that replaces its content: `POption<PString<'r>>`, `POption<PDuration>` and so on" => {
         [] Option<usize>;
         [] Option<isize>;
         [] Option<String>;
@@ -128,10 +128,10 @@ instead! {
     UsePSystemTime: "`{T}` cannot live in a persistent heap: use `PSystemTime`", "use `PSystemTime`", "Rust does not define how a `SystemTime` is laid out, and a file outlives the compiler; `.into()` converts, and `get()` gives the `SystemTime`" => {
         [] SystemTime;
     }
-    UseTimeOfDay: "`{T}` cannot live in a persistent heap: use `PSystemTime`, for an `Instant` means something to one process only", "use `PSystemTime`, for an `Instant` means something to one process only" => {
+    UseTimeOfDay: "`{T}` cannot live in a persistent heap: use `PSystemTime`: an `Instant` has a meaning only within one process", "use `PSystemTime`: an `Instant` has a meaning only within one process" => {
         [] Instant;
     }
-    UseTypeWithin: "`{T}` cannot live in a persistent heap: use the type within: a transaction is what changes it, alone", "use the type within: a transaction is what changes it, alone" => {
+    UseTypeWithin: "`{T}` cannot live in a persistent heap: use the inner type: only a transaction changes it, without other threads", "use the inner type: only a transaction changes it, without other threads" => {
         [T] Cell<T>;
         [T] RefCell<T>;
         [T] UnsafeCell<T>;

@@ -117,7 +117,7 @@ pub unsafe trait Persist: Sized {
 ///
 /// A [`P`](crate::P) has the brand of its region. So a type that is the same at each brand has no `P` in it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` may contain pointers, to what transactions write in place",
+    message = "`{Self}` may contain pointers to objects that transactions write in place",
     label = "not `Plain`",
     note = "the keys and values of a `PSnapMap` are `P<str>`, `P<[T]>` for a plain `T`, and plain types: numbers, `bool`, `char`, arrays, and structs and enums \
             without lifetime and type parameters that derive `Persist`"

@@ -69,7 +69,7 @@ impl Names {
         if stat.links == 0 {
             return Err(removed("the heap's file has been removed"));
         }
-        let moved = || removed("the heap's file has been renamed, and it is not known to what");
+        let moved = || removed("the heap's file has been renamed, and its new name is unknown");
         let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| moved())?;
         let names = Names::of(&path).map_err(|_| moved())?;
         if names.heap_is(stat.id)? { Ok(names) } else { Err(moved()) }

@@ -171,7 +171,9 @@ impl Header {
             in_use: match w[16] {
                 0 => Use::Closed,
                 number => Use::In(MediumKind::from_number(number).ok_or_else(|| {
-                    Error::corrupt(format!("the header says {number} for how it is in use"))
+                    Error::corrupt(format!(
+                        "the header has the unknown number {number} for how the heap is in use"
+                    ))
                 })?),
             },
             has_parts: flags & HAS_PARTS != 0,

@@ -56,9 +56,9 @@ pub(crate) fn panicked() -> Error {
 }
 
 fn unfenced() -> Error {
-    let reason = "membarrier(2) is refused, and was not when a root was first used, so it cannot be known any more \
-        whether the thread that did so is inside of it; allow it in the filter of system calls, or install that before \
-        the heap is opened";
+    let reason = "the kernel refuses membarrier(2), and allowed it when a root was first used, so it is \
+        unknown whether the thread that used it first is inside it; allow membarrier in the filter of system \
+        calls, or install the filter before the heap is opened";
     Error::Failed { reason: reason.to_owned() }
 }
 
@@ -183,7 +183,7 @@ impl Store {
     pub(crate) fn set_panicked(&self) {
         self.set_failed();
         if let Some(wal) = self.wal() {
-            wal.poison(PANICKED, &std::io::Error::other("see what it has printed"));
+            wal.poison(PANICKED, &std::io::Error::other("see the message of the panic"));
         }
     }
 

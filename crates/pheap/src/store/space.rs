@@ -197,7 +197,11 @@ impl Tables {
         }
         if arena.end() > store.max_size {
             return Err(Error::OutOfSpace {
-                reason: format!("{} bytes are more than the maximal size of {}", arena.end(), store.max_size),
+                reason: format!(
+                    "the heap needs {} bytes, more than its maximal size of {} (`Options::max_size`)",
+                    arena.end(),
+                    store.max_size
+                ),
             });
         }
         Ok(arena)

@@ -202,7 +202,12 @@ impl TypeTable {
             return Ok(());
         }
         let count = u32::try_from(new.types.len()).ok().filter(|_| u32::try_from(new.payload.len()).is_ok());
-        let count = count.ok_or_else(|| refused("there is too much to be said about it".to_owned()))?;
+        let count = count.ok_or_else(|| {
+            refused(
+                "its description is too long; put parts of it into objects of their own, behind a `P`"
+                    .to_owned(),
+            )
+        })?;
         let mut read = Vec::new();
         read_layouts(&new.payload, count, &mut read).map_err(|e| refused(e.to_string()))?;
         check_layouts(&self.types, &read).map_err(refused)?;

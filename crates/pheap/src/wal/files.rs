@@ -190,7 +190,8 @@ impl Files {
                 && Stat::of(file)?.links == 0
             {
                 let why = format!(
-                    "the heap's {what} has been removed, and this program may not look into its directory any more"
+                    "the heap's {what} has been removed, and this program has no permission to look into its \
+                     directory"
                 );
                 return Err(io::Error::new(io::ErrorKind::NotFound, why));
             }
@@ -211,8 +212,11 @@ impl Files {
                 renamed.into_iter().for_each(|now| *names = now);
                 return Ok(());
             }
-            Some(_) => (io::ErrorKind::AlreadyExists, "is another file, where the log of the heap belongs"),
-            None => (io::ErrorKind::NotFound, "is missing: the log was moved, or the heap without it"),
+            Some(_) => (io::ErrorKind::AlreadyExists, "is another file, not the log of the heap"),
+            None => (
+                io::ErrorKind::NotFound,
+                "is missing: the log was moved, or the heap was moved without its log",
+            ),
         };
         Err(io::Error::new(kind, format!("{} {what}", now.log_path().display())))
     }

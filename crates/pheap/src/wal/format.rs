@@ -178,7 +178,7 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
         || !(2 * PIECE as u64 * 8..=MOST_SEGMENT).contains(&segment)
     {
         return Ok(Head::Foreign(
-            "another version of pheap wrote it; open the heap with that one, and close it, before this one can",
+            "another version of pheap wrote it; first open and close the heap with that version",
         ));
     }
     Ok(Head::Log(Layout { uuid, id: words[4], nonce, segment }))

@@ -258,6 +258,5 @@ impl Wal {
 /// Runs `work`, and turns a panic in it into an error, so that threads that wait for its end do not wait for
 /// ever.
 fn without_panic<R>(work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(io::Error::other("a panic; see what it has printed")))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(io::Error::other("a panic; see its message")))
 }

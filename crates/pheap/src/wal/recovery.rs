@@ -128,7 +128,8 @@ impl WalTail {
         let mut again = Found::behind(found.synced.clamp(found.begin, found.end));
         read_on(&**log, *layout, seed, &mut again, &mut ())?;
         if (mark.folded, again.end) != (found.begin, found.end) {
-            let why = "what was read there a moment ago is gone, for the disk has failed before; open the heap again";
+            let why = "the log lost records that were read a moment ago, because the disk failed earlier; \
+                open the heap again";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(())
@@ -156,7 +157,7 @@ fn open(disk: &dyn Disk, path: &Path) -> Result<Option<(Arc<dyn Storage>, Head)>
     });
     opened.map_err(|e| {
         if is_none(&e) {
-            Error::ForeignLog { path: path.to_owned(), why: "it is no ordinary file".to_owned() }
+            Error::ForeignLog { path: path.to_owned(), why: "it is not a regular file".to_owned() }
         } else {
             Error::io(format!("reading {}", path.display()), e)
         }
@@ -179,7 +180,7 @@ pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Stor
         // SURVIVES drop: the nonce of another log of this heap differs, too. The check gives the right
         // reason.
         Some((_, Head::Log(layout))) if !holds(layout.id, of.id) => {
-            foreign("it is an older or newer one of the same heap")
+            foreign("it is an older or newer log of the same heap")
         }
         Some((log, Head::Log(layout))) => {
             let is_own = is_own(&*log, layout, of);
@@ -192,7 +193,7 @@ pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Stor
     }
 }
 
-const OF_A_COPY: &str = "it is that of a copy of the heap";
+const OF_A_COPY: &str = "it is the log of a copy of the heap";
 
 /// Returns whether a log of this heap is the one that the header names. It may instead be the log of another
 /// copy of the heap, which has counted alike, or a copy of this log from an earlier time. The run tells them

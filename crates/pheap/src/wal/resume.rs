@@ -37,7 +37,7 @@ impl Wal {
         tail: &WalTail,
     ) -> Result<Option<Arc<Wal>>> {
         let Some((log, layout)) = tail.log.clone() else { return Ok(None) };
-        let error = |e| Error::making("going on with the log", &disk.log_path(), e);
+        let error = |e| Error::making("continuing the log", &disk.log_path(), e);
         let (found, seed) = (&tail.found, Seed::new(of.salt, layout));
         let next = found.newest.max(layout.sequence(found.end)) + 1;
         if layout.segment != settings.segment() || layout.positions(next).is_none() {

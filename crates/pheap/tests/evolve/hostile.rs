@@ -386,7 +386,10 @@ fn a_larger_alignment() -> Result<()> {
         Ok(())
     })?;
     let error = heap.evolve::<PVec<P<impossible::T>>>("top").run().unwrap_err().to_string();
-    assert!(error.contains("`T` is aligned to 65536 bytes, and objects can be to 4096 at most"), "{error}");
+    assert!(
+        error.contains("`T` is aligned to 65536 bytes, and objects can be aligned to 4096 at most"),
+        "{error}"
+    );
     assert!(heap.evolve::<PVec<P<possible::T>>>("top").run()?);
     heap.existing_root::<PVec<P<possible::T>>>("top")?.read(|view, top| {
         for (i, p) in view[top].iter(view).enumerate() {

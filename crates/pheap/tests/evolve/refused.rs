@@ -51,7 +51,7 @@ versions! {
     #[test] another_name: #[repr(C)] pub(crate) struct T { a: u32, b: u32 } => #[repr(C)] pub(crate) struct T { a: u32, c: u32 }:
         "field `c` is in the program only; `#[persist(was = \"b\")]` on it if that is its old name";
     #[test] two_earlier_names: #[repr(C)] pub(crate) struct T { a: u32, b: u32 } => #[repr(C)] pub(crate) struct T { #[persist(was = "b", was = "a")] c: u32, s: Spare<4> }:
-        "in `T`: field `c` was `a` or `b`, and both are in the heap; for the one that it was not, `#[persist(removed = \"..\")]` on the type (or variant) instead of `was`";
+        "in `T`: field `c` was `a` or `b`, and the heap has both; keep `was` for the one that became this field";
     #[test] a_field_that_does_not_fit: #[repr(C)] pub(crate) struct T { a: u64, b: u32 } => #[repr(C)] pub(crate) struct T { a: u64, b: u32, #[persist(since = 2)] c: u32 }:
         "the program's annotations cover this, and objects have to be converted: `heap.evolve::<";
     #[test] a_field_half_in_spare: #[repr(C)] pub(crate) struct T { a: u32, s: Spare<4>, b: u64 } => #[repr(C)] pub(crate) struct T { a: u32, #[persist(since = 2)] c: [u8; 5], b: u64 }:
@@ -59,9 +59,9 @@ versions! {
     #[test] a_field_that_cannot_be_zero: #[repr(C)] pub(crate) struct T { s: Spare<4> } => #[repr(C)] pub(crate) struct T { #[persist(since = 2)] c: super::One }:
         "field `c` is new, and cannot be zero";
     #[test] a_field_that_is_gone: #[repr(C)] pub(crate) struct T { a: u32, b: u32 } => #[repr(C)] pub(crate) struct T { a: u32, s: Spare<4> }:
-        "field `b` is in the heap only; `#[persist(was = \"b\")]` on the field that it is now if it has another name, `#[persist(removed = \"b\")]` on the type (or variant) if it is no more";
+        "field `b` is in the heap only; if it was renamed, put `#[persist(was = \"b\")]` on the field with the new name; if it was removed, put `#[persist(removed = \"b\")]` on the type (or variant)";
     #[test] a_field_without_successor: #[repr(C)] pub(crate) struct T { a: u64, b: [u64; 0] } => #[repr(C)] pub(crate) struct T { a: u64 }:
-        "field `b` is in the heap only; `#[persist(was = \"b\")]`";
+        "field `b` is in the heap only; if it was renamed, put `#[persist(was = \"b\")]`";
     #[test] another_type: #[repr(C)] pub(crate) struct T { a: u32 } => #[repr(C)] pub(crate) struct T { a: i32 }:
         "in `T`, `a`: this is of another type";
     #[test] half_a_version: #[repr(C)] pub(crate) struct T { b: u32, s: Spare<4> } => #[repr(C)] pub(crate) struct T { #[persist(since = 3)] b: u32, #[persist(since = 2)] a: u32 }:
@@ -120,7 +120,10 @@ fn other_arguments() {
         of: std::marker::PhantomData<T>,
     }
     let text = help::<Id<u32>, Id<u64>>();
-    assert!(text.contains("`Id<u32>` is in the heap, and the program has other arguments there"), "{text}");
+    assert!(
+        text.contains("the heap has `Id<u32>`, and the program has this type with other arguments"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -160,5 +163,5 @@ fn one_type_does_not_become_two() {
         }
     }
     let text = help::<old::Both, new::Both>();
-    assert!(text.contains("what was `Point` in the heap would be of two types"), "{text}");
+    assert!(text.contains("`Point` in the heap would become two types"), "{text}");
 }

@@ -52,7 +52,7 @@ use crate::ptr::P;
 /// that owns nothing.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be looked up in a map whose keys are `{K}`",
-    label = "not a key, nor a reference to what it is looked up by",
+    label = "neither a key nor a reference to the type that keys are looked up by",
     note = "a reference to a reference has to be dereferenced: `*key`",
     note = "a key that is a text is passed as `&str`, one of bytes as `&[u8]`, and a number or a type with `#[persist(key)]` as itself or by reference"
 )]

@@ -455,7 +455,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         T: Copy,
     {
         let len = tx[self].len();
-        assert!(from <= to && to <= len, "{from}..{to} are not elements of {len}");
+        assert!(from <= to && to <= len, "range {from}..{to} is out of bounds of a vector of length {len}");
         if from == len {
             return self.extend_from_slice(tx, elements);
         }
@@ -511,7 +511,11 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     #[track_caller]
     pub fn split_off(self, tx: &mut Txn<'r>, at: usize) -> Result<PVec<'r, T>> {
         let slots = tx[self].slots();
-        assert!(at <= slots.len, "the elements from {at} on of {}", slots.len);
+        assert!(
+            at <= slots.len,
+            "split index out of bounds: the length is {} but the index is {at}",
+            slots.len
+        );
         let len = slots.len - at;
         if at == 0 {
             return Ok(std::mem::take(&mut tx[self]));

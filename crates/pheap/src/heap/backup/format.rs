@@ -111,7 +111,9 @@ impl<R: Read> Reader<R> {
         let mut head = [0; HEAD_WORDS];
         from.read_exact(bytes_mut(&mut head)).map_err(error)?;
         if head[0] != MAGIC {
-            return Err(Error::corrupt("this is no backup of a heap"));
+            return Err(Error::corrupt(
+                "the stream is not a backup that `Heap::backup_to` or `pheap backup` has written",
+            ));
         }
         if head[1] != VERSION {
             return Err(Error::NewerFormat { found: head[1], supported: VERSION });

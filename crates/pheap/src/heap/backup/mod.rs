@@ -175,7 +175,8 @@ impl<'a> Backup<'a> {
 fn make_file(path: &Path, mode: Option<u32>, fill: impl FnOnce(&mut dyn Target) -> Result<()>) -> Result<()> {
     let error = |e: io::Error| explain(path, e);
     if path.symlink_metadata().is_ok() {
-        return Err(error(io::ErrorKind::AlreadyExists.into()));
+        let exists = "the file exists already; choose another path";
+        return Err(error(io::Error::new(io::ErrorKind::AlreadyExists, exists)));
     }
     // Created before any thread has to wait, because most errors are found here.
     let partial = Partial::create(path).map_err(error)?;
@@ -191,7 +192,7 @@ fn make_file(path: &Path, mode: Option<u32>, fill: impl FnOnce(&mut dyn Target) 
 
 /// Converts an error of the operating system while `path` is made.
 fn explain(path: &Path, e: io::Error) -> Error {
-    Error::making("making the backup", path, e)
+    Error::making("creating the file", path, e)
 }
 
 impl super::HeapInner {

@@ -27,7 +27,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
         match walk.len {
             len if len == entries => Ok(()),
-            len => Err(format!("has {entries} entries, and says that it has {len}")),
+            len => Err(format!("has {entries} entries, but its length is {len}")),
         }
     }
 

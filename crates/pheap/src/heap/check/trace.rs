@@ -182,7 +182,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     #[inline(always)]
     pub(super) fn must_be_live(&mut self, object: Part<'m>) {
         if (self.is_live)(object.at) == Some(false) {
-            self.complain(object, "can be reached, and its slot counts as free");
+            self.complain(object, "is reachable, but its slot is marked as free");
         }
     }
 

@@ -413,7 +413,7 @@ impl<'v> MapWalk<'v> {
                 }
             }
             let Some(node) = self.nodes.next()? else { return Ok(None) };
-            self.budget = self.budget.checked_sub(1).ok_or("leads round in circles")?;
+            self.budget = self.budget.checked_sub(1).ok_or("has a cycle")?;
             self.here = (node.kind == Kind::Values).then_some((node, 0));
         }
     }
@@ -434,8 +434,8 @@ impl<'v> Iterator for Entries<'v> {
                 return Some(Entry { key, type_name, value: value_of(value) });
             }
             Ok(None) if walk.left == 0 => None,
-            Ok(Some(_)) => Some("has more entries than it says".to_owned()),
-            Ok(None) => Some(format!("has {} entries less than it says", walk.left)),
+            Ok(Some(_)) => Some("has more entries than its length".to_owned()),
+            Ok(None) => Some(format!("has {} entries fewer than its length", walk.left)),
             Err(what) => Some(what),
         };
         (walk.is_done, walk.left) = (true, 0);

@@ -19,7 +19,9 @@ use crate::wal::WalTail;
 pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> {
     let header = place.new_header(options)?;
     if header.mapped > options.max_size {
-        return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
+        return Err(Error::OutOfSpace {
+            reason: "`Options::max_size` is less than one arena (`Options::arena_size`)".to_owned(),
+        });
     }
     if let Some(disk) = place.disk() {
         // The log of a removed heap may have this name, and the only copy of its commits. Such a log is

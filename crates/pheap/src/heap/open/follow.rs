@@ -43,7 +43,7 @@ const TRIES: u32 = 16;
 const SOON: Duration = Duration::from_millis(1);
 
 /// The use of a heap that cannot be followed yet, for the error.
-const BEING_PREPARED: &str = "`Durability::Wal`, but its file is still being prepared for that";
+const BEING_PREPARED: &str = "`Durability::Wal`, but its file is still being prepared for that (try again)";
 
 /// Opens a copy of the heap at `path`.
 pub(super) fn follow(options: &Options, path: &Path) -> Result<Heap> {

@@ -172,7 +172,7 @@ impl<'v> HashWalk<'v> {
                 });
                 return Ok(Some(self.node(part)));
             } else if tag != child.nothing {
-                return Err(format!("has a part with the tag {tag}, which there is not"));
+                return Err(format!("has a part with the unknown tag {tag}"));
             }
         }
         Ok(None)
