@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser};
 use pheap_redis::config::{Arguments as Line, Config, Form, Given, Reader};
 use pheap_redis::copies::export::export;
 use pheap_redis::copies::import::{Imported, Left, import};
-use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Store};
+use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Store, explained};
 use pheap_redis::link::Link;
 use pheap_redis::metrics::Exporter;
 use pheap_redis::net::{Listener, Worker};
@@ -131,7 +131,8 @@ fn options(line: Line, arguments: &Arguments) -> Result<(Config, Vec<String>), B
     }
     if line.reads_input {
         let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text)?;
+        let read = std::io::stdin().read_to_end(&mut text);
+        read.map_err(|error| format!("the standard input cannot be read: {error}"))?;
         reader.text("standard input", &text)?;
     }
     for option in &arguments.options {
@@ -195,7 +196,14 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         "" => None,
         address => Some(Exporter::new(address)?),
     };
-    let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?;
+    let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>();
+    let workers = workers.map_err(|error| {
+        format!(
+            "{} threads (`io-threads`) cannot be prepared: {error}; if too many files are open, raise the \
+             limit (`ulimit -n`, or LimitNOFILE of systemd)",
+            config.int("io-threads"),
+        )
+    })?;
     let (wanted, clients) =
         (config.int("maxclients"), descriptors::make_room(config.int("maxclients") as u64, 0)?);
     if clients < wanted as u64 {
@@ -252,7 +260,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     serve(&server, workers, listeners, link, exporter, end)?;
     process::notify("STOPPING=1");
     let began = Instant::now();
-    server.store.close()?;
+    server
+        .store
+        .close()
+        .map_err(|error| format!("{} cannot be closed: {}", path.display(), explained(&error)))?;
     tracing::info!("all data are in the heap, which was closed in {} ms", began.elapsed().as_millis());
     Ok(())
 }

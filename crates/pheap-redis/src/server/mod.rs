@@ -399,8 +399,8 @@ impl Server {
         if is_the_end && !self.stats.has_failed.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 "writing to the heap has failed: {}. The server reads and writes no data any more, and \
-                 writes that were not acknowledged may be lost. Check that the disk works, and that the files \
-                 of the heap are in their place, and restart the server",
+                 writes that were not acknowledged may be lost. Check that the disk works, and that the \
+                 files of the heap are in their place, and restart the server",
                 explained(error),
             );
         }
