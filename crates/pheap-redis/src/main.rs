@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser};
 use pheap_redis::config::{Arguments as Line, Config, Form, Given, Reader};
 use pheap_redis::copies::export::export;
 use pheap_redis::copies::import::{Imported, Left, import};
-use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Store};
+use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Store, explained};
 use pheap_redis::link::Link;
 use pheap_redis::metrics::Exporter;
 use pheap_redis::net::{Listener, Worker};
@@ -24,21 +24,25 @@ use pheap_redis::server::{Server, now};
 
 /// The text of `--help` behind the arguments.
 const HELP: &str = "\
-Options of redis.conf are in a file, or written as for redis-server (`--port 7000 --bind 127.0.0.1`), or each behind
---set ('port 7000'): port, bind, unixsocket, requirepass, maxmemory, maxmemory-policy, appendfsync, replicaof,
-timeout, loglevel (debug, verbose, notice, warning), logfile (the standard output, unless one is given), pidfile,
-metrics (ADDRESS:PORT, where Prometheus collects figures at /metrics without a password), tls-port,
-tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-replication (if built with the feature
-`tls`) and so on. CONFIG GET * tells all of them. The command line counts more than `-` (options from the
-standard input), and that more than the file.
+The server takes options of redis.conf from the file CONFIG, from the standard input (if the first or the
+last argument is `-`), and from the command line, either as for redis-server (`--port 7000 --bind 127.0.0.1`)
+or with --set (`--set 'port 7000'`). The command line overrides the standard input, and the standard input
+overrides the file. Options are port, bind, unixsocket, requirepass, maxmemory, maxmemory-policy, appendfsync,
+replicaof, timeout, loglevel (debug, verbose, notice, warning), logfile (default: the standard output),
+pidfile, metrics (ADDRESS:PORT, where Prometheus collects figures at /metrics without a password) and others;
+CONFIG GET * lists all. A server that was built with the feature `tls` also has tls-port, tls-cert-file,
+tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-protocols and tls-replication.
 
-Options of Redis that do nothing here are listed when the server starts. Those that would protect something, and
-are not supported (user, rename-command and so on), are errors.
+When the server starts, it lists the options of Redis that have no effect here. An option that protects
+something in Redis, and that this server does not support (user, rename-command and others), refuses the
+start.
 
-SIGTERM and SIGINT end the server as SHUTDOWN does: what was done is answered, and the heap is closed. A second one ends it
-at once. Neither that nor SIGKILL loses anything that was acknowledged.
+SIGTERM and SIGINT end the server as SHUTDOWN does: it sends the replies of all commands that it has run, and
+closes the heap. A second signal ends it at once. Neither a second signal nor SIGKILL loses a write that was
+acknowledged.
 
-Exit status: 0, or 1 if it could not begin, or had to end; the standard error output says why.";
+Exit status: 0 if all went well; 1 if the server could not start, or an error has ended it; 2 if an argument
+is unknown, or one of those above has an invalid value. The standard error output says why.";
 
 /// A server that Redis clients use, and that does not forget: its data are a persistent heap.
 #[derive(Parser, Debug)]
@@ -46,35 +50,35 @@ Exit status: 0, or 1 if it could not begin, or had to end; the standard error ou
 struct Arguments {
     /// A file of options, in the syntax of redis.conf.
     config: Option<PathBuf>,
-    /// The heap: a file, which is made if there is none [default: dump.heap in `dir`].
+    /// The file of the heap. The server creates it if it does not exist [default: dump.heap in `dir`].
     #[arg(long)]
     heap: Option<PathBuf>,
     /// When a write is durable.
     #[arg(long, value_enum, default_value_t = Durability::Disk)]
     durability: Durability,
-    /// With `--durability pmem`: the heap may be on a file system that is neither DAX nor tmpfs. There, a
-    /// power failure may destroy it.
+    /// Allows `--durability pmem` on a file system that is neither DAX nor tmpfs. There, a power failure may
+    /// destroy the heap.
     #[arg(long)]
     without_dax: bool,
-    /// An RDB file, as Redis writes it (up to version 7.0): its keys and libraries are put in the heap, which
-    /// must be empty. Then clients are served. With `auto`, it is the one in `dir` that a Redis has left, if
-    /// there is one and the heap is empty.
+    /// Imports an RDB file of Redis (up to version 7.0) into the heap, which must be empty: its keys and its
+    /// function libraries. Then the server serves clients. With `auto`, it imports the RDB file that a Redis
+    /// has left in `dir`, if there is one and the heap is empty.
     #[arg(long, value_name = "FILE|auto")]
     import: Option<PathBuf>,
-    /// Writes a new RDB file of the heap, which Redis (from version 7.0 on) loads, and serves no clients. No
-    /// server may have the heap open: of one that is in use, SAVE makes a copy.
+    /// Writes the heap to a new RDB file, which Redis loads from version 7.0 on, and ends. No server may have
+    /// the heap open; if one has, let it make a copy with SAVE, and export the copy.
     #[arg(long, value_name = "FILE", conflicts_with = "import")]
     export: Option<PathBuf>,
-    /// Asks the server that runs with these options whether it answers, and ends: with 0 if it does. For
-    /// those who watch over it.
+    /// Checks whether the server with these options answers, and ends: with status 0 if it does. Supervisors
+    /// use it as a health check.
     #[arg(long, conflicts_with_all = ["import", "export"])]
     ping: bool,
-    /// Threads that serve clients, like the option io-threads [default: 1].
+    /// Number of threads that serve clients, as the option io-threads [default: 1].
     #[arg(long)]
     threads: Option<usize>,
-    /// Parts of a heap that is made, each with a lock of its own; one that exists keeps those that it has.
-    /// Commands in a row for one part are one transaction, so fewer parts are faster for one thread that
-    /// serves pipelines; several threads need many [default: 16 for one thread, 64 for several].
+    /// Number of shards of a new heap, each with its own lock. A heap that exists keeps its number.
+    /// Consecutive commands for one shard are one transaction, so fewer shards are faster for one thread that
+    /// serves pipelines. Several threads need many shards [default: 16 for one thread, 64 for several].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SHARDS)))]
     shards: Option<u32>,
     /// Any other option, as in redis.conf: `--set 'requirepass secret'`.
@@ -84,11 +88,11 @@ struct Arguments {
 
 #[derive(clap::ValueEnum, Debug, Clone, Copy)]
 enum Durability {
-    /// A log on a disk, synced as `appendfsync` says.
+    /// When the log on the disk is synced, as `appendfsync` says.
     Disk,
-    /// Memory that outlives power: a file on a DAX file system.
+    /// When it is in persistent memory: the heap is a file on a DAX file system.
     Pmem,
-    /// A power failure may destroy the heap; the end of the process does not.
+    /// Once the command has run, as long as the machine runs. A power failure may destroy the heap.
     Process,
 }
 
@@ -127,7 +131,8 @@ fn options(line: Line, arguments: &Arguments) -> Result<(Config, Vec<String>), B
     }
     if line.reads_input {
         let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text)?;
+        let read = std::io::stdin().read_to_end(&mut text);
+        read.map_err(|error| format!("the standard input cannot be read: {error}"))?;
         reader.text("standard input", &text)?;
     }
     for option in &arguments.options {
@@ -168,10 +173,14 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let path = arguments.heap.clone().unwrap_or_else(|| PathBuf::from(config.text("dir")).join("dump.heap"));
     if let Some(file) = &arguments.export {
         if !path.exists() {
-            return Err(format!("there is no heap {}", path.display()).into());
+            return Err(
+                format!("there is no heap {}; name an existing one with --heap", path.display()).into()
+            );
         }
         let store = Store::open(&path, settings, shards)?;
-        let keys = export(&store, file)?;
+        let keys = export(&store, file).map_err(|error| {
+            format!("{} cannot be exported to {}: {error}", path.display(), file.display())
+        })?;
         store.close()?;
         println!("pheap-redis: {keys} keys of {} were exported to {}", path.display(), file.display());
         return Ok(());
@@ -187,13 +196,20 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         "" => None,
         address => Some(Exporter::new(address)?),
     };
-    let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?;
+    let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>();
+    let workers = workers.map_err(|error| {
+        format!(
+            "{} threads (`io-threads`) cannot be prepared: {error}; if too many files are open, raise the \
+             limit (`ulimit -n`, or LimitNOFILE of systemd)",
+            config.int("io-threads"),
+        )
+    })?;
     let (wanted, clients) =
         (config.int("maxclients"), descriptors::make_room(config.int("maxclients") as u64, 0)?);
     if clients < wanted as u64 {
         say(&format!(
             "`maxclients` is {clients} instead of {wanted}, because the system allows this process no more \
-             open files; raise the limit (`ulimit -n`, or LimitNOFILE of systemd)"
+             open files; raise the hard limit (`ulimit -n`, or LimitNOFILE of systemd)"
         ));
         config.set("maxclients", &clients.to_string())?;
     }
@@ -204,7 +220,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         "" => None,
         path => PidFile::new(Path::new(path))
             .inspect_err(|error| {
-                say(&format!("pidfile {path}: {error}, so there is none; give another path"))
+                say(&format!(
+                    "pidfile {path}: {error}; the server runs without a pidfile; set `pidfile` to another \
+                     path"
+                ))
             })
             .ok(),
     };
@@ -213,7 +232,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         let began = Instant::now();
         let Imported { keys, expired, empty, libraries } = import(&store, &clocks, &file)?;
         tracing::info!(
-            "{keys} keys and {libraries} libraries of {} were imported in {} ms; {expired} keys had expired, {empty} had no elements",
+            "{keys} keys and {libraries} libraries of {} were imported in {} ms; {expired} keys that had \
+             expired and {empty} keys without elements were left out",
             file.display(),
             began.elapsed().as_millis(),
         );
@@ -229,6 +249,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     // A program that reads the next line of the log may send a signal at once.
     end.begin();
     tracing::info!(threads = workers.len(), "clients connect to {}", addresses.join(", "));
+    if addresses.is_empty() {
+        say("no client can connect, because the server listens to no address; check `port`, `tls-port`, \
+             `bind` and `unixsocket`");
+    }
     if let Some(exporter) = &exporter {
         tracing::info!("metrics are at http://{}/metrics", exporter.address()?);
     }
@@ -236,8 +260,11 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     serve(&server, workers, listeners, link, exporter, end)?;
     process::notify("STOPPING=1");
     let began = Instant::now();
-    server.store.close()?;
-    tracing::info!("all is in the heap, which was closed in {} ms", began.elapsed().as_millis());
+    server
+        .store
+        .close()
+        .map_err(|error| format!("{} cannot be closed: {}", path.display(), explained(&error)))?;
+    tracing::info!("all data are in the heap, which was closed in {} ms", began.elapsed().as_millis());
     Ok(())
 }
 
@@ -266,7 +293,11 @@ fn to_import(
     }
     let file = left.choose(config)?;
     if file.is_none() {
-        say(&format!("nothing is imported: there is no RDB file in {}", config.text("dir")));
+        say(&format!(
+            "nothing is imported: {} has no RDB file with the name `dbfilename` or dump.rdb; if it has \
+             another name, start the server with `--import FILE` before clients write",
+            config.text("dir"),
+        ));
     }
     Ok(file)
 }
@@ -345,7 +376,8 @@ fn open(path: &Path, settings: Settings, shards: u32, without_dax: bool) -> Resu
     );
     if heap.replayed_records + heap.rolled_back_entries > 0 {
         tracing::info!(
-            "it was not closed: {} records of its log were read, {} entries were taken back",
+            "{} was not closed: {} records of its log were replayed, {} undo entries were rolled back",
+            path.display(),
             heap.replayed_records,
             heap.rolled_back_entries,
         );

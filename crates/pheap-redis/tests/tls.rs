@@ -355,7 +355,10 @@ fn what_is_wrong_with_certificates() {
         assert!(!Path::new(&place.path("heap")).exists());
     };
     let option = |name: &str, value: &str| format!("tls-{name} {value}");
-    refused(&[], "tls-ca-cert-file is not: the certificates by which clients are known");
+    refused(
+        &[],
+        "tls-ca-cert-file is not; set it to the file with the certificates of the clients' authorities",
+    );
     refused(&[option("auth-clients", "no")], "tls-cert-file is not");
     refused(&[option("ca-cert-file", &ca), option("cert-file", &cert)], "tls-key-file is not");
     let both = [option("ca-cert-file", &ca), option("cert-file", &cert)];

@@ -305,9 +305,18 @@ pub fn load_libraries(server: &Server) -> pheap::Result<()> {
                 Some(library) => Ok(library),
                 None => compiled(server, &text, LONG_LOAD),
             };
-            let result = library.map_err(|fail| format!("{fail:?}")).and_then(|library| loaded.add(library));
+            let problem_of = |fail| match fail {
+                Fail::Error(error) => error.into_owned(),
+                other => format!("{other:?}"),
+            };
+            let taken = |name| format!("another library has the function '{name}'");
+            let result = library.map_err(problem_of).and_then(|library| loaded.add(library).map_err(taken));
             if let Err(problem) = result {
-                tracing::warn!("a library of functions was left out: {problem}");
+                let name = first_line(&text).map_or_else(|_| "?".to_owned(), |(name, _)| name);
+                tracing::warn!(
+                    "the library of functions '{name}' was left out: {problem}; load a correct one \
+                     (FUNCTION LOAD)"
+                );
             }
         }
         server.libraries.set(loaded);

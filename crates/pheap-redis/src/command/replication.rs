@@ -41,7 +41,7 @@ fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
 }
 
 fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    Fail::err_when(cx.session.is_master, "a master does not say whom its replicas follow")?;
+    Fail::err_when(cx.session.is_master, "a replica does not take REPLICAOF from its master")?;
     let server = cx.server;
     let is_nobody = args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one");
     let master = if is_nobody {
@@ -106,7 +106,8 @@ pub fn begin(server: &Server) -> pheap::Result<()> {
     }
     if !option.is_empty() {
         tracing::warn!(
-            "`replicaof {option}` does nothing, because this server was promoted (REPLICAOF NO ONE); give the command REPLICAOF to follow again"
+            "`replicaof {option}` does nothing, because this server was promoted (REPLICAOF NO ONE); give \
+             the command REPLICAOF {option} to follow that master again"
         );
         let _ = server.config.write().set("replicaof", "");
     }

@@ -138,7 +138,7 @@ fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>, _: &mut Reply) -> Done {
         return Err(Fail::Error(cx.server.scripts.busy_error().into()));
     }
     // The heap is closed, and made durable, when all threads have ended. There is no reply.
-    tracing::info!("{} has asked for the end: SHUTDOWN", cx.session.profile.addresses[0]);
+    tracing::info!("{} ends the server with SHUTDOWN", cx.session.profile.addresses[0]);
     cx.session.closing = true;
     cx.server.stop();
     Ok(())
@@ -188,11 +188,11 @@ fn config_get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 /// Options that need a restart, with the error for an attempt to change them.
 const RESTART: &[(&str, &str)] = &[
-    ("port", "Unable to listen on this port: that takes a restart"),
-    ("bind", "Failed to bind to specified addresses: that takes a restart"),
-    ("metrics", "Unable to listen there: that takes a restart"),
-    ("auto-aof-rewrite-min-size", "The log is as long as it was made: that takes a restart"),
-    ("tls-port", "Unable to listen on this port: that takes a restart"),
+    ("port", "Unable to listen on this port: a new one takes effect only at a restart"),
+    ("bind", "Failed to bind to specified addresses: new ones take effect only at a restart"),
+    ("metrics", "Unable to listen there: a new address takes effect only at a restart"),
+    ("auto-aof-rewrite-min-size", "A new size of the log takes effect only at a restart"),
+    ("tls-port", "Unable to listen on this port: a new one takes effect only at a restart"),
     ("tls-cert-file", NO_NEW_TLS),
     ("tls-key-file", NO_NEW_TLS),
     ("tls-ca-cert-file", NO_NEW_TLS),
@@ -201,7 +201,7 @@ const RESTART: &[(&str, &str)] = &[
     ("tls-replication", NO_NEW_TLS),
 ];
 
-const NO_NEW_TLS: &str = "Unable to update TLS configuration: that takes a restart";
+const NO_NEW_TLS: &str = "Unable to update TLS configuration: a new one takes effect only at a restart";
 
 /// Returns whether an option with the values `yes`, `local` and `no` allows the client something. `local`
 /// allows it to clients on this machine.

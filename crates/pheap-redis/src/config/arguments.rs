@@ -37,7 +37,7 @@ impl Given {
         let words =
             words::split(text.as_bytes()).ok_or_else(|| format!("--set '{text}': a quote is not closed"))?;
         let mut words = words.iter().map(|word| words::lossy(word).into_owned());
-        let name = words.next().ok_or("--set is followed by 'OPTION VALUE'")?;
+        let name = words.next().ok_or("--set needs 'OPTION VALUE', as in --set 'maxmemory 1gb'")?;
         Ok(Given { form: Form::Set, name, values: words.collect() })
     }
 }
@@ -125,7 +125,7 @@ impl Reader {
             if all[..i].iter().any(|other| is_other(&other)) {
                 let name = &given.name;
                 return Err(format!(
-                    "the command line says two things about `{name}`, in two forms; give one of them"
+                    "the command line gives `{name}` two values, in two forms; leave one of them out"
                 ));
             }
             self.option("command line", &given.name, &given.values)?;
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(read(&[given(Form::Plain, "port", "1"), given(Form::Plain, "PORT", "2")]).unwrap(), "2");
         assert_eq!(read(&[given(Form::Plain, "port", "1"), given(Form::Set, "port", "1")]).unwrap(), "1");
         let told = read(&[given(Form::Plain, "port", "1"), given(Form::Set, "Port", "2")]).unwrap_err();
-        assert!(told.contains("two things about `Port`"), "{told}");
+        assert!(told.contains("gives `Port` two values"), "{told}");
         assert!(read(&[Given::set("port").unwrap()]).unwrap_err().contains("its value is one word"));
     }
 }

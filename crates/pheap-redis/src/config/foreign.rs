@@ -1,17 +1,17 @@
 //! Options of Redis 7.0 that this server does not have.
 
 /// The error for options about users.
-const USERS: &str =
-    "there are no users but `default` here, so it would keep nobody out; leave it out, and set `requirepass`";
+const USERS: &str = "this server has no users except `default`, so the option would restrict no client; \
+    remove it, and set `requirepass`";
 /// The error for options about modules.
-const MODULES: &str =
-    "there are no modules here, so its commands would be missing; leave it out if nobody needs them";
+const MODULES: &str = "this server loads no modules, so clients would lack their commands; remove the option \
+    if no client needs them";
 /// The error for options about replicas.
-const REPLICAS: &str = "there are no replicas here, so each write would be acknowledged without them; \
-    leave it out if that will do";
+const REPLICAS: &str = "this server has no replicas, so it would acknowledge each write without them; remove \
+    the option if that is enough";
 /// The error for options about TLS.
-const TLS: &str = "connections by TLS have no such option here; leave it out if the others will do \
-    (tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-protocols)";
+const TLS: &str = "this server does not support this option of TLS; remove it if the supported ones are \
+    enough (tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-protocols)";
 
 /// Options about permissions or about the meaning of an acknowledgement that this server does not support.
 /// Each has the values that ask for nothing, and the error for all other values.
@@ -21,18 +21,19 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     (
         "rename-command",
         &[],
-        "commands keep their names here, so everybody could still call it; leave it out, and set \
-         `requirepass`",
+        "this server cannot rename or disable commands, so every client could still call it; remove the \
+         option, and set `requirepass`",
     ),
     ("loadmodule", &[], MODULES),
     (
         "cluster-enabled",
         &["no"],
-        "there is no cluster here, and its clients would get errors; leave it out, or say `no`",
+        "this server cannot be a node of a cluster, so clients of the cluster would get errors; remove the \
+         option, or set it to `no`",
     ),
     ("min-replicas-to-write", &["0"], REPLICAS),
     ("min-slaves-to-write", &["0"], REPLICAS),
-    ("sentinel", &[], "there is no Sentinel here; let redis-sentinel have that file"),
+    ("sentinel", &[], "this server cannot be a Sentinel; start redis-sentinel with this file"),
     ("tls-ca-cert-dir", &[""], TLS),
     ("tls-ciphers", &[""], TLS),
     ("tls-ciphersuites", &[""], TLS),
@@ -107,6 +108,6 @@ mod tests {
         assert!(WITHOUT_EFFECT.split(' ').all(|name| setting(name).is_some()));
         assert!(IGNORED.split(' ').all(|name| refusal(name, "x").is_none()));
         assert_eq!(refusal("cluster-enabled", "no"), None);
-        assert!(refusal("cluster-enabled", "yes").unwrap().contains("leave it out"));
+        assert!(refusal("cluster-enabled", "yes").unwrap().contains("remove the option"));
     }
 }

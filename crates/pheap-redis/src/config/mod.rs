@@ -74,7 +74,9 @@ impl FromStr for Master {
 
     fn from_str(text: &str) -> Result<Master, String> {
         let parts: Vec<&str> = text.split_whitespace().collect();
-        let [host, port] = parts[..] else { return Err("it is written as HOST PORT".into()) };
+        let [host, port] = parts[..] else {
+            return Err("its value is HOST PORT, as in `replicaof 10.0.0.1 6379`".into());
+        };
         let port = words::int(port.as_bytes()).and_then(|port| u16::try_from(port).ok());
         Ok(Master { host: host.to_owned(), port: port.ok_or("Invalid master port")? })
     }
@@ -359,7 +361,7 @@ impl Config {
     pub fn rewrite(&self, path: &Path) -> io::Result<()> {
         let path = &std::fs::canonicalize(path)?;
         if !std::fs::metadata(path)?.is_file() {
-            return Err(io::Error::other(format!("{} is no regular file", path.display())));
+            return Err(io::Error::other(format!("{} is not a regular file", path.display())));
         }
         let old = std::fs::read_to_string(path)?;
         let mut written = BTreeSet::new();

@@ -33,7 +33,10 @@ impl Reader {
     pub fn file(&mut self, path: &Path) -> Result<(), String> {
         let shown = path.display().to_string();
         if self.within.len() == DEEPEST || self.within.iter().any(|other| other == path) {
-            return Err(format!("{shown} includes itself; remove one `include`"));
+            return Err(format!(
+                "{shown} includes itself, or files include each other over {DEEPEST} levels; remove an \
+                 `include`"
+            ));
         }
         let text = std::fs::read(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
         self.within.push(path.to_owned());
@@ -70,7 +73,9 @@ impl Reader {
         let (lower, value) = (name.to_ascii_lowercase(), values.join(" "));
         let wrong = |why: &str| format!("{place}: {name}: {why}");
         if lower == "include" {
-            let [pattern] = values else { return Err(wrong("it is the name of one file")) };
+            let [pattern] = values else {
+                return Err(wrong("its value is the name of one file; if it has spaces, put it in quotes"));
+            };
             return self.include(pattern).map_err(|why| wrong(&why));
         }
         if let Some(why) = foreign::refusal(&lower, &value) {
@@ -89,8 +94,8 @@ impl Reader {
         };
         if !cfg!(feature = "tls") && lower.starts_with("tls-") && value != setting.default {
             return Err(wrong(
-                "this pheap-redis was built without TLS, so connections would not be encrypted; leave it \
-                 out, or build it with `--features tls`",
+                "this pheap-redis was built without TLS, so connections would not be encrypted; remove the \
+                 option, or build pheap-redis with `--features tls`",
             ));
         }
         let (least, most) = setting.kind.words();
@@ -103,8 +108,8 @@ impl Reader {
             self.ignored.insert(lower);
         } else if lower == "daemonize" && self.config.is("daemonize") {
             self.notes.push(format!(
-                "{place}: `daemonize yes` does nothing: the server stays in the foreground, where systemd, \
-                 Docker or a shell (`&`) watches over it"
+                "{place}: `daemonize yes` does nothing: the server stays in the foreground; start it with \
+                 systemd or Docker, or in a shell with `&`"
             ));
         } else if lower == "appendfsync" {
             self.sync = Some(place.to_string());
@@ -133,14 +138,14 @@ impl Reader {
             notes.push(format!("these options do nothing here: {}", names.join(", ")));
         }
         let loses = match self.config.text("appendfsync") {
-            "everysec" => Some("about the last second"),
-            "no" => Some("everything since the last checkpoint"),
+            "everysec" => Some("those of about the last second"),
+            "no" => Some("those since the last checkpoint"),
             _ => None,
         };
         if let (Some(place), Some(loses)) = (self.sync, loses) {
             notes.push(format!(
-                "{place}: with `appendfsync {}`, a power failure may lose {loses} of what clients were told \
-                 is done; with `always`, it loses nothing",
+                "{place}: with `appendfsync {}`, a power failure may lose acknowledged writes, {loses}; with \
+                 `always`, it loses none",
                 self.config.text("appendfsync"),
             ));
         }
@@ -176,13 +181,13 @@ mod tests {
     fn what_cannot_be_done_is_refused_with_its_line() {
         for (line, why) in [
             ("user default on >secret ~* &* +@all", "set `requirepass`"),
-            ("user default off", "there are no users"),
-            ("aclfile /etc/redis/users.acl", "there are no users"),
-            ("rename-command FLUSHALL \"\"", "commands keep their names"),
-            ("loadmodule /usr/lib/x.so a b", "there are no modules"),
-            ("Cluster-Enabled yes", "there is no cluster"),
-            ("min-replicas-to-write 1", "there are no replicas"),
-            ("tls-ciphers DEFAULT", "no such option here"),
+            ("user default off", "no users except `default`"),
+            ("aclfile /etc/redis/users.acl", "no users except `default`"),
+            ("rename-command FLUSHALL \"\"", "cannot rename or disable commands"),
+            ("loadmodule /usr/lib/x.so a b", "loads no modules"),
+            ("Cluster-Enabled yes", "cannot be a node of a cluster"),
+            ("min-replicas-to-write 1", "has no replicas"),
+            ("tls-ciphers DEFAULT", "does not support this option of TLS"),
             ("sentinel monitor m 127.0.0.1 6379 2", "redis-sentinel"),
             ("requirepas secret", "correct its name"),
             ("requirepass", "its value is one word"),

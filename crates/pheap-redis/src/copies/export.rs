@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::data::files;
-use crate::data::{DATABASES, Owned, Store};
+use crate::data::{DATABASES, Owned, Store, explained};
 use crate::rdb::{self, FileWriter};
 use crate::server::now;
 
@@ -12,13 +12,13 @@ use crate::server::now;
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The file cannot be written.
-    #[error("the file cannot be written: {0}")]
+    #[error(transparent)]
     Write(#[from] rdb::Error),
     /// A file with this name exists.
     #[error("{} is there already, and is not replaced; choose another name, or move it away", .0.display())]
     Exists(PathBuf),
     /// The heap has failed.
-    #[error(transparent)]
+    #[error("{}", explained(.0))]
     Heap(#[from] pheap::Error),
 }
 

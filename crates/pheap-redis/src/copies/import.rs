@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::data::files;
-use crate::data::{Change, DATABASES, Store, Value};
+use crate::data::{Change, DATABASES, Store, Value, explained};
 use crate::rdb::{self, Entry, FileReader, Part};
 use crate::scripts::libraries::first_line;
 use crate::server::clocks::{Clocks, Usage};
@@ -28,7 +28,7 @@ pub enum ImportError {
         error: std::io::Error,
     },
     /// The file is damaged, or has unknown parts.
-    #[error("{} cannot be imported, byte {at}: {error}", path.display())]
+    #[error("{} cannot be imported (byte {at}): {error}; `redis-check-rdb` checks the file", path.display())]
     Wrong {
         /// The file.
         path: PathBuf,
@@ -39,9 +39,9 @@ pub enum ImportError {
     },
     /// The folder has the log of a Redis, which may be newer than the RDB file.
     #[error(
-        "{} is the log (AOF) of a Redis, which cannot be read here, and may have newer data than its RDB \
-         file; start that Redis again, and have it write one (`redis-cli save`); then give `--import FILE`, \
-         or `--appendonly no` with `--import auto`", .0.display()
+        "{} is the log (AOF) of a Redis. This server cannot read it, and it may have newer data than the RDB \
+         file of that Redis. Start that Redis again, and let it write an RDB file (`redis-cli save`); then \
+         give `--import FILE`, or `--appendonly no` with `--import auto`", .0.display()
     )]
     Log(PathBuf),
     /// The heap has keys or libraries.
@@ -50,7 +50,11 @@ pub enum ImportError {
     )]
     NotEmpty,
     /// The number of a database is too large.
-    #[error("the file has keys in database {0}; there are databases 0 to {last} here", last = DATABASES - 1)]
+    #[error(
+        "the file has keys in database {0}, and this server has databases 0 to {last}; move the keys to one \
+         of these (`MOVE`) in the Redis that has written the file",
+        last = DATABASES - 1
+    )]
     Database(u64),
     /// A key occurs twice.
     #[error("the file has key '{key}' of database {db} twice")]
@@ -61,10 +65,10 @@ pub enum ImportError {
         key: String,
     },
     /// A library is invalid.
-    #[error("the file has a library of functions that is wrong: {0}")]
+    #[error("the file has an invalid library of functions: {0}")]
     Library(String),
     /// The heap has failed.
-    #[error(transparent)]
+    #[error("{}", explained(.0))]
     Heap(#[from] pheap::Error),
 }
 
@@ -92,18 +96,19 @@ impl Left {
     /// Returns sentences that say how to import the data, for a start with an empty heap.
     pub fn advice(&self, heap: &Path) -> Vec<String> {
         let heap = heap.display();
-        let rdb = self.rdb.iter().map(|path| {
+        // If there is a log, the RDB file may be older, and `--import auto` refuses it.
+        let rdb = self.rdb.iter().filter(|_| self.log.is_none()).map(|path| {
             format!(
-                "{heap} is empty, and {} has data of a Redis, which are not served: to have them here, stop \
+                "{heap} is empty, and {} has data of a Redis, which are not served. To import them, stop \
                  this server before clients write, and start it with `--import auto`",
                 path.display()
             )
         });
         let log = self.log.iter().map(|path| {
             format!(
-                "{heap} is empty, and {} is the log (AOF) of a Redis, which cannot be read here: to have its \
-                 data, start that Redis again, and have it write an RDB file (`redis-cli save`), or follow \
-                 it (`--replicaof HOST PORT`)",
+                "{heap} is empty, and {} is the log (AOF) of a Redis, which this server cannot read. To have \
+                 its data here, start that Redis again, and follow it (`--replicaof HOST PORT`), or let it \
+                 write an RDB file (`redis-cli save`), and start this server with `--import FILE`",
                 path.display()
             )
         });
@@ -242,7 +247,7 @@ fn add_library(store: &Store, text: &[u8]) -> Result<(), ImportError> {
     store.root(store.shards().len()).try_txn(|tx, root| {
         let db = tx[root].dbs.at(0);
         if tx[db].get(tx, name.as_bytes(), i64::MIN).is_some() {
-            return Err(ImportError::Library(format!("there are two of name '{name}'")));
+            return Err(ImportError::Library(format!("two libraries have the name '{name}'")));
         }
         let text = tx.alloc_slice_copy(text)?;
         db.set(tx, name.as_bytes(), Value::Bytes(text))?;

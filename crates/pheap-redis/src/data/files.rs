@@ -61,7 +61,12 @@ pub fn may_become_copy(path: &Path) -> Result<(), String> {
         Kind::Heap => {
             let file = File::open(path).map_err(failed)?;
             match flock(&file, FlockOperation::NonBlockingLockShared) {
-                Err(Errno::WOULDBLOCK) => "is a heap that is open, this server's or another program's",
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(format!(
+                        "{shown} is a heap that is open, here or in another program, so it is not replaced; \
+                         set `dbfilename` to another name"
+                    ));
+                }
                 // Some file systems have no locks. Then the heap counts as not open.
                 _ => return Ok(()),
             }
@@ -94,8 +99,9 @@ pub fn replace<E: From<io::Error>>(
     let mut file = File::create_new(&new).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             let shown = new.display();
-            let told =
-                format!("{shown} is there already, perhaps of an attempt that was interrupted; delete it");
+            let told = format!(
+                "{shown} is there already, perhaps from an interrupted attempt; delete it, or move it away"
+            );
             io::Error::new(ErrorKind::AlreadyExists, told)
         }
         _ => error,

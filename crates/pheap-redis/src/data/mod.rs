@@ -22,7 +22,9 @@ pub use owned::{Owned, OwnedGroup, OwnedStream};
 pub use progress::{Position, Progress};
 pub use slots::{SLOTS, slot};
 pub use sorted::{Rank, Sorted};
-pub use store::{DATABASES, MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Shard, Store};
+pub use store::{
+    DATABASES, MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Shard, Store, explained,
+};
 pub use value::{Hash, List, Set, Str, Value};
 
 pub use pheap::{P, Txn, View};

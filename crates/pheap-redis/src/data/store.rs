@@ -1,7 +1,8 @@
 //! Opens, creates and checks the heap that holds all data.
 
 use std::cmp::Ordering;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use pheap::{Durability, Heap, Options, P, Persist, Root, SyncPolicy};
 
@@ -84,8 +85,16 @@ pub struct Store {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The heap library cannot open it.
-    #[error(transparent)]
+    #[error("{}", explained(.0))]
     Heap(pheap::Error),
+    /// The heap library cannot open the file.
+    #[error("{}", explained_at(path, error))]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The error of the heap library.
+        error: pheap::Error,
+    },
     /// Another process has it open.
     #[error("{} is open in another process; stop that one first, or choose another path", .0.display())]
     InUse(PathBuf),
@@ -94,15 +103,16 @@ pub enum OpenError {
     Foreign(PathBuf),
     /// An import into it was interrupted.
     #[error(
-        "{} is not complete, because an import into it was interrupted; delete it, and import again",
-        .0.display()
+        "{path} is not complete, because an import into it was interrupted; delete {path}, and {path}.wal if \
+         there is one, and import again",
+        path = .0.display()
     )]
     Unfinished(PathBuf),
     /// A power failure may destroy the heap on this file system, although the durability `pmem` was asked
     /// for.
-    #[error("{} would be on a file system that is neither DAX nor tmpfs, where a power failure may destroy \
-        it with `--durability pmem`; leave that out, choose another path, or say `--without-dax`",
-        .0.display())]
+    #[error("{} is on a file system that is neither DAX nor tmpfs, so with `--durability pmem` a power \
+        failure may destroy it; leave out `--durability pmem`, choose another path, or accept the risk with \
+        `--without-dax`", .0.display())]
     NotPersistent(PathBuf),
     /// An older version of this program made it.
     #[error(
@@ -126,6 +136,82 @@ pub enum OpenError {
         /// The format of the file.
         found: u32,
     },
+}
+
+/// Returns the text of a heap's error for the operator of this server. The texts of the heap library advise
+/// programmers, who use its options and methods.
+pub fn explained(error: &pheap::Error) -> String {
+    match error {
+        pheap::Error::NewerFormat { found, supported } => format!(
+            "the heap has format {found}, and this pheap-redis knows formats up to {supported}; use a newer \
+             pheap-redis"
+        ),
+        pheap::Error::OlderFormat { found, oldest } => format!(
+            "the heap has format {found}, and this pheap-redis knows formats from {oldest} on; write an RDB \
+             file with the pheap-redis that made the heap (--export), and read it into a new heap with this \
+             one (--import)"
+        ),
+        pheap::Error::NotClosed => "the heap was in use with `--durability process` when the machine went \
+            down, so it may be torn; restore it from a copy, such as SAVE makes"
+            .to_owned(),
+        pheap::Error::BootUnknown { path } => format!(
+            "{} was in use with `--durability process` and was not closed. Without /proc, the server cannot \
+             know whether the machine has been down since, so the heap may be torn; restore it from a copy, \
+             such as SAVE makes, and mount /proc before the server starts",
+            path.display()
+        ),
+        pheap::Error::Copied { path } => format!(
+            "{path} is a copy of a heap that was in use when it was made, so it may be torn; make copies \
+             with SAVE, or when the server has ended. If nothing was written to the heap during the copying, \
+             `pheap --restored backup {path} NEW` checks the copy, and makes a heap of it",
+            path = path.display()
+        ),
+        pheap::Error::Removed { path } => format!(
+            "{} was removed while the server had it open, and its data are lost when the server ends; copy \
+             them with SAVE first, and start the server with the copy (--heap)",
+            path.display()
+        ),
+        pheap::Error::NoPermission { path } => format!(
+            "no permission to write {}; let this user write that file and its folder, or choose another path",
+            path.display()
+        ),
+        pheap::Error::ReservationFull { need, reserved } => format!(
+            "the heap needs {need} bytes, and cannot grow beyond {reserved}; delete keys, or limit the data \
+             with `maxmemory`"
+        ),
+        pheap::Error::Misplaced { reason } => format!(
+            "the files of the heap were moved or removed ({reason}); end the server with SHUTDOWN, which \
+             writes all data to the heap's file if that still exists; then put that file back in its place, \
+             and start the server. If the server was killed instead, the log must be beside the heap's file"
+        ),
+        pheap::Error::OutcomeUnknown { source } => {
+            format!("the disk failed while a transaction was written, or the log cannot be found ({source})")
+        }
+        pheap::Error::Failed { reason } => {
+            format!("the heap has failed ({reason})")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Returns the text of an error of opening the heap at `path`, which the text names.
+fn explained_at(path: &Path, error: &pheap::Error) -> String {
+    let text = explained(error);
+    match error {
+        pheap::Error::NewerFormat { .. }
+        | pheap::Error::OlderFormat { .. }
+        | pheap::Error::Corrupt { .. }
+        | pheap::Error::NotClosed => format!("{}: {text}", path.display()),
+        pheap::Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+            format!("{text}; create the folder, or choose another path")
+        }
+        pheap::Error::Io { source, .. } if source.kind() == ErrorKind::OutOfMemory => format!(
+            "the system refuses memory or addresses for {} ({source}); raise the limit of the process \
+             (`ulimit -v`, or LimitAS of systemd), or give the machine more memory",
+            path.display()
+        ),
+        _ => text,
+    }
 }
 
 impl From<pheap::Error> for OpenError {
@@ -152,7 +238,10 @@ impl Store {
                 .sync_policy(policy)
                 .log_limit(log_limit.max(LEAST_LOG)),
         };
-        let heap = options.open(path)?;
+        let heap = options.open(path).map_err(|error| match error.into() {
+            OpenError::Heap(error) => OpenError::Refused { path: path.to_owned(), error },
+            error => error,
+        })?;
         Store::of(heap, path, shards)
     }
 

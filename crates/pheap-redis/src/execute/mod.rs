@@ -34,7 +34,7 @@ use crate::command::{
     Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Several,
     load_libraries, lookup, resolve,
 };
-use crate::data::{Lookups, Shard};
+use crate::data::{Lookups, Shard, explained};
 use crate::resp::Reply;
 use crate::resp::input::Input;
 use crate::resp::request::Limits;
@@ -367,7 +367,10 @@ impl Execution<'_> {
         let mark = self.mark();
         let result =
             catch_unwind(AssertUnwindSafe(|| self.in_shards(server, plan, f))).unwrap_or_else(|_| {
-                tracing::error!("`{}` has panicked, and was rolled back", self.session.last_command);
+                tracing::error!(
+                    "`{}` has panicked, which is a bug of this server, and was rolled back",
+                    self.session.last_command
+                );
                 Err(pheap::Error::Aborted(PANICKED.into()))
             });
         if result.is_err() {
@@ -509,7 +512,7 @@ impl Execution<'_> {
 const MORE_SHARDS: &str = "a script touches more shards than were locked";
 
 /// Reason of the rollback after a panic.
-const PANICKED: &str = "the command has panicked, which is a mistake of this server";
+const PANICKED: &str = "the command has panicked, which is a bug of this server";
 
 fn wants_more_shards(error: &pheap::Error) -> bool {
     matches!(error, pheap::Error::Aborted(reason) if reason == MORE_SHARDS)
@@ -524,11 +527,15 @@ fn owned(words: &Args<'_>) -> Vec<Vec<u8>> {
 pub fn heap_error(error: &pheap::Error) -> String {
     match error {
         pheap::Error::OutOfSpace { .. } | pheap::Error::ReservationFull { .. } => {
-            format!("OOM command not allowed: {error}")
+            format!("OOM command not allowed: {}", explained(error))
         }
         pheap::Error::Failed { .. } | pheap::Error::OutcomeUnknown { .. } | pheap::Error::Io { .. } => {
-            format!("MISCONF writing to the heap has failed, so nothing is changed any more: {error}")
+            format!(
+                "MISCONF writing to the heap has failed, so the server reads and writes no data: {}; check \
+                 the disk and the files of the heap, and restart the server",
+                explained(error)
+            )
         }
-        other => format!("ERR {other}"),
+        other => format!("ERR {}", explained(other)),
     }
 }

@@ -35,7 +35,9 @@ pub enum Unfollowed {
     #[error("another master is followed")]
     Left,
     /// The next commands would run in the wrong database.
-    #[error("the master has data that this server cannot have: {0}")]
+    #[error(
+        "it selects a database that this server does not have ({0}); set `databases` to more, 16 at most"
+    )]
     Database(String),
     /// The heap has failed.
     #[error(transparent)]

@@ -87,9 +87,7 @@ impl End {
     fn check(&self, wire: &mut Wire<'_>, len: u64) -> Result<(), Lost> {
         match self {
             End::Size(size) if *size == len => Ok(()),
-            End::Size(_) => {
-                Err(Lost::Data { at: len, error: rdb::Error::Corrupt("it is longer than what is in it") })
-            }
+            End::Size(_) => Err(Lost::Data { at: len, error: rdb::Error::Corrupt("bytes follow its end") }),
             End::Mark(mark) => {
                 let mut follows = [0; MARK];
                 let read = wire.read_exact(&mut follows);

@@ -29,6 +29,7 @@ use crate::config::{Config, Master};
 use crate::connections::mailbox::Mailbox;
 use crate::connections::tls::{Connector, TlsError, connector};
 use crate::copies::import::ImportError;
+use crate::data::explained;
 use crate::execute::Unfollowed;
 use crate::rdb;
 use crate::server::Server;
@@ -68,10 +69,13 @@ pub enum Lost {
         why: String,
     },
     /// The master has sent something that is invalid here.
-    #[error("the master sends what cannot be understood: {0}")]
+    #[error(
+        "the master has sent something that cannot be understood: {0}; check its address and \
+         `tls-replication`"
+    )]
     Nonsense(String),
     /// The master's data are damaged or have an unknown format.
-    #[error("the master's data cannot be loaded, byte {at}: {error}")]
+    #[error("the master's data cannot be loaded (byte {at}): {error}")]
     Data {
         /// The position up to which the data were read, in bytes.
         at: u64,
@@ -82,10 +86,10 @@ pub enum Lost {
     #[error("the master's data cannot be stored: {0}")]
     Store(ImportError),
     /// A command of the master cannot be run.
-    #[error("what the master sends cannot be run: {0}")]
+    #[error("a command of the master cannot be run: {0}")]
     Run(Unfollowed),
     /// The heap has failed.
-    #[error(transparent)]
+    #[error("{}", explained(.0))]
     Heap(#[from] pheap::Error),
 }
 
@@ -115,7 +119,7 @@ pub enum LinkError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The system refuses.
-    #[error("the thread that follows a master cannot be made: {0}")]
+    #[error("the link to a master cannot be prepared: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -170,7 +174,7 @@ impl Link {
             let text = lost.to_string().replace(['\r', '\n'], " ");
             // A repeated error is logged once.
             if was_connected || text != told {
-                tracing::warn!("no link to the master {master}: {text}");
+                tracing::warn!("no link to the master {master}: {text}; trying again");
             }
             told.clone_from(&text);
             server.role.set_stage(Stage::Down, generation, |link| {
@@ -205,14 +209,17 @@ fn follow(
     match greet(server, &mut wire, follower.position())? {
         Greeting::Continue(id) => {
             follower.go_on(id)?;
-            tracing::info!("the master {master} is followed from where that was");
+            tracing::info!("following the master {master} from the last position on");
         }
         Greeting::Full(position) => {
-            tracing::info!("the master {master} gives all its data");
+            tracing::info!("the master {master} sends all its data");
             server.role.set_stage(Stage::Sync, generation, |_| ());
             let began = Instant::now();
             follower.load(&mut wire, position)?;
-            tracing::info!("they are complete after {} ms, and it is followed", began.elapsed().as_millis());
+            tracing::info!(
+                "all data of the master {master} were loaded in {} ms; following it",
+                began.elapsed().as_millis()
+            );
         }
     }
     follower.stream(&mut wire)

@@ -145,7 +145,9 @@ impl<'s> Follower<'s> {
             server.unsynced.uncount(&mut counted);
         }
         for refused in followed? {
-            tracing::warn!("the master has run {refused}");
+            tracing::warn!(
+                "a command of the master was refused, so the data may differ from the master's: {refused}"
+            );
         }
         self.position = match note {
             Note::Position(position) | Note::Complete(position) => {

@@ -46,8 +46,13 @@ fn process(server: &Server, text: &mut Text) {
     text.figure("redis_instance_info", &labels, 1);
     let uptime = server.started.elapsed().as_secs();
     let now = since_1970().as_secs();
-    text.one("redis_uptime_in_seconds", Gauge, "Seconds since it was started.", uptime);
-    text.one("redis_start_time_seconds", Gauge, "When it was started.", now.saturating_sub(uptime));
+    text.one("redis_uptime_in_seconds", Gauge, "Seconds since the server was started.", uptime);
+    text.one(
+        "redis_start_time_seconds",
+        Gauge,
+        "Unix time at which the server was started.",
+        now.saturating_sub(uptime),
+    );
     let [system, user] = crate::stats::usage::times(Whose::Process);
     text.one("redis_cpu_sys_seconds_total", Counter, "Processor time of the system.", system);
     text.one("redis_cpu_user_seconds_total", Counter, "Processor time of the server.", user);
@@ -58,8 +63,12 @@ fn clients(server: &Server, text: &mut Text) {
     let figures = [
         ("redis_connected_clients", "Clients that are connected.", server.clients.count() as i64),
         ("redis_max_clients", "Clients that may be connected.", most),
-        ("redis_blocked_clients", "Clients that wait.", server.stats.blocked.load(Relaxed) as i64),
-        ("redis_tracking_clients", "Clients that have copies of keys.", server.tracking.totals()[0] as i64),
+        (
+            "redis_blocked_clients",
+            "Clients that wait in a blocking command.",
+            server.stats.blocked.load(Relaxed) as i64,
+        ),
+        ("redis_tracking_clients", "Clients that use CLIENT TRACKING.", server.tracking.totals()[0] as i64),
         ("redis_pubsub_channels", "Channels that are listened to.", count(server, Kind::Channel)),
         ("redis_pubsub_patterns", "Patterns that are listened to.", count(server, Kind::Pattern)),
         ("redis_pubsubshard_channels", "Shards' channels that are listened to.", count(server, Kind::Shard)),
@@ -78,11 +87,11 @@ fn memory(server: &Server, text: &mut Text) {
     let lua = server.scripts.memory.iter().map(|bytes| bytes.load(Relaxed)).sum::<i64>().max(0) as u64;
     let figures = [
         ("redis_memory_used_bytes", "Bytes that the data need.", used),
-        ("redis_memory_max_bytes", "Bytes that the data may need; 0: as many as there are.", most),
-        ("redis_memory_used_rss_bytes", "Bytes of memory that the process has.", process),
+        ("redis_memory_max_bytes", "Limit of these bytes, `maxmemory`; 0: none.", most),
+        ("redis_memory_used_rss_bytes", "Resident memory of the process, in bytes.", process),
         ("redis_memory_used_scripts_eval_bytes", "Bytes that scripts use.", lua),
         ("redis_total_system_memory_bytes", "Bytes of memory of the machine.", machine),
-        ("redis_number_of_cached_scripts", "Scripts that are known.", server.scripts.count() as u64),
+        ("redis_number_of_cached_scripts", "Scripts that EVALSHA finds.", server.scripts.count() as u64),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
 }
@@ -93,14 +102,18 @@ fn counted(server: &Server, text: &mut Text) {
         ("redis_commands_processed_total", "Commands that were run.", all.calls),
         ("redis_connections_received_total", "Clients that have connected.", stats.connections.load(Relaxed)),
         ("redis_rejected_connections_total", "Clients that were refused.", stats.rejected.load(Relaxed)),
-        ("redis_expired_keys_total", "Keys whose time had come.", stats.expired.load(Relaxed)),
-        ("redis_evicted_keys_total", "Keys that went for want of memory.", stats.evicted.load(Relaxed)),
+        ("redis_expired_keys_total", "Keys that have expired.", stats.expired.load(Relaxed)),
+        (
+            "redis_evicted_keys_total",
+            "Keys that were evicted because of `maxmemory`.",
+            stats.evicted.load(Relaxed),
+        ),
         ("redis_keyspace_hits_total", "Keys that were looked up and found.", all.hits),
         ("redis_keyspace_misses_total", "Keys that were looked up and not found.", all.misses),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Counter, help, value));
     text.one("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.count());
-    text.begin("redis_errors_total", Counter, "Errors that clients were told of.");
+    text.begin("redis_errors_total", Counter, "Error replies, by their first word.");
     for (code, count) in &*server.errors.lock() {
         text.figure("redis_errors_total", &[("err", code)], count);
     }
@@ -117,7 +130,9 @@ fn each_command(server: &Server, text: &mut Text) {
         called.iter().for_each(|(cmd, sum)| text.figure(name, &[("cmd", cmd)], value(sum)));
     };
     each("redis_commands_total", "Calls.", |sum| sum.calls as f64);
-    each("redis_commands_duration_seconds_total", "How long they took.", |sum| sum.nanoseconds as f64 / 1e9);
+    each("redis_commands_duration_seconds_total", "Seconds that the calls took.", |sum| {
+        sum.nanoseconds as f64 / 1e9
+    });
     each("redis_commands_rejected_calls_total", "Calls that were refused.", |sum| sum.rejected as f64);
     each("redis_commands_failed_calls_total", "Calls that ended with an error.", |sum| sum.failed as f64);
     text.begin("redis_commands_latencies_usec", Histogram, "Calls by the microseconds they took at most.");
@@ -172,8 +187,8 @@ fn copies(server: &Server, text: &mut Text) {
     let figures = [
         ("redis_rdb_bgsave_in_progress", "A copy of the heap is being made.", i64::from(save.is_running)),
         ("redis_rdb_last_bgsave_status", "The last copy of the heap succeeded.", i64::from(!save.failed)),
-        ("redis_rdb_last_save_timestamp_seconds", "When the last copy was made.", save.at),
-        ("redis_rdb_changes_since_last_save", "Changes since then.", changes as i64),
+        ("redis_rdb_last_save_timestamp_seconds", "Unix time of the last copy of the heap.", save.at),
+        ("redis_rdb_changes_since_last_save", "Changes since the last copy of the heap.", changes as i64),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
 }
@@ -185,13 +200,13 @@ fn replication(server: &Server, text: &mut Text) {
     let labels = [("master_host", &*master.host), ("master_port", &master.port.to_string())];
     let offset = link.position.as_ref().map_or(0, |position| position.offset);
     let figures = [
+        ("redis_master_link_up", "The link to the master is up.", u64::from(link.stage == Stage::Connected)),
         (
-            "redis_master_link_up",
-            "What the master does comes as it is done.",
-            u64::from(link.stage == Stage::Connected),
+            "redis_master_sync_in_progress",
+            "The master sends all its data.",
+            u64::from(link.stage == Stage::Sync),
         ),
-        ("redis_master_sync_in_progress", "The master's data come.", u64::from(link.stage == Stage::Sync)),
-        ("redis_slave_repl_offset", "How far the master's stream is in the heap.", offset),
+        ("redis_slave_repl_offset", "Offset in the master's stream up to which the heap has it.", offset),
     ];
     for (name, help, value) in figures {
         text.begin(name, Gauge, help);
@@ -204,12 +219,12 @@ fn heap(server: &Server, text: &mut Text) {
     let gauges = [
         ("pheap_live_bytes", "Bytes of live objects.", heap.live_bytes),
         ("pheap_live_objects", "Live objects.", heap.live_objects),
-        ("pheap_file_bytes", "Bytes of the file.", heap.file_bytes),
-        ("pheap_ahead_bytes", "Bytes that the file has beyond them, made ready.", heap.ahead_bytes),
+        ("pheap_file_bytes", "Bytes of the heap's file.", heap.file_bytes),
+        ("pheap_ahead_bytes", "Bytes that the file has beyond these, ready for more data.", heap.ahead_bytes),
         ("pheap_free_bytes", "Bytes of pages that nothing uses.", heap.free_bytes),
         ("pheap_private_bytes", "Bytes of dirty pages in memory.", heap.private_bytes),
-        ("pheap_ready", "All live objects are known.", u64::from(heap.ready)),
-        ("pheap_failed", "Writing has failed.", u64::from(server.stats.has_failed.load(Relaxed))),
+        ("pheap_ready", "The heap has counted its live objects.", u64::from(heap.ready)),
+        ("pheap_failed", "Writing to the heap has failed.", u64::from(server.stats.has_failed.load(Relaxed))),
         ("pheap_replayed_records", "Records of the log that opening has replayed.", heap.replayed_records),
         ("pheap_rolled_back_entries", "Entries that opening has rolled back.", heap.rolled_back_entries),
     ];
@@ -218,10 +233,10 @@ fn heap(server: &Server, text: &mut Text) {
         ("pheap_log_bytes_total", "Bytes of log entries.", heap.log_bytes),
         ("pheap_log_syncs_total", "Syncs of the log.", heap.syncs),
         ("pheap_checkpoints_total", "How often the log was written to the heap's file.", heap.checkpoints),
-        ("pheap_checkpoint_bytes_total", "Bytes that this has written.", heap.checkpoint_bytes),
+        ("pheap_checkpoint_bytes_total", "Bytes that checkpoints have written.", heap.checkpoint_bytes),
         ("pheap_fences_total", "Fences.", heap.fences),
         ("pheap_flushed_lines_total", "Cache lines that were flushed.", heap.flushed_lines),
-        ("pheap_growth_waits_total", "How often somebody waited for the file to grow.", heap.growth_waits),
+        ("pheap_growth_waits_total", "Waits for the file to grow.", heap.growth_waits),
         ("pheap_collections_total", "Collections.", heap.collections),
         ("pheap_collector_pauses_total", "Pauses by collections.", heap.pauses.count()),
     ];
@@ -230,7 +245,7 @@ fn heap(server: &Server, text: &mut Text) {
     text.one("pheap_collecting_seconds_total", Counter, "How long collections took.", collecting);
     text.one("pheap_collector_longest_pause_seconds", Gauge, "The longest pause by a collection.", longest);
     // Upper bounds of these fractions of the pauses.
-    text.begin("pheap_collector_pause_seconds", Gauge, "Pauses by collections, by their share.");
+    text.begin("pheap_collector_pause_seconds", Gauge, "Quantiles of the pauses by collections.");
     for (share, name) in [(0.5, "0.5"), (0.99, "0.99"), (0.999, "0.999")] {
         let pause = heap.pauses.quantile(share).as_secs_f64();
         text.figure("pheap_collector_pause_seconds", &[("quantile", name)], pause);

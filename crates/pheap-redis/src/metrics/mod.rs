@@ -40,10 +40,13 @@ pub struct Exporter {
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     /// The option is not a valid address.
-    #[error("metrics: '{0}' is no address; give one of this machine's and a port, as 127.0.0.1:9121")]
+    #[error(
+        "metrics: '{0}' is not ADDRESS:PORT; give an IP address of this machine and a port, as in \
+         127.0.0.1:9121"
+    )]
     Address(String),
     /// The system refuses to listen.
-    #[error("metrics: cannot listen on {0}: {1}; if something else uses it, choose another port")]
+    #[error("metrics: cannot listen on {0}: {1}; choose an address of this machine, and a port that is free")]
     Io(SocketAddr, io::Error),
 }
 

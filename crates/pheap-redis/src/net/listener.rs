@@ -36,8 +36,24 @@ pub enum ListenError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The system refuses to listen.
-    #[error("cannot listen on {0}: {1}; if something else uses it, choose another `port`, or `unixsocket`")]
+    #[error("cannot listen on {0}: {1}; {advice}", advice = advice(.1))]
     Io(String, io::Error),
+}
+
+/// Returns what to do if the system refuses to listen.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            "stop the program that uses it, or set `port`, `tls-port` or `unixsocket` to another value"
+        }
+        ErrorKind::AddrNotAvailable => "set `bind` to addresses of this machine",
+        ErrorKind::PermissionDenied => {
+            "choose a port above 1023, or a folder for `unixsocket` that this user can write"
+        }
+        ErrorKind::AlreadyExists => "move the file away, or set `unixsocket` to another path",
+        ErrorKind::NotFound => "create the folder, or set `unixsocket` to another path",
+        _ => "check `bind`, `port`, `tls-port` and `unixsocket`",
+    }
 }
 
 impl Listener {
@@ -113,7 +129,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
             let Err(error) = UnixStream::connect(path) else { return Err(ErrorKind::AddrInUse.into()) };
             if error.kind() == ErrorKind::ConnectionRefused { std::fs::remove_file(path) } else { Err(error) }
         }
-        Ok(_) => Err(io::Error::new(ErrorKind::AlreadyExists, "there is a file that is no socket")),
+        Ok(_) => Err(io::Error::new(ErrorKind::AlreadyExists, "there is a file that is not a socket")),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }

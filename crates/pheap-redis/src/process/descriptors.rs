@@ -20,8 +20,8 @@ pub fn make_room(clients: u64, connected: u64) -> Result<u64, String> {
     let most = allow(others + clients).saturating_sub(others).min(clients);
     if most == 0 {
         return Err(format!(
-            "too few files may be open: the server needs {others} without a single client; raise the limit \
-             (`ulimit -n`, or LimitNOFILE of systemd)",
+            "the system allows this process too few open files: the server needs {others}, and one for each \
+             client; raise the hard limit (`ulimit -n`, or LimitNOFILE of systemd)",
         ));
     }
     Ok(most)

@@ -25,7 +25,8 @@ static IS_IN_FILE: AtomicBool = AtomicBool::new(false);
 pub enum LogError {
     /// The file cannot be written.
     #[error(
-        "logfile {}: {error}; give a file that can be written, or none, to log to the standard output",
+        "logfile {}: {error}; set `logfile` to a file that this user can write, or to \"\" for the standard \
+         output",
         path.display()
     )]
     File {

@@ -59,7 +59,9 @@ impl End {
     pub fn wait(mut self, server: &Server) {
         for signal in self.signals.forever() {
             let name = signal_name(signal).unwrap_or("a signal");
-            tracing::info!("{name} has asked for the end; once more, and the heap is not closed");
+            tracing::info!(
+                "{name} ends the server; a second signal ends it at once, without closing the heap"
+            );
             server.stop();
         }
     }
@@ -83,7 +85,7 @@ impl PidFile {
             Ok(text) if !is_number(&text) => {
                 return Err(io::Error::new(
                     io::ErrorKind::AlreadyExists,
-                    "there is another file, which is not replaced",
+                    "it has other content than a process ID, so it is not replaced",
                 ));
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -112,6 +114,10 @@ pub fn notify(state: &str) {
         UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &addr)
     };
     if let Err(error) = told() {
-        tracing::warn!("NOTIFY_SOCKET is set, but nobody can be told there that {state}: {error}");
+        tracing::warn!(
+            "{state} cannot be sent to NOTIFY_SOCKET ({}): {error}; if no service manager waits for it, \
+             unset NOTIFY_SOCKET",
+            Path::new(&name).display(),
+        );
     }
 }

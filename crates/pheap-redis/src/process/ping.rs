@@ -18,13 +18,13 @@ const ALIVE: &[&str] = &["-NOAUTH", "-LOADING", "-BUSY", "-MASTERDOWN"];
 #[derive(Debug, thiserror::Error)]
 pub enum PingError {
     /// The options name no port and no socket to connect to.
-    #[error("--ping connects without TLS, and neither `port` nor `unixsocket` is set")]
+    #[error("--ping connects without TLS, and neither `port` nor `unixsocket` is set; set one of them")]
     Nowhere,
     /// The server does not answer.
     #[error("no answer from {0}: {1}")]
     Io(String, io::Error),
     /// The reply is unexpected.
-    #[error("{0} has answered: {1}")]
+    #[error("{0} has answered: {1} (a server that is well answers PONG)")]
     Refused(String, String),
 }
 

@@ -44,7 +44,7 @@ pub fn decode<R: Read>(kind: u8, from: &mut Reader<R>) -> Result<Owned> {
     if len == 0 {
         return Err(Error::Empty);
     }
-    if len == distinct { Ok(value) } else { Err(Error::Corrupt("an element is there twice")) }
+    if len == distinct { Ok(value) } else { Err(Error::Corrupt("an element occurs twice")) }
 }
 
 /// Reads a count, and then so many items by `one`.
@@ -118,7 +118,7 @@ fn quicklist<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<Vec<Vec<u8>>
             ONE_ELEMENT => Ok(vec![part]),
             PACKED if is_new => texts(&listpack::elements(&part, &mut from.elements)?),
             PACKED => texts(&old::ziplist(&part, &mut from.elements)?),
-            _ => Err(Error::Corrupt("a part of a list is of an unknown kind")),
+            _ => Err(Error::Corrupt("a part of a list has an unknown encoding")),
         }
     })?;
     Ok(parts.into_iter().flatten().collect())

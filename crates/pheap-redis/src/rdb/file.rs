@@ -98,7 +98,9 @@ impl<R: Read> FileReader<R> {
         let mut from = Reader::new(Summed { inner, digest: CRC.digest() }, size);
         let (magic, digits) = (from.array()?, from.array::<4>()?);
         let version = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
-        let version: u32 = version.filter(|_| magic == *MAGIC).ok_or(Error::Corrupt("it is no RDB file"))?;
+        let version: u32 = version
+            .filter(|_| magic == *MAGIC)
+            .ok_or(Error::Corrupt("it does not begin as an RDB file does"))?;
         if !(1..=u32::from(VERSION)).contains(&version) {
             return Err(Error::Version(version));
         }

@@ -60,7 +60,9 @@ pub enum Error {
     #[error("it has {0}, which this server does not know")]
     Unknown(&'static str),
     /// The input has a version that is unknown here.
-    #[error("it has version {0} of the format; versions 1 to {VERSION} are known")]
+    #[error(
+        "it has version {0} of the format, and this server reads versions 1 to {VERSION} (of Redis up to 7.0)"
+    )]
     Version(u32),
     /// The checksum is wrong.
     #[error("its checksum is wrong")]

@@ -77,7 +77,7 @@ impl<R: Read> Reader<R> {
             (2, 0x80) => Ok(u64::from(u32::from_be_bytes(self.array()?))),
             (2, 0x81) => Ok(u64::from_be_bytes(self.array()?)),
             (3, _) => Err(first & 63),
-            _ => return Err(Error::Corrupt("a length is none")),
+            _ => return Err(Error::Corrupt("a length has an unknown encoding")),
         })
     }
 
@@ -100,7 +100,7 @@ impl<R: Read> Reader<R> {
                 let (compressed, len) = (self.length()?, self.length()?);
                 return lzf::expand(&self.bytes(compressed)?, len);
             }
-            Err(_) => return Err(Error::Corrupt("a string is written in an unknown way")),
+            Err(_) => return Err(Error::Corrupt("a string has an unknown encoding")),
         };
         Ok(words::decimal(number, &mut [0; 20]).to_vec())
     }

@@ -20,8 +20,8 @@ use crate::clients::waiting::Waiting;
 use crate::clients::{Clients, Pause};
 use crate::config::Config;
 use crate::connections::mailbox::{Mailbox, Message};
-use crate::data::Store;
 use crate::data::memory::Memory;
+use crate::data::{Store, explained};
 use crate::scripts::Scripts;
 use crate::scripts::gates::Gates;
 use crate::scripts::libraries::Libraries;
@@ -386,7 +386,10 @@ impl Server {
             let mut told = self.told_of_no_space.lock();
             if told.is_none_or(|told| told.elapsed() >= NO_SPACE_AGAIN) {
                 *told = Some(Instant::now());
-                tracing::error!("a write was refused: {error}. All else goes on, and nothing is lost");
+                tracing::error!(
+                    "a write was refused: {}. The server goes on with other commands, and no data are lost",
+                    explained(error),
+                );
             }
         }
         let is_the_end = matches!(
@@ -395,7 +398,10 @@ impl Server {
         );
         if is_the_end && !self.stats.has_failed.swap(true, Ordering::Relaxed) {
             tracing::error!(
-                "writing to the heap has failed: {error}. Nothing is changed any more, and what was not acknowledged may be lost; see to the disk, and start the server again"
+                "writing to the heap has failed: {}. The server reads and writes no data any more, and \
+                 writes that were not acknowledged may be lost. Check that the disk works, and that the \
+                 files of the heap are in their place, and restart the server",
+                explained(error),
             );
         }
     }
@@ -457,7 +463,8 @@ impl Server {
         }
         for (profile, bytes) in self.clients.above(limit) {
             tracing::warn!(
-                "{} was closed: it needs {bytes} bytes; see maxmemory-clients",
+                "{} was disconnected: its requests and replies need {bytes} bytes, and those of all clients \
+                 more than maxmemory-clients",
                 profile.addresses[0]
             );
             self.stats.evicted_clients.fetch_add(1, Ordering::Relaxed);

@@ -105,7 +105,7 @@ fn a_socket_of_another_server_is_left_to_it() {
     drop(server);
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "a letter").unwrap();
-    refuses("no socket");
+    refuses("is not a socket; move the file away");
     assert_eq!(std::fs::read(&path).unwrap(), b"a letter");
 }
 

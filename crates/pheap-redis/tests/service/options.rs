@@ -161,10 +161,13 @@ fn options_that_would_leave_the_door_open_refuse_the_start() {
     let inside = file(folder.path(), "inside.conf", "port 1\n\nuser default on >secret ~* &* +@all\n");
     let include = format!("include {}", inside.display());
     for (line, why) in [
-        ("user default off", "redis.conf, line 2: user: there are no users"),
-        ("rename-command FLUSHALL \"\"", "redis.conf, line 2: rename-command: commands keep their names"),
+        ("user default off", "redis.conf, line 2: user: this server has no users except `default`"),
+        (
+            "rename-command FLUSHALL \"\"",
+            "redis.conf, line 2: rename-command: this server cannot rename or disable commands",
+        ),
         ("requirepas secret", "redis.conf, line 2: requirepas: there is no such option"),
-        (include.as_str(), "inside.conf, line 3: user: there are no users"),
+        (include.as_str(), "inside.conf, line 3: user: this server has no users except `default`"),
     ] {
         let conf = file(folder.path(), "redis.conf", format!("# mine\n{line}\n"));
         let told = refused(Command::new(BINARY).arg(conf).arg("--dir").arg(folder.path()));
@@ -172,9 +175,9 @@ fn options_that_would_leave_the_door_open_refuse_the_start() {
     }
     let heap = ["--heap", "/dev/null/none"];
     for (arguments, why) in [
-        (&["--aclfile", "users.acl"][..], "command line: aclfile: there are no users"),
-        (&["--port", "1", "--set", "port 2"], "two things about `port`"),
-        (&["--threads", "2", "--io-threads", "3"], "two things about `io-threads`"),
+        (&["--aclfile", "users.acl"][..], "command line: aclfile: this server has no users except `default`"),
+        (&["--port", "1", "--set", "port 2"], "gives `port` two values"),
+        (&["--threads", "2", "--io-threads", "3"], "gives `io-threads` two values"),
         (&["--replicaof", "a", "1", "--import", "auto"], "give one of them"),
     ] {
         let told = refused(Command::new(BINARY).args(heap).args(arguments));
@@ -278,7 +281,7 @@ fn the_file_of_debian() {
             "with `appendfsync everysec`, a power failure may lose",
             "these options do nothing here: ",
             "always-show-logo",
-            "so there is none; give another path",
+            "the server runs without a pidfile; set `pidfile` to another path",
         ] {
             assert_eq!(told.matches(sentence).count(), 1, "{sentence}: {told}");
         }

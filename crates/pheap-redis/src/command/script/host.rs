@@ -327,7 +327,11 @@ impl<'a, 'c> Run<'a, 'c> {
                     "a script has run for {} ms and goes on: {} ({})",
                     self.started.elapsed().as_millis(),
                     slow.name,
-                    if slow.is_eval { "SCRIPT KILL ends it" } else { "FUNCTION KILL ends it" },
+                    if slow.is_eval {
+                        "SCRIPT KILL ends it if it has not written"
+                    } else {
+                        "FUNCTION KILL ends it if it has not written"
+                    },
                 );
                 server.scripts.begin_slow(slow.clone());
                 self.slow.insert(slow).clone()

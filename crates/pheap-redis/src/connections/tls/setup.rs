@@ -17,7 +17,7 @@ use crate::config::Config;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A required option is missing.
-    #[error("{asked} is set, but {option} is not: {what}")]
+    #[error("{asked} is set, but {option} is not; set it to the file with {what}")]
     Missing {
         /// The option that requires it.
         asked: &'static str,
@@ -37,10 +37,10 @@ pub enum TlsError {
         error: pem::Error,
     },
     /// The file has no usable certificate.
-    #[error("tls-ca-cert-file {}: there is no certificate in it that can be used", .0.display())]
+    #[error("tls-ca-cert-file {}: it has no usable certificate; give that of an authority", .0.display())]
     NoAuthority(PathBuf),
     /// The certificate and the key do not fit together or cannot be used.
-    #[error("tls-cert-file and tls-key-file cannot be used: {0}")]
+    #[error("tls-cert-file and tls-key-file cannot be used: {0}; give a certificate and its own key")]
     Certificate(rustls::Error),
     /// A TLS version is unknown.
     #[error("tls-protocols: '{0}' is not known here; give TLSv1.2, TLSv1.3 or both")]
@@ -90,7 +90,7 @@ pub fn connector(config: &Config) -> Result<Option<Connector>, TlsError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&versions(config.text("tls-protocols"))?)
         .map_err(TlsError::Certificate)?
-        .with_root_certificates(authorities(config, asked, "the certificates by which the master is known")?);
+        .with_root_certificates(authorities(config, asked, "the certificate of the master's authority")?);
     let config = match config.text("tls-cert-file") {
         "" => builder.with_no_client_auth(),
         _ => {
@@ -107,7 +107,7 @@ fn own(
     asked: &'static str,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
     let chain = certificates(config, asked, "tls-cert-file", "the certificate of this server")?;
-    let path = named(config, asked, "tls-key-file", "the key of its certificate")?;
+    let path = named(config, asked, "tls-key-file", "the key of that certificate")?;
     let key = PrivateKeyDer::from_pem_file(&path);
     Ok((chain, key.map_err(|error| TlsError::File { option: "tls-key-file", path, error })?))
 }
@@ -134,7 +134,8 @@ fn verifier(
     provider: &Arc<rustls::crypto::CryptoProvider>,
     may_be_absent: bool,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let what = "the certificates by which clients are known; or say `tls-auth-clients no`, and whoever connects may speak";
+    let what = "the certificates of the clients' authorities, or set `tls-auth-clients no` to accept clients \
+        without a certificate";
     let roots = authorities(config, "tls-port", what)?;
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     let builder = if may_be_absent { builder.allow_unauthenticated() } else { builder };
@@ -192,6 +193,6 @@ mod tests {
         assert!(error.starts_with("tls-cert-file /absent: "), "{error}");
         config.set("tls-replication", "yes").unwrap();
         let error = connector(&config).unwrap_err().to_string();
-        assert!(error.starts_with("tls-replication is set, but tls-ca-cert-file is not: "), "{error}");
+        assert!(error.starts_with("tls-replication is set, but tls-ca-cert-file is not; "), "{error}");
     }
 }

@@ -54,7 +54,8 @@ impl Turn<'_> {
                 Err(error) => {
                     if self.deaf.insert(listener) {
                         tracing::warn!(
-                            "clients that connect must wait: {error}; if too many files are open, raise `ulimit -n`"
+                            "new clients must wait: {error}; if too many files are open, raise the limit \
+                             (`ulimit -n`, or LimitNOFILE of systemd)"
                         );
                     }
                     return;
@@ -114,8 +115,8 @@ impl Turn<'_> {
                 self.server.stats.evicted_clients.fetch_add(1, Relaxed);
             }
             tracing::warn!(
-                "{} was closed: {} bytes of it were not answered, and {} bytes wait for it; \
-                 see client-query-buffer-limit, client-output-buffer-limit and maxmemory-clients",
+                "{} was disconnected, because it needs too much memory: {} bytes of requests and {} bytes of \
+                 replies; see client-query-buffer-limit, client-output-buffer-limit and maxmemory-clients",
                 connection.stream,
                 connection.input.pending(),
                 connection.output.len(),
