@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
-use pheap_redis::command::{Known, all};
+use pheap_redis::command::{KnownCommand, all};
 use pheap_redis::data::Owned;
 use pheap_redis::rdb;
 
@@ -50,7 +50,7 @@ enum Arg {
 /// Commands that leave the process, end it, or write files.
 const NOT_HERE: &[&str] = &["migrate", "shutdown", "save", "bgsave", "config|set", "config|rewrite"];
 
-static COMMANDS: LazyLock<Vec<Known>> =
+static COMMANDS: LazyLock<Vec<KnownCommand>> =
     LazyLock::new(|| all().filter(|known| !NOT_HERE.contains(&known.name)).collect());
 
 const KEYS: &[&str] = &["a", "b", "{a}b", "c", "news", "*"];

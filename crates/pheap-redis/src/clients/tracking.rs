@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::clients::client::{Options, Session};
+use crate::clients::client::{Session, TrackingOptions};
 use crate::clients::{Clients, Profile};
 use crate::resp::Reply;
 
@@ -55,11 +55,11 @@ pub struct Tracking {
     prefixes: AtomicUsize,
     /// The most keys that may be recorded; 0: no limit.
     limit: AtomicU64,
-    table: Mutex<Table>,
+    table: Mutex<TrackingTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct TrackingTable {
     trackers: HashMap<u64, Tracker>,
     /// The readers of each key. Some may have disconnected or ended tracking.
     readers: BTreeMap<Vec<u8>, BTreeSet<u64>>,
@@ -74,7 +74,7 @@ struct Table {
 /// A client that tracks keys.
 #[derive(Debug)]
 struct Tracker {
-    options: Options,
+    options: TrackingOptions,
     prefixes: BTreeSet<Vec<u8>>,
     profile: Arc<Profile>,
 }
@@ -134,7 +134,7 @@ impl Tracker {
     }
 }
 
-impl Table {
+impl TrackingTable {
     /// Removes and returns the readers of a key.
     fn take(&mut self, key: &[u8]) -> BTreeSet<u64> {
         let readers = self.readers.remove(key).unwrap_or_default();
@@ -161,12 +161,12 @@ impl Tracking {
 
     /// Begins tracking for a client. In broadcast mode, adds these prefixes to those that the client has; no
     /// prefixes mean all keys.
-    pub fn enable(&self, session: &mut Session, options: Options, prefixes: &[&[u8]]) {
+    pub fn enable(&self, session: &mut Session, options: TrackingOptions, prefixes: &[&[u8]]) {
         let (id, profile) = (session.id, &session.profile);
         session.tracking = Some(options);
         profile.redirect_is_broken.store(false, Ordering::Relaxed);
         let mut table = self.table.lock();
-        let Table { trackers, prefixes: all, .. } = &mut *table;
+        let TrackingTable { trackers, prefixes: all, .. } = &mut *table;
         let new = || Tracker { options, prefixes: BTreeSet::new(), profile: profile.clone() };
         let tracker = trackers.entry(id).or_insert_with(new);
         tracker.options = options;
@@ -199,12 +199,12 @@ impl Tracking {
         }
         if table.trackers.is_empty() {
             // While other clients track keys, the records of this client stay until the keys change.
-            *table = Table::default();
+            *table = TrackingTable::default();
         }
         self.count(&table);
     }
 
-    fn count(&self, table: &Table) {
+    fn count(&self, table: &TrackingTable) {
         self.clients.store(table.trackers.len(), Ordering::SeqCst);
         self.keys.store(table.readers.len(), Ordering::SeqCst);
         self.prefixes.store(table.prefixes.len(), Ordering::SeqCst);
@@ -349,8 +349,12 @@ mod tests {
     fn readers_are_told_once() {
         let (clients, tracking) = (Clients::default(), Tracking::default());
         let [mut one, mut two, mut three] = [1, 2, 3].map(|id| session(id, &clients));
-        tracking.enable(&mut one, Options::default(), &[]);
-        tracking.enable(&mut two, Options { redirect: Some(3), no_loop: true, ..Options::default() }, &[]);
+        tracking.enable(&mut one, TrackingOptions::default(), &[]);
+        tracking.enable(
+            &mut two,
+            TrackingOptions { redirect: Some(3), no_loop: true, ..TrackingOptions::default() },
+            &[],
+        );
         for client in [1, 2] {
             tracking.remember(client, [&b"a"[..], b"b", b"a"].into_iter());
         }
@@ -380,7 +384,7 @@ mod tests {
     fn prefixes() {
         let (clients, tracking) = (Clients::default(), Tracking::default());
         let [mut one, mut two] = [1, 2].map(|id| session(id, &clients));
-        let options = Options { broadcast: true, no_loop: true, ..Options::default() };
+        let options = TrackingOptions { broadcast: true, no_loop: true, ..TrackingOptions::default() };
         tracking.enable(&mut one, options, &[b"a", b"b"]);
         tracking.enable(&mut two, options, &[]);
         assert_eq!(tracking.prefixes_of(2), [b""]);
@@ -398,7 +402,7 @@ mod tests {
     fn too_many_keys() {
         let (clients, tracking) = (Clients::default(), Tracking::default());
         let mut one = session(1, &clients);
-        tracking.enable(&mut one, Options { no_loop: true, ..Options::default() }, &[]);
+        tracking.enable(&mut one, TrackingOptions { no_loop: true, ..TrackingOptions::default() }, &[]);
         let names: Vec<_> = (0..3000).map(|number| format!("{number:04}").into_bytes()).collect();
         tracking.remember(1, names.iter().map(Vec::as_slice));
         assert!(tracking.forget(&clients).is_empty());
@@ -424,7 +428,7 @@ mod tests {
         };
         let (own, others) = (invalid(&["k"], false), invalid(&["k"], true));
         assert_eq!(written(&client, &others), "");
-        client.listens_to(crate::clients::pubsub::Kind::Channel).insert(b"x".to_vec());
+        client.listens_to(crate::clients::pubsub::SubscriptionKind::Channel).insert(b"x".to_vec());
         assert_eq!(
             written(&client, &others),
             "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n"

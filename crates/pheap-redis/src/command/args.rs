@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::object::{Limits, is_compact};
-use super::values::Kind;
+use super::object::{EncodingLimits, is_compact};
+use super::values::ValueType;
 use super::{Args, Cx, Done, Fail, answer};
 use crate::data::{DATABASES, P, View};
 use crate::resp::Reply;
@@ -188,14 +188,14 @@ impl<'a> Scan<'a> {
 
     /// Scans the elements of a key's value. `f` calls [`answer`](Self::answer); its fourth argument is
     /// whether Redis would keep the value in a compact encoding.
-    pub(super) fn of_value<K: Kind>(
+    pub(super) fn of_value<K: ValueType>(
         cx: &mut Cx<'_>,
         args: &Args<'_>,
         out: &mut Reply,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, K::At<'r>>, Scan<'_>, bool, &mut Reply),
     ) -> Done {
         cursor(args[2])?;
-        let limits = Limits::of(cx);
+        let limits = EncodingLimits::of(cx);
         cx.look::<K, _>(args[1], |view, this| {
             let Some(this) = this else {
                 out.array(2);

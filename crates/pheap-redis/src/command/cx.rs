@@ -7,7 +7,7 @@ use pheap::{P, Shards, Txn, View};
 
 use super::{Args, Command, Keys};
 use crate::clients::client::Session;
-use crate::clients::pubsub::{Listener, push};
+use crate::clients::pubsub::{Subscriber, push};
 use crate::clients::tracking::Stale;
 use crate::clients::waiting::Signal;
 use crate::connections::mailbox::Parcel;
@@ -67,7 +67,7 @@ impl Effects {
 
     /// Adds a message of a channel. From the commands whose effects are collected here, a client gets
     /// messages up to the hard limit of its output; the message that reaches the limit gets it disconnected.
-    pub fn send(&mut self, server: &Server, to: Listener, parts: &[&[u8]]) {
+    pub fn send(&mut self, server: &Server, to: Subscriber, parts: &[&[u8]]) {
         let most = server.limits.messages.get().hard;
         let told = self.told.entry(to.client).or_default();
         if most == 0 || *told < most {
@@ -298,9 +298,9 @@ pub trait Keyspace {
 }
 
 /// No shards.
-pub struct Nothing;
+pub struct NoShards;
 
-impl Keyspace for Nothing {
+impl Keyspace for NoShards {
     fn read(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         panic!("the command says that it has no keys");
     }
@@ -355,20 +355,20 @@ impl Keyspace for OneTxn<'_, '_> {
 }
 
 /// Several shards, for changes.
-pub struct Several<'t, 'a> {
+pub struct SeveralShards<'t, 'a> {
     /// The transaction over the shards.
     pub shards: &'t mut Shards<'a, Shard<'static>>,
     /// Numbers of the shards, in ascending order.
     pub numbers: &'t [usize],
 }
 
-impl Several<'_, '_> {
+impl SeveralShards<'_, '_> {
     fn index(&self, shard: usize) -> usize {
         self.numbers.binary_search(&shard).expect("the command has said which keys it touches")
     }
 }
 
-impl Keyspace for Several<'_, '_> {
+impl Keyspace for SeveralShards<'_, '_> {
     fn has(&self, shard: usize) -> bool {
         self.numbers.binary_search(&shard).is_ok()
     }

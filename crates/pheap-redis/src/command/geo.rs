@@ -1,12 +1,12 @@
 //! Geographic positions, stored as scores of sorted sets: `GEOADD`, `GEODIST`, `GEOHASH`, `GEOPOS`.
 
 use super::args::{float, word};
-use super::sorted_sets::{How, add};
+use super::sorted_sets::{ZaddOptions, add};
 use super::table::{ADD, KEY, READ};
 use super::{Args, Command, Cx, Done, Fail};
 use crate::data::{Sorted, View};
 use crate::resp::Reply;
-use crate::text::geo::{LATITUDE, LONGITUDE, Place};
+use crate::text::geo::{Coordinates, LATITUDE, LONGITUDE};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("geoadd", -5, ADD, KEY, geoadd).access("RW update"),
@@ -16,14 +16,14 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// Parses a longitude and a latitude.
-pub(super) fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Fail> {
+pub(super) fn place(longitude: &[u8], latitude: &[u8]) -> Result<Coordinates, Fail> {
     let (longitude, latitude) = (float(longitude)?, float(latitude)?);
     let is_within = |(least, greatest): (f64, f64), number: f64| (least..=greatest).contains(&number);
     Fail::err_when(
         !is_within(LONGITUDE, longitude) || !is_within(LATITUDE, latitude),
         format_args!("invalid longitude,latitude pair {longitude:.6},{latitude:.6}"),
     )?;
-    Ok(Place { longitude, latitude })
+    Ok(Coordinates { longitude, latitude })
 }
 
 /// Parses a unit. Returns its length in metres.
@@ -39,19 +39,19 @@ pub(super) fn distance(out: &mut Reply, distance: f64) {
 }
 
 /// Writes a longitude and a latitude.
-pub(super) fn coordinates(out: &mut Reply, place: Place) {
+pub(super) fn coordinates(out: &mut Reply, place: Coordinates) {
     out.array(2);
     out.decimal(place.longitude);
     out.decimal(place.latitude);
 }
 
 /// Returns the position of a member.
-pub(super) fn place_of<'r>(view: &View<'r>, sorted: &Sorted<'r>, member: &[u8]) -> Option<Place> {
-    sorted.score(view, member).map(Place::of_score)
+pub(super) fn place_of<'r>(view: &View<'r>, sorted: &Sorted<'r>, member: &[u8]) -> Option<Coordinates> {
+    sorted.score(view, member).map(Coordinates::of_score)
 }
 
 fn geoadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (how, rest) = How::parse(&args[2..], false);
+    let (how, rest) = ZaddOptions::parse(&args[2..], false);
     let places = rest.chunks_exact(3);
     Fail::SYNTAX
         .when(!places.remainder().is_empty() || places.len() == 0 || how.if_absent && how.if_present)?;
@@ -83,7 +83,7 @@ fn each(
     cx: &mut Cx<'_>,
     args: &Args<'_>,
     out: &mut Reply,
-    write: impl Fn(&mut Reply, Option<Place>),
+    write: impl Fn(&mut Reply, Option<Coordinates>),
 ) -> Done {
     cx.look::<Sorted, _>(args[1], |view, sorted| {
         out.array(args.len() - 2);

@@ -1,7 +1,7 @@
 //! Hashes.
 
 use super::args::{Scan, int};
-use super::pick::{self, Wanted};
+use super::pick::{self, PickCount};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, answer, ok, yes_or_no};
@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("hgetall", 2, READ, KEY, hgetall),
     Command::new("hincrby", 4, ADD_FAST, KEY, hincrby),
     Command::new("hincrbyfloat", 4, ADD_FAST, KEY, hincrbyfloat),
-    Command::new("hkeys", 2, READ, KEY, |cx, args, out| all(cx, args[1], Part::Field, out)),
+    Command::new("hkeys", 2, READ, KEY, |cx, args, out| all(cx, args[1], EntryPart::Field, out)),
     Command::new("hlen", 2, READ_FAST, KEY, values::len::<Hash>).access("RO"),
     Command::new("hmget", -3, READ_FAST, KEY, hmget),
     Command::new("hmset", -4, ADD_FAST, KEY, |cx, args, out| {
@@ -32,12 +32,12 @@ pub(super) const COMMANDS: &[Command] = &[
         .access("RW update"),
     Command::new("hsetnx", 4, ADD_FAST, KEY, hsetnx).access("RW insert"),
     Command::new("hstrlen", 3, READ_FAST, KEY, hstrlen).access("RO"),
-    Command::new("hvals", 2, READ, KEY, |cx, args, out| all(cx, args[1], Part::Value, out)),
+    Command::new("hvals", 2, READ, KEY, |cx, args, out| all(cx, args[1], EntryPart::Value, out)),
 ];
 
 /// The part of an entry that is answered.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+enum EntryPart {
     Field,
     Value,
 }
@@ -91,11 +91,11 @@ fn hgetall(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 /// Answers with all fields, or with all values.
-fn all(cx: &mut Cx<'_>, key: &[u8], part: Part, out: &mut Reply) -> Done {
+fn all(cx: &mut Cx<'_>, key: &[u8], part: EntryPart, out: &mut Reply) -> Done {
     cx.look::<Hash, _>(key, |view, hash| {
         out.array(hash.map_or(0, |hash| view[hash].len()));
         for (field, &value) in hash.into_iter().flat_map(|hash| hash.iter(view)) {
-            out.bulk(if part == Part::Field { field } else { &view[value] });
+            out.bulk(if part == EntryPart::Field { field } else { &view[value] });
         }
         Ok(())
     })
@@ -188,7 +188,7 @@ fn hincrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn hrandfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let asked = Wanted::of_pairs(&args[2..], "withvalues")?;
+    let asked = PickCount::of_pairs(&args[2..], "withvalues")?;
     cx.look::<Hash, _>(args[1], |view, hash| {
         let len = hash.map_or(0, |hash| view[hash].len());
         let one = || hash.and_then(|hash| hash.choose(view, random));

@@ -1,7 +1,9 @@
 //! `COMMAND`: describes the commands.
 
 use super::table::{Access, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, answer, lookup, resolve, top};
+use super::{
+    Args, Command, Cx, Done, Fail, Flags, Group, Keys, KnownCommand, all, answer, lookup, resolve, top,
+};
 use crate::resp::Reply;
 use crate::text::words::matches;
 
@@ -32,7 +34,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn info(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let some: Vec<Option<Known>> = match args {
+    let some: Vec<Option<KnownCommand>> = match args {
         [] | [_] | [_, _] => top().map(Some).collect(),
         [_, _, names @ ..] => names.iter().map(|name| lookup(name)).collect(),
     };
@@ -47,7 +49,7 @@ fn info(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let some: Vec<Known> = if args.len() == 2 {
+    let some: Vec<KnownCommand> = if args.len() == 2 {
         top().collect()
     } else {
         args[2..].iter().filter_map(|name| lookup(name)).collect()
@@ -57,7 +59,7 @@ fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-fn doc(known: Known, out: &mut Reply) {
+fn doc(known: KnownCommand, out: &mut Reply) {
     let subcommands = known.command.subcommands();
     let count = subcommands.clone().count();
     out.bulk(known.name.as_bytes());
@@ -71,9 +73,9 @@ fn doc(known: Known, out: &mut Reply) {
 }
 
 /// Returns the command that is asked about, its words, and the positions of its keys.
-fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize>), Fail> {
+fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(KnownCommand, &'w Args<'a>, Vec<usize>), Fail> {
     let words = &args[2..];
-    let has_none = |known: Known| {
+    let has_none = |known: KnownCommand| {
         matches!(known.keys, Keys::None | Keys::Everything | Keys::Heap | Keys::From(_) | Keys::Libraries)
     };
     let no_keys = || Fail::err("The command has no key arguments");
@@ -95,7 +97,7 @@ fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize
 }
 
 /// Returns the access of a command to its first key, and to the others.
-fn access(known: Known, words: &Args<'_>) -> [Access; 2] {
+fn access(known: KnownCommand, words: &Args<'_>) -> [Access; 2] {
     let by_flags = |only_reads: bool| [if only_reads { "RO access" } else { "RW access update" }; 2];
     match known.name {
         "set" if !words.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get")) => ["OW update"; 2],
@@ -121,7 +123,7 @@ fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let names: Vec<&str> = match args[2..] {
         [] => all().map(|known| known.command.name).collect(),
         [filter, how, what] if filter.eq_ignore_ascii_case(b"filterby") => {
-            let is_meant: &dyn Fn(&Known) -> bool = match how.to_ascii_lowercase().as_slice() {
+            let is_meant: &dyn Fn(&KnownCommand) -> bool = match how.to_ascii_lowercase().as_slice() {
                 b"pattern" => &|known| matches(&what.to_ascii_lowercase(), known.name.as_bytes()),
                 b"aclcat" => &|known| categories(known).iter().any(|name| name.as_bytes() == what),
                 b"module" => &|_| false,
@@ -135,7 +137,7 @@ fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 /// Returns the ACL categories of a command.
-pub(super) fn categories(known: &Known) -> Vec<&'static str> {
+pub(super) fn categories(known: &KnownCommand) -> Vec<&'static str> {
     let flags = known.flags;
     let mut all = vec![match known.group {
         Group::Generic => "keyspace",
@@ -165,7 +167,7 @@ pub(super) fn categories(known: &Known) -> Vec<&'static str> {
     all
 }
 
-fn describe(known: Known, out: &mut Reply) {
+fn describe(known: KnownCommand, out: &mut Reply) {
     let (first, last, step) = match known.keys {
         Keys::Range(first, last, step) => (first, last, step),
         _ => (0, 0, 0),

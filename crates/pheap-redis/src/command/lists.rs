@@ -11,42 +11,42 @@ use crate::resp::Reply;
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("lindex", 3, READ, KEY, lindex),
     Command::new("llen", 2, READ_FAST, KEY, values::len::<List>).access("RO"),
-    Command::new("lpop", -2, WRITE_FAST, KEY, |cx, args, out| pop(cx, args, End::Left, out))
+    Command::new("lpop", -2, WRITE_FAST, KEY, |cx, args, out| pop(cx, args, ListEnd::Left, out))
         .access("RW access delete"),
-    Command::new("lpush", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Left, false, out))
+    Command::new("lpush", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, ListEnd::Left, false, out))
         .access("RW insert"),
-    Command::new("lpushx", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Left, true, out))
+    Command::new("lpushx", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, ListEnd::Left, true, out))
         .access("RW insert"),
     Command::new("lrange", 4, READ, KEY, lrange),
     Command::new("lset", 4, ADD, KEY, lset).access("RW update"),
-    Command::new("rpop", -2, WRITE_FAST, KEY, |cx, args, out| pop(cx, args, End::Right, out))
+    Command::new("rpop", -2, WRITE_FAST, KEY, |cx, args, out| pop(cx, args, ListEnd::Right, out))
         .access("RW access delete"),
-    Command::new("rpush", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Right, false, out))
+    Command::new("rpush", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, ListEnd::Right, false, out))
         .access("RW insert"),
-    Command::new("rpushx", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, End::Right, true, out))
+    Command::new("rpushx", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, ListEnd::Right, true, out))
         .access("RW insert"),
 ];
 
 /// An end of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ListEnd {
     Left,
     Right,
 }
 
-impl End {
-    pub(super) fn parse(text: &[u8]) -> Result<End, Fail> {
-        one_of(text, &[("left", End::Left), ("right", End::Right)])
+impl ListEnd {
+    pub(super) fn parse(text: &[u8]) -> Result<ListEnd, Fail> {
+        one_of(text, &[("left", ListEnd::Left), ("right", ListEnd::Right)])
     }
 
     /// Returns the event of adding an element at this end.
     pub(super) fn pushed(self) -> &'static str {
-        if self == End::Left { "lpush" } else { "rpush" }
+        if self == ListEnd::Left { "lpush" } else { "rpush" }
     }
 
     /// Returns the event of removing an element from this end.
     pub(super) fn popped(self) -> &'static str {
-        if self == End::Left { "lpop" } else { "rpop" }
+        if self == ListEnd::Left { "lpop" } else { "rpop" }
     }
 
     /// Adds an element at this end.
@@ -56,12 +56,12 @@ impl End {
         list: P<'r, List<'r>>,
         element: Str<'r>,
     ) -> pheap::Result<()> {
-        if self == End::Left { list.push_front(tx, element) } else { list.push_back(tx, element) }
+        if self == ListEnd::Left { list.push_front(tx, element) } else { list.push_back(tx, element) }
     }
 
     /// Removes the element at this end.
     pub(super) fn pop<'r>(self, tx: &mut Txn<'r>, list: P<'r, List<'r>>) -> Option<Str<'r>> {
-        if self == End::Left { list.pop_front(tx) } else { list.pop_back(tx) }
+        if self == ListEnd::Left { list.pop_front(tx) } else { list.pop_back(tx) }
     }
 }
 
@@ -110,7 +110,7 @@ fn lset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     ok(out)
 }
 
-fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: End, only_if_there: bool, out: &mut Reply) -> Done {
+fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: ListEnd, only_if_there: bool, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     let len = cx.write(key, |tx, db| {
         if only_if_there && get::<List>(tx, &tx[db], key, now)?.is_none() {
@@ -135,7 +135,7 @@ pub(super) fn take(
     cx: &mut Cx<'_>,
     key: &[u8],
     count: usize,
-    end: End,
+    end: ListEnd,
     out: &mut Reply,
     head: impl FnOnce(&mut Reply, usize),
 ) -> Result<bool, Fail> {
@@ -152,7 +152,7 @@ pub(super) fn take(
     Ok(taken?.is_some())
 }
 
-fn pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
+fn pop(cx: &mut Cx<'_>, args: &Args<'_>, end: ListEnd, out: &mut Reply) -> Done {
     match maybe_number(&args[2..], || Fail::arity(end.popped()))? {
         None => {
             if !take(cx, args[1], 1, end, out, |_, _| {})? {

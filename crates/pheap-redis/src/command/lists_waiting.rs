@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::args::{counted_pop, timeout};
-use super::lists::{End, take};
+use super::lists::{ListEnd, take};
 use super::table::{ADD, COUNTED, COUNTED_BEHIND_ONE, TWO_KEYS, WRITE};
 use super::values::{get, get_or_new};
 use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys, answer};
@@ -16,30 +16,30 @@ const BLOCKING_MOVE: Flags = ADD.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("blmove", 6, BLOCKING_MOVE, TWO_KEYS, |cx, args, out| {
-        let (from, to) = (End::parse(args[3])?, End::parse(args[4])?);
+        let (from, to) = (ListEnd::parse(args[3])?, ListEnd::parse(args[4])?);
         blocking_move(cx, args, from, to, timeout(args[5])?, out)
     })
     .accesses("RW access delete", "RW insert"),
     Command::new("blmpop", -5, BLOCK_COUNTED, COUNTED_BEHIND_ONE, blmpop).access("RW access delete"),
     Command::new("blpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
-        blocking_pop(cx, args, End::Left, out)
+        blocking_pop(cx, args, ListEnd::Left, out)
     })
     .access("RW access delete"),
     Command::new("brpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
-        blocking_pop(cx, args, End::Right, out)
+        blocking_pop(cx, args, ListEnd::Right, out)
     })
     .access("RW access delete"),
     Command::new("brpoplpush", 4, BLOCKING_MOVE, TWO_KEYS, |cx, args, out| {
-        blocking_move(cx, args, End::Right, End::Left, timeout(args[3])?, out)
+        blocking_move(cx, args, ListEnd::Right, ListEnd::Left, timeout(args[3])?, out)
     })
     .accesses("RW access delete", "RW insert"),
     Command::new("lmove", 5, ADD, TWO_KEYS, |cx, args, out| {
-        move_or_null(cx, args, End::parse(args[3])?, End::parse(args[4])?, out)
+        move_or_null(cx, args, ListEnd::parse(args[3])?, ListEnd::parse(args[4])?, out)
     })
     .accesses("RW access delete", "RW insert"),
     Command::new("lmpop", -4, WRITE.and(Flags::MOVABLE_KEYS), COUNTED, lmpop).access("RW access delete"),
     Command::new("rpoplpush", 3, ADD, TWO_KEYS, |cx, args, out| {
-        move_or_null(cx, args, End::Right, End::Left, out)
+        move_or_null(cx, args, ListEnd::Right, ListEnd::Left, out)
     })
     .accesses("RW access delete", "RW insert"),
 ];
@@ -75,7 +75,7 @@ fn wait_for(keys: Range<usize>, timeout: Option<f64>) -> Fail {
     Fail::Block(Block { keys, has_ids, is_counted, timeout, needs_keys, instead })
 }
 
-fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
+fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: ListEnd, out: &mut Reply) -> Done {
     let (keys, timeout) = (&args[1..args.len() - 1], timeout(args[args.len() - 1])?);
     take_first(cx, keys, Some((1, timeout)), out, |cx, key, out| {
         take(cx, key, 1, end, out, |out, _| {
@@ -86,18 +86,18 @@ fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> 
 }
 
 fn lmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    take_several(cx, counted_pop(&args[1..], End::parse)?, None, out)
+    take_several(cx, counted_pop(&args[1..], ListEnd::parse)?, None, out)
 }
 
 fn blmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let asked = counted_pop(&args[2..], End::parse)?;
+    let asked = counted_pop(&args[2..], ListEnd::parse)?;
     take_several(cx, asked, Some((3, timeout(args[1])?)), out)
 }
 
 /// Removes elements of the first key that exists, and answers with the key and an array of elements.
 fn take_several(
     cx: &mut Cx<'_>,
-    (keys, end, count): (&Args<'_>, End, usize),
+    (keys, end, count): (&Args<'_>, ListEnd, usize),
     wait: Option<(usize, Option<f64>)>,
     out: &mut Reply,
 ) -> Done {
@@ -112,7 +112,13 @@ fn take_several(
 
 /// Moves an element from one list to another, or to the other end, and writes it. Returns whether there was
 /// one.
-fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Reply) -> Result<bool, Fail> {
+fn move_one(
+    cx: &mut Cx<'_>,
+    args: &Args<'_>,
+    from: ListEnd,
+    to: ListEnd,
+    out: &mut Reply,
+) -> Result<bool, Fail> {
     let (source, target, now) = (args[1], args[2], cx.now);
     match cx.look::<List, _>(source, |_, list| Ok(list.is_some())) {
         Ok(true) => {}
@@ -164,7 +170,7 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
     Ok(true)
 }
 
-fn move_or_null(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Reply) -> Done {
+fn move_or_null(cx: &mut Cx<'_>, args: &Args<'_>, from: ListEnd, to: ListEnd, out: &mut Reply) -> Done {
     if !move_one(cx, args, from, to, out)? {
         out.null();
     }
@@ -174,8 +180,8 @@ fn move_or_null(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut 
 fn blocking_move(
     cx: &mut Cx<'_>,
     args: &Args<'_>,
-    from: End,
-    to: End,
+    from: ListEnd,
+    to: ListEnd,
     timeout: Option<f64>,
     out: &mut Reply,
 ) -> Done {

@@ -40,7 +40,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("memory|usage", -3, READ.and(Flags::GLANCE), SUBKEY, usage).access("RO"),
     Command::container("object"),
     Command::new("object|encoding", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
-        let limits = Limits::of(cx);
+        let limits = EncodingLimits::of(cx);
         look(cx, args[2], out, |view, entry, out| {
             out.bulk(encoding(view, entry.value, &limits).as_bytes());
         })
@@ -104,17 +104,17 @@ fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
 }
 
 /// Maximum sizes for compact encodings in Redis: number of entries, and bytes of one entry.
-pub(super) struct Limits {
+pub(super) struct EncodingLimits {
     hash: [usize; 2],
     sorted: [usize; 2],
     integers: usize,
 }
 
-impl Limits {
-    pub(super) fn of(cx: &Cx<'_>) -> Limits {
+impl EncodingLimits {
+    pub(super) fn of(cx: &Cx<'_>) -> EncodingLimits {
         let config = cx.server.config.read();
         let limit = |name| config.int(name) as usize;
-        Limits {
+        EncodingLimits {
             hash: [limit("hash-max-listpack-entries"), limit("hash-max-listpack-value")],
             sorted: [limit("zset-max-listpack-entries"), limit("zset-max-listpack-value")],
             integers: limit("set-max-intset-entries"),
@@ -125,17 +125,17 @@ impl Limits {
 /// Returns the name of the encoding that Redis would use for the value of a key, or an empty string if there
 /// is no such key.
 pub(super) fn encoding_of(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
-    let (limits, now) = (Limits::of(cx), cx.now);
+    let (limits, now) = (EncodingLimits::of(cx), cx.now);
     cx.read(key, |view, db| db.entry(view, key, now).map_or("", |entry| encoding(view, entry.value, &limits)))
 }
 
 /// Returns whether Redis would use a compact encoding for a value.
-pub(super) fn is_compact<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> bool {
+pub(super) fn is_compact<'r>(view: &View<'r>, value: Value<'r>, limits: &EncodingLimits) -> bool {
     matches!(encoding(view, value, limits), "listpack" | "intset")
 }
 
 /// Returns the name of the encoding that Redis would use for a value. (This server has other encodings.)
-fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static str {
+fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &EncodingLimits) -> &'static str {
     let is_small = |mut texts: &mut dyn Iterator<Item = &[u8]>, len: usize, [entries, bytes]: [usize; 2]| {
         len <= entries && Iterator::all(&mut texts, |text| text.len() <= bytes)
     };

@@ -1,7 +1,7 @@
 //! Sets: their elements.
 
 use super::args::{Scan, maybe_number};
-use super::pick::{self, Wanted, pick};
+use super::pick::{self, PickCount, pick};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, TWO_KEYS, WRITE_FAST};
 use super::values;
 use super::{Args, Command, Cx, Done, Fail, answer};
@@ -102,7 +102,7 @@ fn sscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn srandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Fail::SYNTAX.when(args.len() > 3)?;
-    let wanted = args.get(2).map(|count| Wanted::parse(count, false)).transpose()?;
+    let wanted = args.get(2).map(|count| PickCount::parse(count, false)).transpose()?;
     cx.look::<Set, _>(args[1], |view, set| {
         let len = set.map_or(0, |set| view[set].len());
         let one = || set.and_then(|set| set.choose(view, random));
@@ -115,7 +115,7 @@ fn spop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let count = maybe_number(&args[2..], || Fail::SYNTAX)?;
     let mut taken = Vec::new();
     cx.shrink::<Set>(args[1], "spop", |tx, set, len| {
-        let wanted = Wanted::Distinct(count.unwrap_or(1));
+        let wanted = PickCount::Distinct(count.unwrap_or(1));
         let (one, all) = (|| set.choose(tx, random), || set.iter(tx));
         let each = |element: &[u8]| {
             taken.push(element.to_vec());

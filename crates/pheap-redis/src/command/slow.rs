@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::args::int;
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, Known, all, answer, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, KnownCommand, all, answer, ok};
 use crate::resp::Reply;
 use crate::server::since_1970;
 use crate::stats::counts::{BUCKETS, Sum};
@@ -202,7 +202,7 @@ fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     for name in &args[2..] {
         let name = lossy(name).to_ascii_lowercase();
-        let is_meant = |command: &Known| {
+        let is_meant = |command: &KnownCommand| {
             command.name.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
         };
         all().filter(is_meant).for_each(|command| show(command.name, cx.server.counted(command.number)));

@@ -1,7 +1,7 @@
 //! Sorted sets: members and their scores.
 
 use super::args::{Scan, float};
-use super::pick::{self, Wanted};
+use super::pick::{self, PickCount};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, answer};
@@ -24,17 +24,17 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// Copied members and their scores.
-pub(super) type Scored = Vec<(Vec<u8>, f64)>;
+pub(super) type ScoredMembers = Vec<(Vec<u8>, f64)>;
 
 /// Replaces the value of a key by these members, or removes the key if there are none.
-pub(super) fn store(cx: &mut Cx<'_>, key: &[u8], event: &str, mut members: Scored) -> Done {
+pub(super) fn store(cx: &mut Cx<'_>, key: &[u8], event: &str, mut members: ScoredMembers) -> Done {
     // Inserting in order is faster, and gives a smaller tree.
     sort(&mut members);
     cx.replace(key, b'z', event, &Owned::Sorted(members))
 }
 
 /// Sorts members in the order of a sorted set.
-pub(super) fn sort(members: &mut Scored) {
+pub(super) fn sort(members: &mut ScoredMembers) {
     let order = |one: &(Vec<u8>, f64), two: &(Vec<u8>, f64)| {
         one.1.partial_cmp(&two.1).unwrap_or(std::cmp::Ordering::Equal).then_with(|| one.0.cmp(&two.0))
     };
@@ -59,7 +59,7 @@ pub(super) fn member(out: &mut Reply, member: &[u8], score: Option<f64>) {
 
 /// The options of `ZADD`.
 #[derive(Default)]
-pub(super) struct How {
+pub(super) struct ZaddOptions {
     pub(super) if_absent: bool,
     pub(super) if_present: bool,
     if_greater: bool,
@@ -68,11 +68,11 @@ pub(super) struct How {
     counts_changed: bool,
 }
 
-impl How {
+impl ZaddOptions {
     /// Parses the options, including those of `ZADD` alone if `is_zadd`. Returns them and the arguments after
     /// them.
-    pub(super) fn parse<'a>(mut args: &'a Args<'a>, is_zadd: bool) -> (How, &'a Args<'a>) {
-        let mut how = How::default();
+    pub(super) fn parse<'a>(mut args: &'a Args<'a>, is_zadd: bool) -> (ZaddOptions, &'a Args<'a>) {
+        let mut how = ZaddOptions::default();
         while let [option, rest @ ..] = args {
             let flag = match option.len() {
                 2 | 4 => match option.to_ascii_lowercase().as_slice() {
@@ -112,7 +112,7 @@ impl How {
 
 fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
     let key = args[1];
-    let (mut how, pairs) = How::parse(&args[2..], true);
+    let (mut how, pairs) = ZaddOptions::parse(&args[2..], true);
     how.adds |= adds;
     let pairs = pairs.chunks_exact(2);
     Fail::SYNTAX.when(!pairs.remainder().is_empty() || pairs.len() == 0)?;
@@ -134,7 +134,7 @@ fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
 pub(super) fn add<'a>(
     cx: &mut Cx<'_>,
     key: &[u8],
-    how: &How,
+    how: &ZaddOptions,
     pairs: impl Iterator<Item = (f64, &'a [u8])>,
     out: &mut Reply,
 ) -> Done {
@@ -206,7 +206,7 @@ fn zrank(cx: &mut Cx<'_>, args: &Args<'_>, is_reverse: bool, out: &mut Reply) ->
 }
 
 fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let asked = Wanted::of_pairs(&args[2..], "withscores")?;
+    let asked = PickCount::of_pairs(&args[2..], "withscores")?;
     cx.look::<Sorted, _>(args[1], |view, sorted| {
         let sorted = sorted.map(|sorted| &view[sorted]);
         let len = sorted.map_or(0, Sorted::len);

@@ -181,15 +181,15 @@ fn xack(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 /// The pending entries that `XPENDING` lists one by one.
-struct Wanted<'a> {
+struct PendingQuery<'a> {
     idle: i64,
     range: (Id, Id),
     count: i64,
     consumer: Option<&'a [u8]>,
 }
 
-impl<'a> Wanted<'a> {
-    fn parse(args: &Args<'a>) -> Result<Option<Wanted<'a>>, Fail> {
+impl<'a> PendingQuery<'a> {
+    fn parse(args: &Args<'a>) -> Result<Option<PendingQuery<'a>>, Fail> {
         match args.len() {
             3 => return Ok(None),
             6..=9 => {}
@@ -203,12 +203,12 @@ impl<'a> Wanted<'a> {
         }
         let count = int(args[at + 2])?.max(0);
         let range = (start(args[at])?, end(args[at + 1])?);
-        Ok(Some(Wanted { idle, range, count, consumer: args.get(at + 3).copied() }))
+        Ok(Some(PendingQuery { idle, range, count, consumer: args.get(at + 3).copied() }))
     }
 }
 
 fn xpending(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let wanted = Wanted::parse(args)?;
+    let wanted = PendingQuery::parse(args)?;
     let (key, name, now) = (args[1], args[2], cx.clock);
     cx.look::<Stream, _>(key, |view, stream| {
         let group = group(view, stream, name).ok_or_else(|| no_group(key, name, ""))?;

@@ -3,7 +3,7 @@
 use pheap::{P, field};
 
 use super::Fail;
-use super::values::Kind;
+use super::values::ValueType;
 use crate::data::View;
 use crate::data::streams::{self, Consumers, Id, Stream, id};
 use crate::resp::Reply;

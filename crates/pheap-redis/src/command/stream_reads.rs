@@ -206,7 +206,7 @@ impl<'a> Read<'a> {
 /// Streams in a reply, by key: a map, or in RESP2 an array of pairs.
 struct Streams<'o> {
     out: &'o mut Reply,
-    begun: crate::resp::reply::Begun,
+    begun: crate::resp::reply::DeferredLen,
     len: usize,
 }
 

@@ -7,7 +7,7 @@ use super::stream_parts::{CLASS, NewId, end, exact, start, write_id, write_range
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
 use super::values::{self, get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, answer, ok};
-use crate::data::streams::{Id, Past, Roughly, Stream, Trim, TrimTo, append, id, ms, seq, trim};
+use crate::data::streams::{ApproximateTrim, Id, Past, Stream, Trim, TrimTo, append, id, ms, seq, trim};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -88,7 +88,7 @@ impl Options {
             let config = cx.server.config.read();
             let block = config.int("stream-node-max-entries") as u64;
             let usual = if block == 0 { 10_000 } else { block.saturating_mul(100).min(1_000_000) };
-            trim.roughly = Some(Roughly {
+            trim.roughly = Some(ApproximateTrim {
                 block: if block == 0 { 100 } else { block },
                 block_bytes: config.int("stream-node-max-bytes") as u64,
                 most: limit.unwrap_or(usual),

@@ -8,7 +8,7 @@ use crate::data::{Change, Db, Hash, List, Owned, P, Set, Sorted, Txn, Value, Vie
 use crate::resp::Reply;
 
 /// A type of values: lists, hashes, sets, sorted sets, streams.
-pub(super) trait Kind: Persist {
+pub(super) trait ValueType: Persist {
     /// The class of keyspace notifications about this type.
     const CLASS: u8;
 
@@ -25,9 +25,9 @@ pub(super) trait Kind: Persist {
     fn len<'r>(view: &View<'r>, this: P<'r, Self::At<'r>>) -> usize;
 }
 
-macro_rules! kinds {
+macro_rules! value_types {
     ($($kind:ident: $variant:ident, $class:literal, |$tx:ident| $new:expr, |$this:ident| $len:expr;)*) => {$(
-        impl Kind for $kind<'_> {
+        impl ValueType for $kind<'_> {
             const CLASS: u8 = $class;
 
             fn of<'r>(value: Value<'r>) -> Option<P<'r, Self::At<'r>>> {
@@ -50,7 +50,7 @@ macro_rules! kinds {
     )*};
 }
 
-kinds! {
+value_types! {
     List: List, b'l', |tx| List::new(), |this| this.len();
     Hash: Hash, b'h', |tx| Hash::new(), |this| this.len();
     Set: Set, b's', |tx| Set::new(), |this| this.len();
@@ -59,7 +59,7 @@ kinds! {
 }
 
 /// Returns the value of a key, if the key exists. Fails if the value has another type.
-pub(super) fn get<'r, K: Kind>(
+pub(super) fn get<'r, K: ValueType>(
     view: &View<'r>,
     db: &Db<'r>,
     key: &[u8],
@@ -70,7 +70,7 @@ pub(super) fn get<'r, K: Kind>(
 }
 
 /// Returns the value of a key, which is created if the key does not exist.
-pub(super) fn get_or_new<'r, K: Kind>(
+pub(super) fn get_or_new<'r, K: ValueType>(
     tx: &mut Txn<'r>,
     db: P<'r, Db<'r>>,
     key: &[u8],
@@ -111,7 +111,7 @@ impl Cx<'_> {
     }
 
     /// Calls `f` with the value of a key, for reading.
-    pub(super) fn look<K: Kind, R>(
+    pub(super) fn look<K: ValueType, R>(
         &mut self,
         key: &[u8],
         f: impl for<'r> FnOnce(&View<'r>, Option<P<'r, K::At<'r>>>) -> Result<R, Fail>,
@@ -134,7 +134,7 @@ impl Cx<'_> {
     }
 
     /// Calls `f` with the value of a key, for changes.
-    pub(super) fn change<K: Kind, R>(
+    pub(super) fn change<K: ValueType, R>(
         &mut self,
         key: &[u8],
         f: impl for<'r> FnOnce(&mut Txn<'r>, Option<P<'r, K::At<'r>>>) -> Result<R, Fail>,
@@ -147,7 +147,7 @@ impl Cx<'_> {
     }
 
     /// Calls `f` with the value of a key, for changes. Creates the value if the key does not exist.
-    pub(super) fn fill<K: Kind, R>(
+    pub(super) fn fill<K: ValueType, R>(
         &mut self,
         key: &[u8],
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, K::At<'r>>) -> Result<R, Fail>,
@@ -162,7 +162,7 @@ impl Cx<'_> {
     /// Removes elements of the value of a key. `f` gets their number, and returns how many it removes. If it
     /// returns their number, the key is removed, and `f` may leave the elements in place. Returns the result
     /// of `f`, or `None` if there is no such key.
-    pub(super) fn shrink<K: Kind>(
+    pub(super) fn shrink<K: ValueType>(
         &mut self,
         key: &[u8],
         event: &str,
@@ -203,7 +203,7 @@ impl Cx<'_> {
 }
 
 /// Answers with the number of elements of the value of a key.
-pub(super) fn len<K: Kind>(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+pub(super) fn len<K: ValueType>(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let len = cx.look::<K, _>(args[1], |view, this| Ok(this.map_or(0, |this| K::len(view, this))));
     len.map(|len| out.count(len))
 }

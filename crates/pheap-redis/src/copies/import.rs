@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 use crate::data::files;
 use crate::data::{Change, DATABASES, Store, Value};
-use crate::rdb::{self, Entry, FileReader, Part};
+use crate::rdb::{self, FilePart, FileReader, RdbEntry};
 use crate::scripts::libraries::first_line;
-use crate::server::clocks::{Clocks, Usage};
+use crate::server::clocks::{Clocks, KeyUsage};
 use crate::server::now;
 use crate::text::words::lossy;
 
@@ -70,23 +70,23 @@ pub enum ImportError {
 
 /// The files that a Redis has left in the folder where this server starts.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct RedisFiles {
     /// Its RDB file.
     rdb: Option<PathBuf>,
     /// Its log (AOF), which this server cannot read: a folder, or the file of a Redis before 7.0.
     log: Option<PathBuf>,
 }
 
-impl Left {
+impl RedisFiles {
     /// Finds the files by the names that the options give.
-    pub fn find(config: &Config) -> Left {
+    pub fn find(config: &Config) -> RedisFiles {
         let path = |name: &str| Path::new(config.text("dir")).join(name);
-        let is_rdb = |path: &PathBuf| matches!(files::kind(path), Ok(files::Kind::Rdb));
+        let is_rdb = |path: &PathBuf| matches!(files::kind(path), Ok(files::FileKind::Rdb));
         let rdb = [config.text("dbfilename"), "dump.rdb"].map(path).into_iter().find(is_rdb);
         let has_entries = |path: &PathBuf| std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_some());
         let folder = Some(path(config.text("appenddirname"))).filter(has_entries);
         let file = Some(path(config.text("appendfilename"))).filter(|path| path.is_file());
-        Left { rdb, log: folder.or(file) }
+        RedisFiles { rdb, log: folder.or(file) }
     }
 
     /// Returns sentences that say how to import the data, for a start with an empty heap.
@@ -124,7 +124,7 @@ impl Left {
 
 /// Counts of an import.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportCounts {
     /// Number of imported keys.
     pub keys: u64,
     /// Number of keys that were left out because they had expired.
@@ -140,7 +140,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// If that fails. Then the heap may have a part of the file, and cannot be opened again.
-pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, ImportError> {
+pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<ImportCounts, ImportError> {
     let open = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (size, file) = open().map_err(|error| ImportError::Open { path: path.to_owned(), error })?;
     let wrong = |at, error| ImportError::Wrong { path: path.to_owned(), at, error };
@@ -149,18 +149,20 @@ pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, I
         return Err(ImportError::NotEmpty);
     }
     store.begin_import()?;
-    let (mut imported, now) = (Imported::default(), now());
-    let mut batch = Batch::new(store, clocks);
+    let (mut imported, now) = (ImportCounts::default(), now());
+    let mut batch = ImportBatch::new(store, clocks);
     loop {
         let part = file.next_part().map_err(|error| wrong(file.position(), error))?;
         match part {
             None => break,
-            Some(Part::Library(text)) => {
+            Some(FilePart::Library(text)) => {
                 add_library(store, &text)?;
                 imported.libraries += 1;
             }
-            Some(Part::Entry(entry)) if entry.deadline.is_some_and(|at| at <= now) => imported.expired += 1,
-            Some(Part::Entry(entry)) => {
+            Some(FilePart::Entry(entry)) if entry.deadline.is_some_and(|at| at <= now) => {
+                imported.expired += 1
+            }
+            Some(FilePart::Entry(entry)) => {
                 note(clocks, &entry, now);
                 batch.add(entry, file.position())?;
                 imported.keys += 1;
@@ -174,9 +176,9 @@ pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, I
 }
 
 /// Records the usage of a key.
-fn note(clocks: &Clocks, entry: &Entry, now: i64) {
-    let idle = entry.idle.map(|seconds| Usage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
-    if let Some(usage) = idle.or(entry.often.map(Usage::Often))
+fn note(clocks: &Clocks, entry: &RdbEntry, now: i64) {
+    let idle = entry.idle.map(|seconds| KeyUsage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
+    if let Some(usage) = idle.or(entry.often.map(KeyUsage::Frequency))
         && clocks.is_on()
     {
         clocks.set(&entry.key, usage, now);
@@ -184,21 +186,21 @@ fn note(clocks: &Clocks, entry: &Entry, now: i64) {
 }
 
 /// Keys that are still to be stored in the heap.
-pub(crate) struct Batch<'s> {
+pub(crate) struct ImportBatch<'s> {
     store: &'s Store,
     clocks: &'s Clocks,
-    by_shard: Vec<Vec<Entry>>,
+    by_shard: Vec<Vec<RdbEntry>>,
     /// The position in the file at which the last batch was stored.
     begun: u64,
 }
 
-impl Batch<'_> {
-    pub(crate) fn new<'s>(store: &'s Store, clocks: &'s Clocks) -> Batch<'s> {
+impl ImportBatch<'_> {
+    pub(crate) fn new<'s>(store: &'s Store, clocks: &'s Clocks) -> ImportBatch<'s> {
         let by_shard = store.shards().iter().map(|_| Vec::new()).collect();
-        Batch { store, clocks, by_shard, begun: 0 }
+        ImportBatch { store, clocks, by_shard, begun: 0 }
     }
 
-    pub(crate) fn add(&mut self, entry: Entry, position: u64) -> Result<(), ImportError> {
+    pub(crate) fn add(&mut self, entry: RdbEntry, position: u64) -> Result<(), ImportError> {
         if entry.db >= DATABASES as u64 {
             return Err(ImportError::Database(entry.db));
         }
@@ -216,7 +218,7 @@ impl Batch<'_> {
             self.by_shard.iter_mut().enumerate().filter(|(_, entries)| !entries.is_empty())
         {
             let ((), commit) = self.store.root(shard).try_txn_deferred::<_, ImportError>(|tx, root| {
-                for Entry { db, key, value, deadline, .. } in entries.drain(..) {
+                for RdbEntry { db, key, value, deadline, .. } in entries.drain(..) {
                     let place = tx[root].dbs.at(db as usize);
                     // With this time, no key counts as expired.
                     if tx[place].get(tx, &key, i64::MIN).is_some() {

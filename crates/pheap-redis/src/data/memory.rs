@@ -25,7 +25,7 @@ const MUCH: u64 = 16;
 
 /// What this module knows of a shard. The mutex around it protects all fields.
 #[derive(Debug, Default)]
-struct Figures {
+struct ShardMemory {
     /// Live bytes of the heap's count at the last [`Memory::look`].
     alive: u64,
     /// Estimated bytes of `alive` that were evicted and that the collector has not found yet.
@@ -43,7 +43,7 @@ struct Figures {
     is_flushed: bool,
 }
 
-impl Figures {
+impl ShardMemory {
     /// Adds bytes that may be garbage.
     fn doubt(&mut self, bytes: u64) {
         self.doubted += bytes;
@@ -55,10 +55,10 @@ impl Figures {
 #[derive(Debug, Default)]
 pub struct Memory {
     limit: AtomicU64,
-    /// Sums of `Figures::alive` and `Figures::evicted` over all shards.
+    /// Sums of `ShardMemory::alive` and `ShardMemory::evicted` over all shards.
     alive: AtomicU64,
     evicted: AtomicU64,
-    shards: Vec<Mutex<Figures>>,
+    shards: Vec<Mutex<ShardMemory>>,
     /// Whether nothing more can be freed until the data or an option change.
     stuck: AtomicBool,
     /// The time since which more memory is needed than the limit, if it is now; and the total of the times
@@ -73,7 +73,7 @@ pub struct Memory {
 
 /// A shard that should be collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Doubtful {
+pub struct CollectCandidate {
     /// The number of the shard.
     pub shard: usize,
     /// Whether collecting takes so little time that the thread that needs memory may do it.
@@ -168,7 +168,7 @@ impl Memory {
     }
 
     /// Updates the figures of a shard from the heap's count of live bytes.
-    fn look(&self, store: &Store, shard: usize, figures: &mut Figures, changes: u64) {
+    fn look(&self, store: &Store, shard: usize, figures: &mut ShardMemory, changes: u64) {
         let live = store.root(shard).live();
         let before = std::mem::replace(&mut figures.alive, live.bytes);
         // The difference may wrap around, and the sum is right all the same.
@@ -191,7 +191,7 @@ impl Memory {
     }
 
     /// Returns the doubted bytes from which on a shard is collected.
-    fn tolerated(&self, figures: &Figures) -> u64 {
+    fn tolerated(&self, figures: &ShardMemory) -> u64 {
         let share = self.limit() / (32 * self.shards.len() as u64);
         figures.alive.saturating_sub(figures.evicted) / 2 + share
     }
@@ -205,14 +205,14 @@ impl Memory {
 
     /// Returns the shard with the most doubted bytes: if `at_all`, of all shards, else only of those above
     /// the tolerated amount.
-    pub fn doubtful(&self, at_all: bool) -> Option<Doubtful> {
+    pub fn doubtful(&self, at_all: bool) -> Option<CollectCandidate> {
         let mut most = (0, None);
         for (shard, figures) in self.shards.iter().enumerate() {
             let figures = figures.lock();
             let least = if at_all { 0 } else { self.tolerated(&figures) };
             if figures.doubted > least.max(most.0) {
                 let (is_small, is_much) = (figures.marked <= SMALL, figures.doubted >= figures.marked / MUCH);
-                most = (figures.doubted, Some(Doubtful { shard, is_small, is_much }));
+                most = (figures.doubted, Some(CollectCandidate { shard, is_small, is_much }));
             }
         }
         most.1
@@ -385,7 +385,10 @@ mod tests {
         let used = memory.used();
         assert!(used > empty && used < full / 2 && memory.excess() == 0, "{empty} {used} {full}");
         // After the collection, the count of the heap confirms the estimate.
-        assert_eq!(memory.doubtful(false), Some(Doubtful { shard: 3, is_small: true, is_much: true }));
+        assert_eq!(
+            memory.doubtful(false),
+            Some(CollectCandidate { shard: 3, is_small: true, is_much: true })
+        );
         memory.collect(&store, 3).unwrap();
         assert_eq!(memory.used(), alive(&store));
         assert!(memory.used().abs_diff(used) < full / 20, "{used} was {}", memory.used());

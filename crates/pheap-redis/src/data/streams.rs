@@ -232,12 +232,12 @@ pub struct Trim {
     /// The bound of the entries to remove.
     pub to: TrimTo,
     /// Set if some of these entries may stay.
-    pub roughly: Option<Roughly>,
+    pub roughly: Option<ApproximateTrim>,
 }
 
 /// Limits of an approximate removal.
 #[derive(Debug, Clone, Copy)]
-pub struct Roughly {
+pub struct ApproximateTrim {
     /// Entries of a block: only whole blocks are removed. A block has fewer entries if they are long.
     pub block: u64,
     /// Bytes of a block; 0: no limit.
@@ -268,7 +268,7 @@ pub fn trim<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, trim: Trim) -> u64 
     };
     let count = match trim.roughly {
         None => excess,
-        Some(Roughly { mut block, block_bytes, .. }) => {
+        Some(ApproximateTrim { mut block, block_bytes, .. }) => {
             if let Some((_, &first)) = tx[entries].iter(tx).next().filter(|_| block_bytes > 0) {
                 block = block.min(block_bytes / tx[first].len().max(1) as u64);
             }

@@ -31,23 +31,23 @@ pub use self::replica::{Note, Unfollowed};
 use crate::clients::client::{Replies, Session};
 use crate::clients::unsynced::Counted;
 use crate::command::{
-    Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Several,
-    load_libraries, lookup, resolve,
+    Args, Block, Cx, Effects, Fail, Flags, Keyspace, KnownCommand, Meanwhile, NoShards, OneRead, OneTxn,
+    SeveralShards, load_libraries, lookup, resolve,
 };
 use crate::data::{Lookups, Shard};
 use crate::resp::Reply;
 use crate::resp::input::Input;
-use crate::resp::request::Limits;
-use crate::scripts::gates::Busy;
+use crate::resp::request::RequestLimits;
+use crate::scripts::gates::ScriptBusy;
 use crate::server::{Server, now};
 use crate::text::words::lossy;
 
 /// State to return to if a command fails: length of the reply, [`Effects::mark`], the client's reply mode,
 /// its database.
-type Mark = (usize, (usize, usize, u64), Replies, usize);
+type Savepoint = (usize, (usize, usize, u64), Replies, usize);
 
 /// The condition that a blocked command waits for, and its arguments.
-type Waits = (Block, Vec<Vec<u8>>);
+type BlockedCommand = (Block, Vec<Vec<u8>>);
 
 /// Why the loop over a client's commands stops.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ impl Execution<'_> {
                             None => continue,
                         }
                     }
-                    plan => self.run_one(command, &words, &plan).unwrap_or_else(|Busy| {
+                    plan => self.run_one(command, &words, &plan).unwrap_or_else(|ScriptBusy| {
                         self.error(self.server.scripts.busy_error());
                         None
                     }),
@@ -190,7 +190,7 @@ impl Execution<'_> {
     ///
     /// # Errors
     /// If a script is slow. The caller must try again when the script has ended.
-    pub fn retry(&mut self, words: &Args<'_>) -> Result<Option<Block>, Busy> {
+    pub fn retry(&mut self, words: &Args<'_>) -> Result<Option<Block>, ScriptBusy> {
         let Ok(command) = resolve(words) else { return Ok(None) };
         let mark = self.output.reply.len();
         let plan = self.plan(command, words);
@@ -205,9 +205,9 @@ impl Execution<'_> {
         Ok(blocked)
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> RequestLimits {
         let bulk = self.server.limits.bulk.load(Relaxed);
-        Limits { bulk, authenticated: self.session.authenticated }
+        RequestLimits { bulk, authenticated: self.session.authenticated }
     }
 
     /// Ends a command: resets `CLIENT CACHING`, and removes the reply from `mark` on if `CLIENT REPLY`
@@ -256,11 +256,11 @@ impl Execution<'_> {
     fn run_in_a_row(
         &mut self,
         input: &mut Input,
-        mut command: Known,
+        mut command: KnownCommand,
         shard: usize,
         is_alone: bool,
-        next: &mut Option<(Known, Plan)>,
-    ) -> Result<Option<Waits>, usize> {
+        next: &mut Option<(KnownCommand, Plan)>,
+    ) -> Result<Option<BlockedCommand>, usize> {
         let (start, mark, mut count, now) = (input.start(), self.output.reply.len(), 0, now());
         let (server, plan) = (self.server, Plan::Change(shard));
         let Ok(_passed) = plan.pass(server) else {
@@ -328,7 +328,12 @@ impl Execution<'_> {
     }
 
     /// Runs one command. Returns the condition if it waits for a key; otherwise the command was answered.
-    fn run_one(&mut self, command: Known, words: &Args<'_>, plan: &Plan) -> Result<Option<Block>, Busy> {
+    fn run_one(
+        &mut self,
+        command: KnownCommand,
+        words: &Args<'_>,
+        plan: &Plan,
+    ) -> Result<Option<Block>, ScriptBusy> {
         let (server, now) = (self.server, now());
         let mut run = |plan: &Plan| {
             let _passed = plan.pass(server)?;
@@ -391,7 +396,7 @@ impl Execution<'_> {
         let (store, shards) = (&server.store, server.store.shards());
         let before = self.output.effects.dirty;
         let (result, commit) = match plan {
-            Plan::Nothing => return f(self, &mut Nothing),
+            Plan::Nothing => return f(self, &mut NoShards),
             Plan::Read(shard) => {
                 let (result, commit) = store
                     .root(*shard)
@@ -410,7 +415,7 @@ impl Execution<'_> {
                     &some
                 };
                 pheap::txn_deferred(roots, |mut shards| {
-                    f(self, &mut Several { shards: &mut shards, numbers })
+                    f(self, &mut SeveralShards { shards: &mut shards, numbers })
                 })?
             }
         };
@@ -423,13 +428,13 @@ impl Execution<'_> {
     }
 
     /// Returns the state outside the heap that must be restored if a command fails.
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> Savepoint {
         let Self { session, output, .. } = self;
         (output.reply.len(), output.effects.mark(), session.replies, session.db)
     }
 
     /// Restores the state that `mark` describes.
-    fn take_back(&mut self, mark: Mark) {
+    fn take_back(&mut self, mark: Savepoint) {
         let (reply, effects, replies, db) = mark;
         self.output.reply.truncate(reply);
         self.output.effects.go_back(effects);
@@ -447,7 +452,7 @@ impl Execution<'_> {
     /// Calls the function of a command. Returns the condition if the command waits for a key.
     fn call(
         &mut self,
-        known: Known,
+        known: KnownCommand,
         words: &Args<'_>,
         keyspace: &mut dyn Keyspace,
         now: i64,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::plan::Plan;
 use super::{Execution, wants_more_shards};
-use crate::command::{Args, Flags, Keyspace, Known, resolve};
+use crate::command::{Args, Flags, Keyspace, KnownCommand, resolve};
 use crate::data::{Db, P, Position, Progress, Txn};
 use crate::resp::input::Words;
-use crate::scripts::gates::Busy;
+use crate::scripts::gates::ScriptBusy;
 use crate::server::{LOADING, MASTER_DOWN, READONLY, now};
 use crate::text::words::lossy;
 
@@ -44,7 +44,7 @@ pub enum Unfollowed {
 
 impl Execution<'_> {
     /// Returns why a replica refuses a command to a client, if it does. The master is refused nothing.
-    pub(super) fn refused_as_replica(&self, known: Known) -> Option<&'static str> {
+    pub(super) fn refused_as_replica(&self, known: KnownCommand) -> Option<&'static str> {
         let (role, is_exec) = (&self.server.role, known.name == "exec");
         if !role.is_replica() || self.session.is_master {
             return None;
@@ -88,8 +88,8 @@ impl Execution<'_> {
         let _passed = loop {
             match server.gates.pass(numbers.iter().copied(), is_alone, &server.scripts) {
                 Ok(passed) => break passed,
-                Err(Busy) if is_left() => return Err(Unfollowed::Left),
-                Err(Busy) => std::thread::sleep(Duration::from_millis(5)),
+                Err(ScriptBusy) if is_left() => return Err(Unfollowed::Left),
+                Err(ScriptBusy) => std::thread::sleep(Duration::from_millis(5)),
             }
         };
         let plan = Plan::Several(numbers);

@@ -43,7 +43,7 @@ const MOST_PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_sec
 
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum LinkLost {
     /// The server now follows another master or none, or it stops.
     #[error("another master is followed")]
     Left,
@@ -89,21 +89,21 @@ pub enum Lost {
     Heap(#[from] pheap::Error),
 }
 
-impl From<Unfollowed> for Lost {
-    fn from(why: Unfollowed) -> Lost {
+impl From<Unfollowed> for LinkLost {
+    fn from(why: Unfollowed) -> LinkLost {
         match why {
-            Unfollowed::Left => Lost::Left,
-            Unfollowed::Heap(error) => Lost::Heap(error),
-            other => Lost::Run(other),
+            Unfollowed::Left => LinkLost::Left,
+            Unfollowed::Heap(error) => LinkLost::Heap(error),
+            other => LinkLost::Run(other),
         }
     }
 }
 
-impl From<ImportError> for Lost {
-    fn from(error: ImportError) -> Lost {
+impl From<ImportError> for LinkLost {
+    fn from(error: ImportError) -> LinkLost {
         match error {
-            ImportError::Heap(error) => Lost::Heap(error),
-            other => Lost::Store(other),
+            ImportError::Heap(error) => LinkLost::Heap(error),
+            other => LinkLost::Store(other),
         }
     }
 }
@@ -157,13 +157,13 @@ impl Link {
             let Err(lost) = follow(server, generation, &mut self.sleeper, &master, self.tls.as_ref());
             let stage = server.role.link().stage;
             let was_connected = stage == Stage::Connected;
-            if was_connected || matches!(lost, Lost::Left) {
+            if was_connected || matches!(lost, LinkLost::Left) {
                 patience = PATIENCE;
             }
-            if matches!(lost, Lost::Left) {
+            if matches!(lost, LinkLost::Left) {
                 continue;
             }
-            if let Lost::Heap(error) = &lost {
+            if let LinkLost::Heap(error) = &lost {
                 server.look_at(error);
             }
             // A master's error reply may have several lines.
@@ -197,7 +197,7 @@ fn follow(
     sleeper: &mut Sleeper,
     master: &Master,
     tls: Option<&Connector>,
-) -> Result<std::convert::Infallible, Lost> {
+) -> Result<std::convert::Infallible, LinkLost> {
     let mut follower = Follower::new(server, generation, master, sleeper.mailbox().clone())?;
     server.role.set_stage(Stage::Connecting, generation, |_| ());
     let mut wire = Wire::connect(server, generation, sleeper, master, tls)?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use pheap::Commit;
 
-use super::Lost;
+use super::LinkLost;
 use super::wire::Wire;
 use crate::clients::Profile;
 use crate::clients::client::Session;
@@ -28,7 +28,7 @@ use crate::data::Position;
 use crate::execute::{Execution, Note, Output};
 use crate::resp::Reply;
 use crate::resp::input::Input;
-use crate::resp::request::Limits;
+use crate::resp::request::RequestLimits;
 use crate::server::Server;
 use crate::server::role::Stage;
 
@@ -64,7 +64,7 @@ struct Pending {
 }
 
 /// Commands that have come and were not applied.
-struct Part {
+struct UnappliedCommands {
     commands: Vec<Vec<Vec<u8>>>,
     bytes: usize,
     /// The offset up to which the stream was read.
@@ -76,9 +76,9 @@ struct Part {
 }
 
 /// This thread has no clients to serve.
-struct Nobody;
+struct NoClients;
 
-impl Meanwhile for Nobody {
+impl Meanwhile for NoClients {
     fn serve_others(&mut self) {}
 }
 
@@ -95,7 +95,7 @@ impl<'s> Follower<'s> {
         generation: u64,
         master: &Master,
         mailbox: Arc<Mailbox>,
-    ) -> Result<Follower<'s>, Lost> {
+    ) -> Result<Follower<'s>, LinkLost> {
         let position = server.store.progress()?.position;
         let addresses = [format!("{}:{}", master.host, master.port), String::new()];
         let profile = Profile { thread: server.threads.len(), addresses, ..Profile::nobody() };
@@ -117,7 +117,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Continues the stream at the present position, with a new replication ID if the master has sent one.
-    pub(super) fn go_on(&mut self, id: Option<String>) -> Result<(), Lost> {
+    pub(super) fn go_on(&mut self, id: Option<String>) -> Result<(), LinkLost> {
         match (&self.position, id) {
             (Some(position), Some(id)) if position.id != id => {
                 let position = Position { id, ..position.clone() };
@@ -128,7 +128,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Runs commands as one transaction, which also records `note`.
-    pub(super) fn run(&mut self, commands: &[Vec<Vec<u8>>], note: Note) -> Result<(), Lost> {
+    pub(super) fn run(&mut self, commands: &[Vec<Vec<u8>>], note: Note) -> Result<(), LinkLost> {
         let (server, thread) = (self.server, self.server.threads.len());
         let (mut reply, mut effects) = (Reply::new(false), Effects::default());
         let (mut commits, mut counted) = (Vec::new(), Vec::new());
@@ -138,7 +138,7 @@ impl<'s> Follower<'s> {
             self.session.db = 0;
         }
         let (session, clock) = (&mut self.session, Instant::now());
-        let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut Nobody };
+        let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut NoClients };
         let followed = execution.follow(commands, &note, self.generation);
         if followed.is_err() {
             // Nothing was written.
@@ -177,7 +177,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Sends the messages whose commits are durable by now.
-    fn deliver(&mut self) -> Result<(), Lost> {
+    fn deliver(&mut self) -> Result<(), LinkLost> {
         let mut context = Context::from_waker(&self.waker);
         while let Some(first) = self.pending.front_mut() {
             while let Some(commit) = first.commits.last_mut() {
@@ -201,7 +201,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Applies the stream, until the link is lost.
-    pub(super) fn stream(mut self, wire: &mut Wire<'_>) -> Result<Infallible, Lost> {
+    pub(super) fn stream(mut self, wire: &mut Wire<'_>) -> Result<Infallible, LinkLost> {
         self.server.role.set_stage(Stage::Connected, self.generation, |link| {
             link.error = None;
             link.down = None;
@@ -214,18 +214,18 @@ impl<'s> Follower<'s> {
 
     /// Waits until all applied commands are durable. Clients wait for messages about them, and reads wait for
     /// their keys, even if the link is lost.
-    fn settle(&mut self) -> Result<(), Lost> {
+    fn settle(&mut self) -> Result<(), LinkLost> {
         // The entries stay in `pending` until all are durable. If the disk has failed, no later call sends
         // their messages.
         self.pending.iter().flat_map(|pending| &pending.commits).try_for_each(Commit::wait)?;
         self.deliver()
     }
 
-    fn receive(&mut self, wire: &mut Wire<'_>) -> Result<Infallible, Lost> {
+    fn receive(&mut self, wire: &mut Wire<'_>) -> Result<Infallible, LinkLost> {
         let mut input = Input::default();
         input.room(0).0.append(&mut wire.rest());
         let read = self.position.as_ref().map_or(0, |position| position.offset);
-        let mut part = Part { commands: Vec::new(), bytes: 0, read, multi: None, asked: None };
+        let mut part = UnappliedCommands { commands: Vec::new(), bytes: 0, read, multi: None, asked: None };
         let mut tell_at = Instant::now();
         loop {
             self.take(&mut input, &mut part)?;
@@ -245,10 +245,10 @@ impl<'s> Follower<'s> {
     }
 
     /// Takes complete commands from the input, and runs them.
-    fn take(&mut self, input: &mut Input, part: &mut Part) -> Result<(), Lost> {
+    fn take(&mut self, input: &mut Input, part: &mut UnappliedCommands) -> Result<(), LinkLost> {
         // The limits of clients do not apply to a master.
-        let limits = Limits { bulk: i64::MAX.cast_unsigned(), authenticated: true };
-        while input.is_ready(limits).map_err(|malformed| Lost::Nonsense(malformed.to_string()))? {
+        let limits = RequestLimits { bulk: i64::MAX.cast_unsigned(), authenticated: true };
+        while input.is_ready(limits).map_err(|malformed| LinkLost::Nonsense(malformed.to_string()))? {
             let (start, before) = (input.start(), part.read);
             let words: Vec<Vec<u8>> = input.words().iter().map(|word| word.to_vec()).collect();
             input.consume();
@@ -272,7 +272,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Runs the commands before the first one of an incomplete transaction.
-    fn run_part(&mut self, part: &mut Part) -> Result<(), Lost> {
+    fn run_part(&mut self, part: &mut UnappliedCommands) -> Result<(), LinkLost> {
         let (len, offset) = part.multi.unwrap_or((part.commands.len(), part.read));
         let Some(before) = self.position.clone().filter(|position| position.offset < offset) else {
             return Ok(());

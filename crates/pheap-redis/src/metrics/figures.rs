@@ -3,19 +3,19 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::text::Kind::{Counter, Gauge, Histogram};
-use super::text::Text;
-use crate::clients::pubsub::Kind;
+use super::text::MetricKind::{Counter, Gauge, Histogram};
+use super::text::MetricsText;
+use crate::clients::pubsub::SubscriptionKind;
 use crate::command::all as commands;
 use crate::data::DATABASES;
 use crate::server::role::Stage;
 use crate::server::{Server, since_1970};
 use crate::stats::counts::{BUCKETS, Sum};
-use crate::stats::usage::Whose;
+use crate::stats::usage::CpuScope;
 
 /// Returns all figures as they are now.
 pub(super) fn all(server: &Server) -> String {
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     process(server, &mut text);
     clients(server, &mut text);
     memory(server, &mut text);
@@ -28,7 +28,7 @@ pub(super) fn all(server: &Server) -> String {
     text.finish()
 }
 
-fn process(server: &Server, text: &mut Text) {
+fn process(server: &Server, text: &mut MetricsText) {
     text.one("redis_up", Gauge, "The server answers.", 1);
     let config = server.config.read();
     text.begin("redis_instance_info", Gauge, "What the server is.");
@@ -48,30 +48,34 @@ fn process(server: &Server, text: &mut Text) {
     let now = since_1970().as_secs();
     text.one("redis_uptime_in_seconds", Gauge, "Seconds since it was started.", uptime);
     text.one("redis_start_time_seconds", Gauge, "When it was started.", now.saturating_sub(uptime));
-    let [system, user] = crate::stats::usage::times(Whose::Process);
+    let [system, user] = crate::stats::usage::times(CpuScope::Process);
     text.one("redis_cpu_sys_seconds_total", Counter, "Processor time of the system.", system);
     text.one("redis_cpu_user_seconds_total", Counter, "Processor time of the server.", user);
 }
 
-fn clients(server: &Server, text: &mut Text) {
+fn clients(server: &Server, text: &mut MetricsText) {
     let most = server.config.read().int("maxclients");
     let figures = [
         ("redis_connected_clients", "Clients that are connected.", server.clients.count() as i64),
         ("redis_max_clients", "Clients that may be connected.", most),
         ("redis_blocked_clients", "Clients that wait.", server.stats.blocked.load(Relaxed) as i64),
         ("redis_tracking_clients", "Clients that have copies of keys.", server.tracking.totals()[0] as i64),
-        ("redis_pubsub_channels", "Channels that are listened to.", count(server, Kind::Channel)),
-        ("redis_pubsub_patterns", "Patterns that are listened to.", count(server, Kind::Pattern)),
-        ("redis_pubsubshard_channels", "Shards' channels that are listened to.", count(server, Kind::Shard)),
+        ("redis_pubsub_channels", "Channels that are listened to.", count(server, SubscriptionKind::Channel)),
+        ("redis_pubsub_patterns", "Patterns that are listened to.", count(server, SubscriptionKind::Pattern)),
+        (
+            "redis_pubsubshard_channels",
+            "Shards' channels that are listened to.",
+            count(server, SubscriptionKind::Shard),
+        ),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
 }
 
-fn count(server: &Server, kind: Kind) -> i64 {
+fn count(server: &Server, kind: SubscriptionKind) -> i64 {
     server.channels.count(kind) as i64
 }
 
-fn memory(server: &Server, text: &mut Text) {
+fn memory(server: &Server, text: &mut MetricsText) {
     let used = server.used_memory();
     let (process, machine) = crate::stats::usage::memory();
     let most = server.config.read().int("maxmemory") as u64;
@@ -87,7 +91,7 @@ fn memory(server: &Server, text: &mut Text) {
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
 }
 
-fn counted(server: &Server, text: &mut Text) {
+fn counted(server: &Server, text: &mut MetricsText) {
     let (stats, all) = (&server.stats, server.counted_in_all());
     let figures = [
         ("redis_commands_processed_total", "Commands that were run.", all.calls),
@@ -107,7 +111,7 @@ fn counted(server: &Server, text: &mut Text) {
 }
 
 /// Appends the figures of each command that was called.
-fn each_command(server: &Server, text: &mut Text) {
+fn each_command(server: &Server, text: &mut MetricsText) {
     let called: Vec<(&str, Sum)> = commands()
         .map(|known| (known.command.name, server.counted(known.number)))
         .filter(|(_, sum)| sum.calls + sum.rejected > 0)
@@ -136,7 +140,7 @@ fn each_command(server: &Server, text: &mut Text) {
 
 /// Appends the figures of each database. It reads one shard at a time, so that commands wait for no more than
 /// that. It appends nothing while a script is slow, because the script has locked shards.
-fn keys(server: &Server, text: &mut Text) {
+fn keys(server: &Server, text: &mut MetricsText) {
     let mut counts = [[0; 2]; DATABASES];
     for shard in 0..server.store.shards().len() {
         if server.scripts.is_busy() {
@@ -166,7 +170,7 @@ fn keys(server: &Server, text: &mut Text) {
     }
 }
 
-fn copies(server: &Server, text: &mut Text) {
+fn copies(server: &Server, text: &mut MetricsText) {
     let save = server.save.lock();
     let changes = server.stats.dirty.load(Relaxed).saturating_sub(save.dirty);
     let figures = [
@@ -179,7 +183,7 @@ fn copies(server: &Server, text: &mut Text) {
 }
 
 /// Appends the figures of a server that follows a master.
-fn replication(server: &Server, text: &mut Text) {
+fn replication(server: &Server, text: &mut MetricsText) {
     let link = server.role.link();
     let Some(master) = &link.master else { return };
     let labels = [("master_host", &*master.host), ("master_port", &master.port.to_string())];
@@ -199,7 +203,7 @@ fn replication(server: &Server, text: &mut Text) {
     }
 }
 
-fn heap(server: &Server, text: &mut Text) {
+fn heap(server: &Server, text: &mut MetricsText) {
     let heap = server.store.heap().stats();
     let gauges = [
         ("pheap_live_bytes", "Bytes of live objects.", heap.live_bytes),

@@ -17,7 +17,7 @@ use crate::connections::mailbox::Mailbox;
 #[derive(Debug)]
 pub(super) struct Syncs<'s> {
     unsynced: &'s Unsynced,
-    told: Arc<Told>,
+    told: Arc<DurabilityWaker>,
     waker: Waker,
     /// The latest commit noted in this turn.
     last: Option<Commit>,
@@ -31,12 +31,12 @@ pub(super) struct Syncs<'s> {
 
 /// The waker that the log calls when a commit is durable or has failed. It also wakes the thread.
 #[derive(Debug)]
-struct Told {
+struct DurabilityWaker {
     mailbox: Arc<Mailbox>,
     news: AtomicBool,
 }
 
-impl Wake for Told {
+impl Wake for DurabilityWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -49,7 +49,7 @@ impl Wake for Told {
 
 impl<'s> Syncs<'s> {
     pub(super) fn new(unsynced: &'s Unsynced, mailbox: Arc<Mailbox>) -> Syncs<'s> {
-        let told = Arc::new(Told { mailbox, news: AtomicBool::new(false) });
+        let told = Arc::new(DurabilityWaker { mailbox, news: AtomicBool::new(false) });
         let waker = Waker::from(told.clone());
         Syncs {
             unsynced,

@@ -16,7 +16,7 @@ const FIRST_WITH_SUM: u32 = 5;
 
 /// A key and its value.
 #[derive(Debug, PartialEq)]
-pub struct Entry {
+pub struct RdbEntry {
     /// The number of the database.
     pub db: u64,
     /// The key.
@@ -33,11 +33,11 @@ pub struct Entry {
 
 /// A part of a file.
 #[derive(Debug, PartialEq)]
-pub enum Part {
+pub enum FilePart {
     /// The text of a function library.
     Library(Vec<u8>),
     /// A key and its value.
-    Entry(Entry),
+    Entry(RdbEntry),
 }
 
 /// Reads the text of a library, behind its opcode. Returns None if the opcode is another one.
@@ -67,12 +67,12 @@ pub fn put_library(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// A reader that computes the checksum of its bytes.
-struct Summed<R> {
+struct ChecksumReader<R> {
     inner: R,
     digest: Digest<'static, u64, Table<16>>,
 }
 
-impl<R: Read> Read for Summed<R> {
+impl<R: Read> Read for ChecksumReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let len = self.inner.read(buffer)?;
         self.digest.update(&buffer[..len]);
@@ -82,7 +82,7 @@ impl<R: Read> Read for Summed<R> {
 
 /// Reads a file part by part.
 pub struct FileReader<R> {
-    from: Reader<Summed<R>>,
+    from: Reader<ChecksumReader<R>>,
     version: u32,
     db: u64,
     empty: u64,
@@ -95,7 +95,7 @@ impl<R: Read> FileReader<R> {
     /// # Errors
     /// If this is no RDB file, or one of a newer version.
     pub fn new(inner: R, size: u64) -> Result<FileReader<R>> {
-        let mut from = Reader::new(Summed { inner, digest: CRC.digest() }, size);
+        let mut from = Reader::new(ChecksumReader { inner, digest: CRC.digest() }, size);
         let (magic, digits) = (from.array()?, from.array::<4>()?);
         let version = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
         let version: u32 = version.filter(|_| magic == *MAGIC).ok_or(Error::Corrupt("it is no RDB file"))?;
@@ -120,7 +120,7 @@ impl<R: Read> FileReader<R> {
     ///
     /// # Errors
     /// If the file is damaged, or has a part that is unknown here.
-    pub fn next_part(&mut self) -> Result<Option<Part>> {
+    pub fn next_part(&mut self) -> Result<Option<FilePart>> {
         let (from, mut deadline, mut idle, mut often) = (&mut self.from, None, None, None);
         loop {
             match from.byte()? {
@@ -137,13 +137,20 @@ impl<R: Read> FileReader<R> {
                 opcodes::MODULE_AUX => return Err(Error::Unknown("data of a module")),
                 other => {
                     if let Some(text) = library(other, from)? {
-                        return Ok(Some(Part::Library(text)));
+                        return Ok(Some(FilePart::Library(text)));
                     }
                     let key = from.string()?;
                     match decode(other, from) {
                         Ok(value) => {
                             let db = self.db;
-                            return Ok(Some(Part::Entry(Entry { db, key, value, deadline, idle, often })));
+                            return Ok(Some(FilePart::Entry(RdbEntry {
+                                db,
+                                key,
+                                value,
+                                deadline,
+                                idle,
+                                often,
+                            })));
                         }
                         Err(Error::Empty) => {
                             self.empty += 1;

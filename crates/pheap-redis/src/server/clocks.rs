@@ -27,13 +27,13 @@ const NEW: u8 = 5;
 /// A part of the table. The smaller arrays of places stay allocated when the part grows. Together they are
 /// smaller than the present one.
 #[derive(Debug, Default)]
-struct Part {
+struct TableSegment {
     /// The binary logarithm of the number of places, and the index of the present array.
     size: AtomicUsize,
     places: [OnceLock<Box<[AtomicU32]>>; SIZES.end],
 }
 
-impl Part {
+impl TableSegment {
     fn place(&self, hash: u64) -> Option<&AtomicU32> {
         let places = self.places.get(self.size.load(Relaxed))?.get()?;
         places.get(hash as usize & (places.len() - 1))
@@ -65,16 +65,16 @@ pub struct Clocks {
     decay_minutes: AtomicU32,
     /// The time of keys without a record: the start of the server.
     since: AtomicU32,
-    parts: Box<[Part]>,
+    parts: Box<[TableSegment]>,
 }
 
 /// The usage of a key, as `RESTORE` and RDB files give it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Usage {
+pub enum KeyUsage {
     /// Seconds since the last use.
     Idle(i64),
     /// The frequency of uses, on the scale of `OBJECT FREQ`.
-    Often(u8),
+    Frequency(u8),
 }
 
 fn time(now: i64) -> u32 {
@@ -105,7 +105,7 @@ impl Default for Clocks {
             log_factor: AtomicU32::new(10),
             decay_minutes: AtomicU32::new(1),
             since: AtomicU32::new(0),
-            parts: (0..PARTS).map(|_| Part::default()).collect(),
+            parts: (0..PARTS).map(|_| TableSegment::default()).collect(),
         }
     }
 }
@@ -214,18 +214,18 @@ impl Clocks {
 
     /// Begins to record the uses of keys. Sets the usage of a key, if `usage` has the kind that the table
     /// records.
-    pub fn set(&self, key: &[u8], usage: Usage, now: i64) {
+    pub fn set(&self, key: &[u8], usage: KeyUsage, now: i64) {
         self.turn_on();
         let Some(place) = self.place(key) else { return };
         match usage {
-            Usage::Idle(seconds) if !self.counts() => {
+            KeyUsage::Idle(seconds) if !self.counts() => {
                 let units = u32::try_from(seconds.saturating_mul(1000 / UNIT)).unwrap_or(u32::MAX >> 1);
                 place.store(time(now).wrapping_sub(units).max(1), Relaxed);
             }
-            Usage::Often(count) if self.counts() => {
+            KeyUsage::Frequency(count) if self.counts() => {
                 place.store(minutes(now) << 8 | u32::from(count), Relaxed);
             }
-            Usage::Idle(_) | Usage::Often(_) => {}
+            KeyUsage::Idle(_) | KeyUsage::Frequency(_) => {}
         }
     }
 
@@ -258,10 +258,10 @@ mod tests {
         assert_eq!(clocks.idle_seconds(b"a", later + 3900), 3);
         assert_eq!(clocks.idle_seconds(b"a", later - 200), 0);
         for (said, told) in [(0, 0), (1000, 1000), (i64::MAX, i64::from(u32::MAX >> 1) / 10)] {
-            clocks.set(b"a", Usage::Idle(said), later);
+            clocks.set(b"a", KeyUsage::Idle(said), later);
             assert_eq!(clocks.idle_seconds(b"a", later), told);
         }
-        clocks.set(b"a", Usage::Often(7), later);
+        clocks.set(b"a", KeyUsage::Frequency(7), later);
         assert!(clocks.idle_seconds(b"a", later) > 0, "that is not what is noted");
     }
 
@@ -277,7 +277,7 @@ mod tests {
         // The count falls by one each minute.
         assert_eq!(clocks.often(b"a", NOW + 600_000), often - 10);
         assert_eq!(clocks.often(b"a", NOW + 600_000_000), 0);
-        clocks.set(b"a", Usage::Often(100), NOW);
+        clocks.set(b"a", KeyUsage::Frequency(100), NOW);
         assert_eq!(clocks.often(b"a", NOW), 100);
         clocks.forget(b"a");
         assert_eq!(clocks.often(b"a", NOW), NEW);

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::clients::buffers::{self, Limit};
+use crate::clients::buffers::{self, OutputLimit};
 use crate::clients::client::{Name, Session};
-use crate::clients::pubsub::{Channels, Kind, Listener, Wanted};
+use crate::clients::pubsub::{Channels, NotificationClasses, Subscriber, SubscriptionKind};
 use crate::clients::tracking::Tracking;
 use crate::clients::unsynced::Unsynced;
 use crate::clients::waiting::Waiting;
@@ -60,7 +60,7 @@ pub struct Server {
     /// When and how often keys were used.
     pub clocks: Clocks,
     /// Keys that clients watch for `EXEC`.
-    pub watched: Watched,
+    pub watched: WatchedKeys,
     /// The clients that subscribe to each channel.
     pub channels: Channels,
     /// Keys that clients wait for.
@@ -76,7 +76,7 @@ pub struct Server {
     /// Whether this server follows a master, and how far.
     pub role: Role,
     /// Counters since the start of the server or the last `CONFIG RESETSTAT`.
-    pub stats: Stats,
+    pub stats: ServerStats,
     /// The clients that are connected.
     pub clients: Clients,
     /// Slow commands.
@@ -106,13 +106,13 @@ pub struct Server {
     /// The file of options with which the server started, if any.
     pub config_file: Option<PathBuf>,
     /// The state of the last copy of the heap.
-    pub save: Arc<Mutex<Save>>,
+    pub save: Arc<Mutex<SaveState>>,
     /// The id of the next client.
     next_client: AtomicU64,
     /// When the log last reported that the heap has no space.
     told_of_no_space: Mutex<Option<Instant>>,
     /// Options that the server reads for each command.
-    pub limits: Limits,
+    pub limits: LiveOptions,
     /// Counts of the writes that are not synced, by the slots of their keys.
     pub unsynced: Unsynced,
 }
@@ -120,7 +120,7 @@ pub struct Server {
 /// Options that the server reads for each command. They are atomics, so that a command need not lock the
 /// configuration.
 #[derive(Debug, Default)]
-pub struct Limits {
+pub struct LiveOptions {
     /// The longest argument, in bytes.
     pub bulk: AtomicU64,
     /// The most bytes of input that a client may have sent without a reply.
@@ -128,14 +128,14 @@ pub struct Limits {
     /// The most bytes that all clients may need together, which also limits each one; 0: no limit.
     pub clients: AtomicU64,
     /// The most bytes of unread output of a client.
-    pub output: buffers::Shared,
+    pub output: buffers::SharedOutputLimit,
     /// The most bytes of unread output of a client that subscribes to channels.
-    pub messages: buffers::Shared,
+    pub messages: buffers::SharedOutputLimit,
     /// Whether replies wait until their writes are durable: there is a log, and `appendfsync` is `always`.
     pub always: AtomicBool,
     /// Whether the heap has a log, so that committed writes may not be durable yet.
     pub has_log: bool,
-    /// The wanted keyspace notifications, as the number in [`Wanted`].
+    /// The wanted keyspace notifications, as the number in [`NotificationClasses`].
     pub notifications: AtomicU32,
     /// The microseconds from which a command counts as slow; negative: never.
     pub slow: AtomicI64,
@@ -156,12 +156,12 @@ pub struct Limits {
 
 /// Returns the limit, with a quarter of the machine's memory as the hard limit if the option sets none (0). A
 /// client that asks for more, or does not read, must not exhaust the memory.
-fn or_of_machine(limit: Limit) -> Limit {
+fn or_of_machine(limit: OutputLimit) -> OutputLimit {
     let (_, machine) = usage::memory();
-    Limit { hard: if limit.hard == 0 { machine / 4 } else { limit.hard }, ..limit }
+    OutputLimit { hard: if limit.hard == 0 { machine / 4 } else { limit.hard }, ..limit }
 }
 
-impl Limits {
+impl LiveOptions {
     /// Sets the limits that options determine.
     pub fn follow(&self, config: &Config) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl Limits {
         let limits = config.output_limits();
         self.output.set(or_of_machine(limits.normal));
         self.messages.set(or_of_machine(limits.pubsub));
-        let wanted = Wanted::parse(config.text("notify-keyspace-events")).unwrap_or_default();
+        let wanted = NotificationClasses::parse(config.text("notify-keyspace-events")).unwrap_or_default();
         self.notifications.store(wanted.0, Ordering::Relaxed);
         self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
@@ -182,10 +182,10 @@ impl Limits {
 
 /// The state of the last copy of the heap (`SAVE`, `BGSAVE`).
 #[derive(Debug, Default)]
-pub struct Save {
+pub struct SaveState {
     /// When it was made, in seconds since 1970; before the first copy, when the server started.
     pub at: i64,
-    /// The value of [`Stats::dirty`] at the last copy.
+    /// The value of [`ServerStats::dirty`] at the last copy.
     pub dirty: u64,
     /// Whether a copy is being made.
     pub is_running: bool,
@@ -201,7 +201,7 @@ pub struct Save {
 
 /// Counters since the start of the server or the last `CONFIG RESETSTAT`, and figures of the present state.
 #[derive(Debug, Default)]
-pub struct Stats {
+pub struct ServerStats {
     /// Connections accepted.
     pub connections: AtomicU64,
     /// Clients that wait for keys or for the end of a pause.
@@ -228,7 +228,7 @@ pub struct Stats {
     pub has_failed: AtomicBool,
 }
 
-impl Stats {
+impl ServerStats {
     /// Resets the counters, except `dirty`, `peak` and those of the present state.
     fn reset(&self) {
         let all = [
@@ -250,10 +250,10 @@ impl Server {
     /// Makes a server for the data in `store`, with counters for `commands` commands. `threads` are the
     /// mailboxes of the threads that serve clients. The caller starts these.
     pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>, commands: usize) -> Server {
-        let limits = Limits {
+        let limits = LiveOptions {
             has_log: store.heap().durability() == pheap::Durability::Wal,
             expires: AtomicBool::new(true),
-            ..Limits::default()
+            ..LiveOptions::default()
         };
         limits.follow(&config);
         // Two more: the roots of the function libraries and of the replication progress.
@@ -265,7 +265,7 @@ impl Server {
             clocks: Clocks::new(&config, now()),
             memory,
             config: RwLock::new(config),
-            watched: Watched::default(),
+            watched: WatchedKeys::default(),
             channels: Channels::default(),
             waiting: Waiting::default(),
             gates: Gates::new(store.shards().len() + 1, threads.len()),
@@ -273,7 +273,7 @@ impl Server {
             scripts: Scripts::default(),
             libraries: Libraries::default(),
             role: Role::default(),
-            stats: Stats::default(),
+            stats: ServerStats::default(),
             clients: Clients::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
@@ -289,7 +289,7 @@ impl Server {
             started: Instant::now(),
             config_file: None,
             run_id: (0..5).map(|_| format!("{:08x}", random() as u32)).collect(),
-            save: Arc::new(Mutex::new(Save { at: now() / 1000, ..Save::default() })),
+            save: Arc::new(Mutex::new(SaveState { at: now() / 1000, ..SaveState::default() })),
             store,
             unsynced: Unsynced::default(),
             next_client: AtomicU64::new(1),
@@ -476,29 +476,29 @@ impl Server {
 
     /// Returns whether notifications of a class are wanted.
     pub fn wants(&self, class: u8) -> bool {
-        Wanted(self.limits.notifications.load(Ordering::Relaxed)).has(class)
+        NotificationClasses(self.limits.notifications.load(Ordering::Relaxed)).has(class)
     }
 
     /// Calls `send` with each client that wants a keyspace notification, and the parts of its message.
     pub fn notify(
         &self,
         (db, class, event, key): (usize, u8, &str, &[u8]),
-        send: &mut dyn FnMut(Listener, &[&[u8]]),
+        send: &mut dyn FnMut(Subscriber, &[&[u8]]),
     ) {
-        let wanted = Wanted(self.limits.notifications.load(Ordering::Relaxed));
+        let wanted = NotificationClasses(self.limits.notifications.load(Ordering::Relaxed));
         if wanted.has(class) && wanted.has(b'K') {
             let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
-            self.channels.publish(Kind::Channel, &channel, event.as_bytes(), send);
+            self.channels.publish(SubscriptionKind::Channel, &channel, event.as_bytes(), send);
         }
         if wanted.has(class) && wanted.has(b'E') {
             let channel = format!("__keyevent@{db}__:{event}");
-            self.channels.publish(Kind::Channel, channel.as_bytes(), key, send);
+            self.channels.publish(SubscriptionKind::Channel, channel.as_bytes(), key, send);
         }
     }
 
     /// Removes all subscriptions of a client.
     pub fn listen_to_nothing(&self, session: &mut Session) {
-        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             for name in std::mem::take(session.listens_to(kind)) {
                 self.channels.remove(&name, kind, session.id);
             }
@@ -526,12 +526,12 @@ pub fn now() -> i64 {
 
 /// Keys that clients watch for `EXEC`, and the flags to set when they are written to.
 #[derive(Debug, Default)]
-pub struct Watched {
+pub struct WatchedKeys {
     count: AtomicUsize,
     keys: Mutex<HashMap<Name, Vec<Arc<AtomicBool>>>>,
 }
 
-impl Watched {
+impl WatchedKeys {
     /// Sets `flag` at each later write to the key.
     pub fn add(&self, db: usize, key: &[u8], flag: &Arc<AtomicBool>) {
         self.keys.lock().entry((db, key.to_vec())).or_default().push(flag.clone());
@@ -579,7 +579,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_the_machine_sets_one() {
-        assert!(or_of_machine(Limit::default()).hard > 1 << 20);
-        assert_eq!(or_of_machine(Limit { hard: 7, ..Limit::default() }).hard, 7);
+        assert!(or_of_machine(OutputLimit::default()).hard > 1 << 20);
+        assert_eq!(or_of_machine(OutputLimit { hard: 7, ..OutputLimit::default() }).hard, 7);
     }
 }

@@ -42,7 +42,7 @@ impl Stage {
 
 /// The state of the link to the master.
 #[derive(Debug, Default)]
-pub struct Link {
+pub struct LinkState {
     /// The master; None if this server follows none.
     pub master: Option<Master>,
     /// The stage of the link.
@@ -73,7 +73,7 @@ pub struct Role {
     /// Number of changes of the master. It changes while the whole heap is locked. A thread applies the
     /// commands of a master only if it finds the same number with the shards locked.
     generation: AtomicU64,
-    link: Mutex<Link>,
+    link: Mutex<LinkState>,
     thread: OnceLock<Arc<Mailbox>>,
 }
 
@@ -107,7 +107,7 @@ impl Role {
         let mut link = self.link.lock();
         self.flags.store(if master.is_some() { FOLLOWS } else { 0 }, Ordering::SeqCst);
         self.generation.fetch_add(1, Ordering::SeqCst);
-        *link = Link { master, position, read, ..Link::default() };
+        *link = LinkState { master, position, read, ..LinkState::default() };
         drop(link);
         self.wake_up();
     }
@@ -122,7 +122,7 @@ impl Role {
     }
 
     /// Sets the stage of the link, and calls `change`, unless the master has changed since `generation`.
-    pub fn set_stage(&self, stage: Stage, generation: u64, change: impl FnOnce(&mut Link)) {
+    pub fn set_stage(&self, stage: Stage, generation: u64, change: impl FnOnce(&mut LinkState)) {
         let mut link = self.link.lock();
         if self.generation() != generation {
             return;
@@ -140,7 +140,7 @@ impl Role {
     }
 
     /// Locks and returns the state of the link.
-    pub fn link(&self) -> MutexGuard<'_, Link> {
+    pub fn link(&self) -> MutexGuard<'_, LinkState> {
         self.link.lock()
     }
 

@@ -2,10 +2,10 @@
 
 use mlua::{Lua, Result, Table, Value, Variadic};
 
-use super::native::{Given, add, bad, text};
+use super::native::{LibraryResult, add, bad, text};
 
 /// Returns argument `at` of the function `name` as a 32-bit integer, modulo 2^32.
-fn bits(lua: &Lua, name: &str, at: usize, value: &Value) -> Given<u32> {
+fn bits(lua: &Lua, name: &str, at: usize, value: &Value) -> LibraryResult<u32> {
     let number = lua.coerce_number(value.clone()).map_err(text)?;
     let number = number.ok_or_else(|| {
         let found = if value.is_nil() { "no value" } else { value.type_name() };

@@ -6,7 +6,7 @@ use mlua::{Lua, MultiValue, Result, Table, Value};
 use rmp::{Marker, decode, encode};
 
 use super::convert::Budget;
-use super::native::{Given, add, bad, string as string_argument, text};
+use super::native::{LibraryResult, add, bad, string as string_argument, text};
 
 /// Maximum nesting of packed tables. Deeper tables become nil.
 const DEEPEST: usize = 16;
@@ -100,7 +100,7 @@ fn pack_table(table: &Table, depth: usize, budget: &mut Budget, out: &mut Vec<u8
 
 /// Unpacks at most `limit` values from position `from` on. The first result is the position after them, or -1
 /// at the end. If `limit` and `from` are 0, unpacks all values, without a position.
-fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> Given<MultiValue> {
+fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> LibraryResult<MultiValue> {
     let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(from)) else {
         // As in Redis, which prints the length here.
         let len = packed.len();
@@ -118,7 +118,7 @@ fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> Given<MultiValue>
     Ok(values)
 }
 
-fn some(lua: &Lua, packed: &[u8], limit: Option<usize>, start: usize) -> Given<(MultiValue, usize)> {
+fn some(lua: &Lua, packed: &[u8], limit: Option<usize>, start: usize) -> LibraryResult<(MultiValue, usize)> {
     let (mut rest, mut values) = (&packed[start..], MultiValue::new());
     while !rest.is_empty() && limit.is_none_or(|limit| values.len() < limit) {
         values.push_back(unpack(lua, &mut rest, 0)?);
@@ -130,7 +130,7 @@ fn missing<E>(_: E) -> String {
     "Missing bytes in input.".to_owned()
 }
 
-fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Given<Value> {
+fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> LibraryResult<Value> {
     if depth > DEEPEST_UNPACKED {
         return Err("Too many nested values in input.".into());
     }
@@ -166,24 +166,24 @@ fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Given<Value> {
     }
 }
 
-fn bytes<const N: usize>(rest: &mut &[u8]) -> Given<[u8; N]> {
+fn bytes<const N: usize>(rest: &mut &[u8]) -> LibraryResult<[u8; N]> {
     let mut bytes = [0; N];
     rest.read_exact(&mut bytes).map_err(missing)?;
     Ok(bytes)
 }
 
 /// Reads a length of `N` bytes.
-fn len<const N: usize>(rest: &mut &[u8]) -> Given<u32> {
+fn len<const N: usize>(rest: &mut &[u8]) -> LibraryResult<u32> {
     Ok(bytes::<N>(rest)?.into_iter().fold(0, |len, byte| len << 8 | u32::from(byte)))
 }
 
-fn string(lua: &Lua, len: u32, rest: &mut &[u8]) -> Given<Value> {
+fn string(lua: &Lua, len: u32, rest: &mut &[u8]) -> LibraryResult<Value> {
     let (string, after) = rest.split_at_checked(len as usize).ok_or(()).map_err(missing)?;
     *rest = after;
     lua.create_string(string).map(Value::String).map_err(text)
 }
 
-fn array(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> Given<Value> {
+fn array(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> LibraryResult<Value> {
     let table = lua.create_table().map_err(text)?;
     for i in 1..=len {
         let value = unpack(lua, rest, depth + 1)?;
@@ -192,7 +192,7 @@ fn array(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> Given<Value> {
     Ok(Value::Table(table))
 }
 
-fn map(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> Given<Value> {
+fn map(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> LibraryResult<Value> {
     let table = lua.create_table().map_err(text)?;
     for _ in 0..len {
         let (key, value) = (unpack(lua, rest, depth + 1)?, unpack(lua, rest, depth + 1)?);

@@ -35,13 +35,13 @@ impl Names {
 }
 
 /// Parser of a complete reply.
-pub(super) struct Parser<'a> {
+pub(super) struct ReplyParser<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Parser<'a> {
-    pub(super) fn new(reply: &'a [u8]) -> Parser<'a> {
-        Parser { rest: reply }
+impl<'a> ReplyParser<'a> {
+    pub(super) fn new(reply: &'a [u8]) -> ReplyParser<'a> {
+        ReplyParser { rest: reply }
     }
 
     /// Returns the type of the next reply, and the rest of its line.
@@ -320,7 +320,7 @@ mod tests {
             "(123456789012345678901234567890\r\n",
             "=8\r\ntxt:text\r\n",
         ] {
-            let value = Parser::new(bytes.as_bytes()).value(&lua, &names).unwrap();
+            let value = ReplyParser::new(bytes.as_bytes()).value(&lua, &names).unwrap();
             let mut out = Reply::new(true);
             reply(&value, &names, true, &mut out).unwrap();
             assert_eq!(String::from_utf8(out.take()).unwrap(), bytes);

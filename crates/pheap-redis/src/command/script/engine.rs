@@ -9,7 +9,7 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
 
 use super::convert::{self, Names};
-use super::host::{Abort, Run};
+use super::host::{Abort, ScriptRun};
 use super::native;
 use crate::clients::Profile;
 use crate::clients::client::Session;
@@ -30,7 +30,7 @@ pub(in crate::command) const LONG_LOAD: Duration = Duration::from_secs(30);
 
 /// The purpose of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::command) enum Kind {
+pub(in crate::command) enum EngineKind {
     /// `EVAL`.
     Scripts,
     /// `FCALL`.
@@ -39,7 +39,7 @@ pub(in crate::command) enum Kind {
 
 /// State shared with the functions that Lua calls.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct EngineState {
     /// Whether a command is running.
     pub(super) in_call: Cell<bool>,
     /// Whether the script must end, even if it catches errors.
@@ -52,7 +52,7 @@ pub(super) struct State {
 pub(in crate::command) struct Engine {
     lua: Lua,
     pub(super) names: Names,
-    pub(super) state: Rc<State>,
+    pub(super) state: Rc<EngineState>,
     environment: Table,
     eval: Function,
     call: Function,
@@ -71,7 +71,7 @@ pub(in crate::command) struct Engine {
 }
 
 /// A script or function to run.
-pub(in crate::command) struct Call<'a> {
+pub(in crate::command) struct ScriptCall<'a> {
     /// Name in the command: text, SHA-1 or name of the function.
     pub(in crate::command) called: &'a [u8],
     /// SHA-1 of the script, or name of the function.
@@ -79,7 +79,7 @@ pub(in crate::command) struct Call<'a> {
     /// Lua text that contains it.
     pub(in crate::command) code: &'a [u8],
     pub(in crate::command) function: Function,
-    pub(in crate::command) kind: Kind,
+    pub(in crate::command) kind: EngineKind,
     /// The whole command: name, script, number of keys, keys and arguments.
     pub(in crate::command) command: &'a Args<'a>,
     /// Number of keys.
@@ -90,7 +90,7 @@ pub(in crate::command) struct Call<'a> {
 }
 
 /// A function that a library has registered.
-pub(in crate::command) struct Registered {
+pub(in crate::command) struct RegisteredFunction {
     pub(in crate::command) name: String,
     pub(in crate::command) description: Option<Vec<u8>>,
     pub(in crate::command) flags: Vec<String>,
@@ -103,14 +103,14 @@ thread_local! {
 /// Calls `f` with the engine of this thread, which is created or replaced if necessary.
 pub(in crate::command) fn with_engine<R>(
     scripts: &Scripts,
-    kind: Kind,
+    kind: EngineKind,
     f: impl FnOnce(&Engine) -> Result<R, Fail>,
 ) -> Result<R, Fail> {
-    let memory = &scripts.memory[usize::from(kind == Kind::Functions)];
+    let memory = &scripts.memory[usize::from(kind == EngineKind::Functions)];
     let engine = ENGINES.with_borrow_mut(|engines| -> Result<Rc<Engine>, Fail> {
-        let engine = &mut engines[usize::from(kind == Kind::Functions)];
+        let engine = &mut engines[usize::from(kind == EngineKind::Functions)];
         match engine {
-            Some(engine) if kind == Kind::Functions || engine.generation == scripts.generation() => {
+            Some(engine) if kind == EngineKind::Functions || engine.generation == scripts.generation() => {
                 Ok(engine.clone())
             }
             _ => {
@@ -134,13 +134,13 @@ fn failed(error: mlua::Error) -> Fail {
 }
 
 impl Engine {
-    fn new(kind: Kind, generation: u64) -> mlua::Result<Engine> {
+    fn new(kind: EngineKind, generation: u64) -> mlua::Result<Engine> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
-        let state = Rc::new(State::default());
+        let state = Rc::new(EngineState::default());
         let natives = native::table(&lua, &state)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
-        let interface: Table = sandbox.call((natives, kind == Kind::Scripts))?;
+        let interface: Table = sandbox.call((natives, kind == EngineKind::Scripts))?;
         let environment: Table = interface.get("environment")?;
         lua.set_globals(environment.clone())?;
         let interrupt: Function = interface.get("interrupt")?;
@@ -215,7 +215,7 @@ impl Engine {
         number: u64,
         code: &[u8],
         limit: Duration,
-    ) -> Result<Vec<Registered>, String> {
+    ) -> Result<Vec<RegisteredFunction>, String> {
         let compiled = self.compile(code, "@user_function");
         let chunk = compiled.map_err(|error| format!("Error compiling function: {error}"))?;
         self.state.is_aborted.set(false);
@@ -238,7 +238,7 @@ impl Engine {
                 let name: String = function.get("name")?;
                 by_name.raw_set(name.as_str(), function.get::<Function>("callback")?)?;
                 let description: Option<LuaString> = function.get("description")?;
-                registered.push(Registered {
+                registered.push(RegisteredFunction {
                     name,
                     description: description.map(|text| text.as_bytes().to_vec()),
                     flags: function.get("flags")?,
@@ -259,7 +259,7 @@ impl Engine {
     }
 
     /// Runs a script or function, and answers the client.
-    pub(in crate::command) fn run(&self, cx: &mut Cx<'_>, call: &Call<'_>, out: &mut Reply) -> Done {
+    pub(in crate::command) fn run(&self, cx: &mut Cx<'_>, call: &ScriptCall<'_>, out: &mut Reply) -> Done {
         let started = Instant::now();
         let (keys, arguments) = call.command[3..].split_at(call.keys);
         let resp3 = {
@@ -275,8 +275,8 @@ impl Engine {
         self.state.is_aborted.set(false);
         self.state.in_call.set(false);
         self.state.deadline.set(None);
-        let run = if call.kind == Kind::Scripts { &self.eval } else { &self.call };
-        let running = RefCell::new(Run::new(self, cx, call, started));
+        let run = if call.kind == EngineKind::Scripts { &self.eval } else { &self.call };
+        let running = RefCell::new(ScriptRun::new(self, cx, call, started));
         let busy = || mlua::Error::runtime("a command cannot be called while another one runs");
         let result = self.lua.scope(|scope| {
             let host = scope.create_function(|lua, words| {
@@ -326,7 +326,7 @@ impl Engine {
     }
 
     /// Writes an error of a script, with its place.
-    fn report(&self, problem: &Table, call: &Call<'_>, out: &mut Reply) -> mlua::Result<()> {
+    fn report(&self, problem: &Table, call: &ScriptCall<'_>, out: &mut Reply) -> mlua::Result<()> {
         // Raw access only: nothing would end a function of the script that is called here.
         let text: Option<LuaString> = problem.raw_get("err")?;
         let mut shown = text.map(|text| text.as_bytes().to_vec()).unwrap_or_else(|| b"(null)".to_vec());
@@ -335,7 +335,7 @@ impl Engine {
         let (source, line) = match source {
             Some(source) => (source.to_string_lossy(), line),
             // A tail call replaces the frame of its caller, so the place is unknown.
-            None if call.kind == Kind::Scripts => ("@user_script".into(), line_of_return(call.code)),
+            None if call.kind == EngineKind::Scripts => ("@user_script".into(), line_of_return(call.code)),
             None => ("@user_function".into(), line_of_return(call.code)),
         };
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();

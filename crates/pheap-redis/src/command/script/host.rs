@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use mlua::{Lua, MultiValue, Result, Value};
 use smallvec::SmallVec;
 
-use super::convert::{self, Parser};
-use super::engine::{Call, Engine, Kind};
+use super::convert::{self, ReplyParser};
+use super::engine::{Engine, EngineKind, ScriptCall};
 use super::native::CommandError;
-use crate::command::{Cx, Fail, Flags, Known, lookup, monitor_line, resolve, shards_of};
+use crate::command::{Cx, Fail, Flags, KnownCommand, lookup, monitor_line, resolve, shards_of};
 use crate::data::Lookups;
-use crate::scripts::Slow;
+use crate::scripts::SlowScript;
 use crate::server::{OUT_OF_MEMORY, READONLY};
 use crate::text::words::lossy;
 
@@ -30,17 +30,17 @@ pub(super) enum Abort {
 }
 
 /// A running script.
-pub(super) struct Run<'a, 'c> {
+pub(super) struct ScriptRun<'a, 'c> {
     engine: &'a Engine,
     cx: &'a mut Cx<'c>,
-    call: &'a Call<'a>,
+    call: &'a ScriptCall<'a>,
     started: Instant,
     /// When the last command ended.
     ended: Instant,
     /// The value of `ended` when the script was last interrupted.
     interrupted: Instant,
     has_written: bool,
-    slow: Option<Arc<Slow>>,
+    slow: Option<Arc<SlowScript>>,
     abort: Option<Abort>,
     /// Whether the reply to the last command was an error.
     is_error: bool,
@@ -51,7 +51,7 @@ pub(super) struct Run<'a, 'c> {
     arguments: Vec<u8>,
 }
 
-impl Drop for Run<'_, '_> {
+impl Drop for ScriptRun<'_, '_> {
     /// Also after a panic of a command: otherwise, other clients would get `BUSY` for ever.
     fn drop(&mut self) {
         if let Some(slow) = &self.slow {
@@ -60,9 +60,14 @@ impl Drop for Run<'_, '_> {
     }
 }
 
-impl<'a, 'c> Run<'a, 'c> {
-    pub(super) fn new(engine: &'a Engine, cx: &'a mut Cx<'c>, call: &'a Call<'a>, started: Instant) -> Self {
-        Run {
+impl<'a, 'c> ScriptRun<'a, 'c> {
+    pub(super) fn new(
+        engine: &'a Engine,
+        cx: &'a mut Cx<'c>,
+        call: &'a ScriptCall<'a>,
+        started: Instant,
+    ) -> Self {
+        ScriptRun {
             engine,
             cx,
             call,
@@ -246,11 +251,11 @@ impl<'a, 'c> Run<'a, 'c> {
             server.count_error(code(&text));
             self.counted = Some(text);
         }
-        Parser::new(reply.since(0)).value(lua, &self.engine.names)
+        ReplyParser::new(reply.since(0)).value(lua, &self.engine.names)
     }
 
     /// Returns the command if the script may run it, or the error.
-    fn admit(&mut self, words: &[&[u8]]) -> std::result::Result<Known, String> {
+    fn admit(&mut self, words: &[&[u8]]) -> std::result::Result<KnownCommand, String> {
         let command = resolve(words).map_err(|refused| match refused.number {
             Some(_) => "ERR Wrong number of args calling Redis command from script",
             None => "ERR Unknown Redis command called from script",
@@ -268,7 +273,7 @@ impl<'a, 'c> Run<'a, 'c> {
     }
 
     /// Returns why the script may not run a command, if it may not.
-    fn refusal(&self, command: Known) -> Option<&'static str> {
+    fn refusal(&self, command: KnownCommand) -> Option<&'static str> {
         if command.flags.has(Flags::NOSCRIPT) {
             return Some("ERR This Redis command is not allowed from script");
         }
@@ -314,8 +319,8 @@ impl<'a, 'c> Run<'a, 'c> {
                 if threshold == 0 || self.started.elapsed() < Duration::from_millis(threshold) {
                     return Ok(());
                 }
-                let slow = Arc::new(Slow {
-                    is_eval: self.call.kind == Kind::Scripts,
+                let slow = Arc::new(SlowScript {
+                    is_eval: self.call.kind == EngineKind::Scripts,
                     is_of_master: self.cx.session.is_master,
                     name: self.call.name.to_owned(),
                     command: self.call.command.iter().map(|word| word.to_vec()).collect(),

@@ -5,21 +5,21 @@ use std::rc::Rc;
 
 use mlua::{FromLuaMulti, IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, Value};
 
-use super::engine::{State, message};
+use super::engine::{EngineState, message};
 use super::random::Random;
 use super::{bit, cjson, cmsgpack, structs};
 use crate::REDIS_VERSION;
-use crate::scripts::{Declared, sha1};
+use crate::scripts::{ScriptFlags, sha1};
 
 /// Result of a function of a library. The error is its text.
-pub(super) type Given<R> = std::result::Result<R, String>;
+pub(super) type LibraryResult<R> = std::result::Result<R, String>;
 
 /// Adds a function to a library.
 pub(super) fn add<A: FromLuaMulti + 'static, R: IntoLuaMulti>(
     lua: &Lua,
     library: &Table,
     name: &'static str,
-    f: impl Fn(&Lua, A) -> Given<R> + 'static,
+    f: impl Fn(&Lua, A) -> LibraryResult<R> + 'static,
 ) -> Result<()> {
     let function = lua.create_function(move |lua, arguments: MultiValue| {
         let results = match A::from_lua_multi(arguments, lua) {
@@ -38,7 +38,7 @@ pub(super) fn add<A: FromLuaMulti + 'static, R: IntoLuaMulti>(
 }
 
 /// Returns an argument as a string. A number is converted.
-pub(super) fn string(lua: &Lua, name: &str, at: usize, value: Value) -> Given<LuaString> {
+pub(super) fn string(lua: &Lua, name: &str, at: usize, value: Value) -> LibraryResult<LuaString> {
     let found = if value.is_nil() { "no value" } else { value.type_name() };
     lua.coerce_string(value)
         .map_err(text)?
@@ -56,7 +56,7 @@ pub(super) fn text(error: mlua::Error) -> String {
 }
 
 /// Returns the table of all functions and libraries.
-pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
+pub(super) fn table(lua: &Lua, state: &Rc<EngineState>) -> Result<Table> {
     let natives = lua.create_table()?;
     let aborted = state.clone();
     natives.set("is_aborted", lua.create_function(move |_, ()| Ok(aborted.is_aborted.get()))?)?;
@@ -75,7 +75,7 @@ pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
         Ok(())
     };
     natives.set("log", lua.create_function(log)?)?;
-    let is_flag = |_: &Lua, name: LuaString| Ok(Declared::parse(&name.as_bytes()).is_some());
+    let is_flag = |_: &Lua, name: LuaString| Ok(ScriptFlags::parse(&name.as_bytes()).is_some());
     natives.set("is_flag", lua.create_function(is_flag)?)?;
     let is_name = |_: &Lua, name: LuaString| Ok(crate::scripts::libraries::is_name(&name.as_bytes()));
     natives.set("is_name", lua.create_function(is_name)?)?;

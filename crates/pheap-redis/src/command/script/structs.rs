@@ -2,7 +2,7 @@
 
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
-use super::native::{Given, add, bad, string, text};
+use super::native::{LibraryResult, add, bad, string, text};
 
 /// Maximum size of an integer, in bytes.
 const LONGEST: usize = 32;
@@ -28,7 +28,7 @@ impl<'f> Format<'f> {
         Format { rest: text, is_big: cfg!(target_endian = "big"), align: 1, name }
     }
 
-    fn number(&mut self, default: usize) -> Given<usize> {
+    fn number(&mut self, default: usize) -> LibraryResult<usize> {
         let digits = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
             return Ok(default);
@@ -40,7 +40,7 @@ impl<'f> Format<'f> {
     }
 
     /// Returns the next item, at position `at` in the data.
-    fn next(&mut self, at: usize) -> Given<Option<Item>> {
+    fn next(&mut self, at: usize) -> LibraryResult<Option<Item>> {
         while let Some((&letter, rest)) = self.rest.split_first() {
             self.rest = rest;
             let size = match letter {
@@ -117,7 +117,7 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     Ok(library)
 }
 
-fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
+fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> LibraryResult<Vec<u8>> {
     let (mut format, mut values, mut out) =
         (Format::new("pack", format), values.into_iter().zip(2..), Vec::new());
     while let Some(item) = format.next(out.len())? {
@@ -162,7 +162,7 @@ fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
 }
 
 /// Returns the values from position `from` on (the first byte is 1), and the position after them.
-fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: i64) -> Given<MultiValue> {
+fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: i64) -> LibraryResult<MultiValue> {
     let at = usize::try_from(from).ok().and_then(|from| from.checked_sub(1));
     let mut at = at.ok_or_else(|| bad("unpack", 3, "offset must be 1 or greater"))?;
     let (mut format, mut values) = (Format::new("unpack", format), MultiValue::new());

@@ -7,7 +7,7 @@
 
 use pheap::{P, Persist, Txn, View, txn};
 
-use super::{Item, Run};
+use super::{Item, LeafItems};
 use crate::data::value::Str;
 
 /// The most items of a leaf. With them a leaf takes eight cache lines.
@@ -101,7 +101,7 @@ impl<'r> Leaf<'r> {
         self.item_in(*self.in_use().get(at)?)
     }
 
-    pub(super) fn items(&self) -> Run<'r> {
+    pub(super) fn items(&self) -> LeafItems<'r> {
         self.in_use().iter().filter_map(|&slot| self.item_in(slot)).collect()
     }
 

@@ -48,10 +48,10 @@ impl<'r> Item<'r> {
 }
 
 /// The items of a leaf, and one more.
-type Run<'r> = SmallVec<[Item<'r>; LEAF + 1]>;
+type LeafItems<'r> = SmallVec<[Item<'r>; LEAF + 1]>;
 
 /// The branches on the way to a leaf, and the index of the child that the way takes in each.
-type Way<'r> = SmallVec<[(P<'r, Branch<'r>>, usize); 8]>;
+type LeafPath<'r> = SmallVec<[(P<'r, Branch<'r>>, usize); 8]>;
 
 /// The root of the tree.
 #[derive(Persist, Clone, Copy, Debug)]
@@ -168,7 +168,7 @@ impl<'r> Order<'r> {
         if tx[few].len() < LEAF {
             return few.insert(tx, at, item);
         }
-        let mut items: Run<'r> = few.iter(tx).copied().collect();
+        let mut items: LeafItems<'r> = few.iter(tx).copied().collect();
         items.insert(at, item);
         let (left, right) = split(&items, at == LEAF);
         let children = [leaf_of(tx, left)?, leaf_of(tx, right)?];
@@ -248,8 +248,8 @@ fn way_to<'r>(
     mut branch: P<'r, Branch<'r>>,
     score: f64,
     member: &[u8],
-) -> (P<'r, Leaf<'r>>, Way<'r>) {
-    let mut way = Way::new();
+) -> (P<'r, Leaf<'r>>, LeafPath<'r>) {
+    let mut way = LeafPath::new();
     loop {
         let (at, node) = branch::find(view, branch, score, member);
         way.push((branch, at));

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use mio::{Interest, Token};
 use rustix::io::Errno;
 
-use super::{CLIENTS, Turn};
+use super::{CLIENTS, WorkerState};
 use crate::clients::Profile;
 use crate::clients::client::Session;
 use crate::connections::mailbox::Message;
@@ -22,7 +22,7 @@ const TOO_MANY_CLIENTS: &str = "ERR max number of clients reached";
 /// The system's error code if this process has as many files open as it may.
 const TOO_MANY_FILES: i32 = Errno::MFILE.raw_os_error();
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     pub(super) fn accept(&mut self, listener: usize) {
         loop {
             self.spare = self.spare.take().or_else(|| File::open("/dev/null").ok());

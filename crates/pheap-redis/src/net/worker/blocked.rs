@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use super::Turn;
+use super::WorkerState;
 use crate::clients::waiting::{Signal, Waiter, Wakeup};
 use crate::command::{Block, Effects};
 use crate::connections::mailbox::Message;
@@ -13,7 +13,7 @@ use crate::net::connection::{Blocked, Connection};
 use crate::resp::input::Words;
 use crate::server::now;
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     /// Makes a client wait for keys. The keys may have changed since its command ran, so it tries the command
     /// again.
     pub(super) fn block(

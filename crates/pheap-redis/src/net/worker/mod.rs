@@ -23,7 +23,7 @@ use pheap::Commit;
 
 use super::connection::Connection;
 use super::listener::Listener;
-use super::output::Paused;
+use super::output::SendPause;
 use super::syncs::Syncs;
 use crate::command::Meanwhile;
 use crate::connections::mailbox::{Mailbox, Message, Parcel};
@@ -77,9 +77,9 @@ impl Worker {
         self.into_turn(server, number, listeners).run()
     }
 
-    fn into_turn(self, server: &Server, number: usize, listeners: Vec<Listener>) -> Turn<'_> {
+    fn into_turn(self, server: &Server, number: usize, listeners: Vec<Listener>) -> WorkerState<'_> {
         let Worker { poll, mailbox } = self;
-        Turn {
+        WorkerState {
             listeners,
             server,
             number,
@@ -116,7 +116,7 @@ struct Announcement {
 }
 
 /// The state of a thread that serves clients.
-struct Turn<'s> {
+struct WorkerState<'s> {
     server: &'s Server,
     number: usize,
     syncs: Syncs<'s>,
@@ -164,7 +164,7 @@ struct Turn<'s> {
     messages: VecDeque<Announcement>,
 }
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.server.stopping.load(Acquire) {
@@ -298,7 +298,7 @@ impl Turn<'_> {
 
     /// Sends a client as much of its output as possible. Sends the announced messages first: when a client
     /// has its reply, the notifications of all earlier writes are on their way.
-    fn send(&mut self, connection: &mut Connection) -> io::Result<Paused> {
+    fn send(&mut self, connection: &mut Connection) -> io::Result<SendPause> {
         self.send_messages();
         let Connection { output, stream, .. } = connection;
         let before = output.len();
@@ -334,7 +334,7 @@ impl Turn<'_> {
     }
 }
 
-impl Meanwhile for Turn<'_> {
+impl Meanwhile for WorkerState<'_> {
     fn serve_others(&mut self) {
         if std::mem::replace(&mut self.is_meanwhile, true) {
             return;

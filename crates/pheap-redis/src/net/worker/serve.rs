@@ -6,18 +6,18 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::Turn;
+use super::WorkerState;
 use crate::clients::waiting::{Signal, Waiter, Wakeup};
 use crate::command::Effects;
 use crate::execute::{Execution, Output, Stop};
 use crate::net::connection::Connection;
-use crate::net::output::Paused;
+use crate::net::output::SendPause;
 
 /// A round neither begins nor continues a TLS handshake after this time, because each handshake may take
 /// milliseconds. The next round continues with the others.
 const GREETINGS: Duration = Duration::from_millis(10);
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     /// Serves each ready client once: first runs the commands of all clients, then sends the replies. Sending
     /// makes the system wake the client's program, which takes longer than many commands. A program that has
     /// many connections then wakes up once for all of them.
@@ -100,7 +100,7 @@ impl Turn<'_> {
         if connection.is_over {
             return Ok(false);
         }
-        if paused == Paused::NotDurable {
+        if paused == SendPause::NotDurable {
             self.not_durable.insert(client);
         }
         if self.missed.remove(&client) {
@@ -110,7 +110,7 @@ impl Turn<'_> {
         if connection.is_readable && !connection.session.closing {
             self.ready.insert(client);
         }
-        let is_told = connection.output.len() == 0 && paused != Paused::Full;
+        let is_told = connection.output.len() == 0 && paused != SendPause::Full;
         let is_done = connection.session.closing && is_told;
         let is_gone = connection.is_at_end && (connection.blocked.is_some() || is_told);
         Ok(!is_done && !is_gone)

@@ -15,7 +15,7 @@ use crate::connections::stream::Stream;
 use crate::data::{Settings, Store};
 use crate::execute::{Execution, Output};
 use crate::resp::input::Input;
-use crate::scripts::Slow;
+use crate::scripts::SlowScript;
 
 /// A server with one thread.
 struct Setup {
@@ -35,7 +35,7 @@ impl Setup {
     }
 }
 
-fn connect(turn: &mut Turn<'_>) -> UnixStream {
+fn connect(turn: &mut WorkerState<'_>) -> UnixStream {
     let (here, there) = UnixStream::pair().unwrap();
     there.set_nonblocking(true).unwrap();
     turn.connect(Stream::Unix(mio::net::UnixStream::from_std(there)));
@@ -50,15 +50,15 @@ fn elsewhere(server: &Server, command: &str) -> (Effects, Vec<pheap::Commit>) {
         Output { reply: &mut reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
     input.append(command.as_bytes());
     let mut session = Session::new(Arc::new(Profile::nobody()), true);
-    let (session, clock, meanwhile) = (&mut session, Instant::now(), &mut Nobody);
+    let (session, clock, meanwhile) = (&mut session, Instant::now(), &mut NoClients);
     Execution { server, session, output, thread: 1, clock, meanwhile }.run(&mut input);
     assert!(!reply.take().starts_with(b"-"), "{command}");
     (effects, commits)
 }
 
-struct Nobody;
+struct NoClients;
 
-impl Meanwhile for Nobody {
+impl Meanwhile for NoClients {
     fn serve_others(&mut self) {}
 }
 
@@ -86,7 +86,7 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
 }
 
 /// Takes turns until the client has received bytes or the end of the stream. Returns the bytes.
-fn told(turn: &mut Turn<'_>, client: &mut UnixStream) -> String {
+fn told(turn: &mut WorkerState<'_>, client: &mut UnixStream) -> String {
     client.set_nonblocking(true).unwrap();
     let (mut events, mut buffer) = (Events::with_capacity(8), [0; 100]);
     loop {
@@ -100,7 +100,7 @@ fn told(turn: &mut Turn<'_>, client: &mut UnixStream) -> String {
 }
 
 /// Calls `f` with a client of a server whose disk fails at the next sync.
-fn with_failing_disk(f: impl FnOnce(&mut Turn<'_>, &mut UnixStream)) {
+fn with_failing_disk(f: impl FnOnce(&mut WorkerState<'_>, &mut UnixStream)) {
     let Setup { folder, server, worker } = Setup::new();
     let mut turn = worker.into_turn(&server, 0, Vec::new());
     let mut client = connect(&mut turn);
@@ -183,7 +183,7 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     // The next sync finds that the files of the heap are gone.
     folder.unwrap().close().unwrap();
     turn.wake_waiters(Wakeup { signals: signals.clone(), ..Wakeup::default() });
-    server.scripts.begin_slow(Arc::new(Slow {
+    server.scripts.begin_slow(Arc::new(SlowScript {
         is_eval: true,
         is_of_master: false,
         name: String::new(),
@@ -201,7 +201,7 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
 }
 
 /// Takes turns until so many clients wait for keys.
-fn until_blocked(turn: &mut Turn<'_>, clients: usize) {
+fn until_blocked(turn: &mut WorkerState<'_>, clients: usize) {
     while turn.server.stats.blocked.load(Relaxed) != clients {
         turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
     }
@@ -223,7 +223,7 @@ fn who_has_gone_takes_nothing_from_a_list() {
 }
 
 /// Makes a client that listens to the events of a key.
-fn listen(turn: &mut Turn<'_>, appendfsync: &str, key: &str) -> UnixStream {
+fn listen(turn: &mut WorkerState<'_>, appendfsync: &str, key: &str) -> UnixStream {
     let mut listener = connect(turn);
     let config = format!("CONFIG SET notify-keyspace-events KA appendfsync {appendfsync}\r\n");
     listener.write_all(config.as_bytes()).unwrap();
@@ -234,7 +234,7 @@ fn listen(turn: &mut Turn<'_>, appendfsync: &str, key: &str) -> UnixStream {
 }
 
 /// Checks that the listener receives these events in this order.
-fn are_announced(turn: &mut Turn<'_>, listener: &mut UnixStream, events: &[&str]) {
+fn are_announced(turn: &mut WorkerState<'_>, listener: &mut UnixStream, events: &[&str]) {
     let mut announced = String::new();
     while !events.iter().all(|event| announced.contains(event)) {
         announced += &told(turn, listener);

@@ -3,16 +3,16 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{TICK, Turn};
+use super::{TICK, WorkerState};
 use crate::clients::waiting::Wakeup;
 use crate::command::Effects;
-use crate::execute::evict::{Room, make_room};
+use crate::execute::evict::{EvictionResult, make_room};
 use crate::net::connection::Connection;
 
 /// After this time, a tick begins no further turn of removing expired keys.
 const EXPIRY: Duration = Duration::from_millis(25);
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     /// Enlarges the table of usage times if there are more keys now.
     fn make_places(&self) {
         if self.server.clocks.is_on() {
@@ -35,7 +35,7 @@ impl Turn<'_> {
         let room = make_room(self.server, &mut effects, &mut commits);
         // If no key was removed, the collector has to work first, and trying again at once does not help.
         let has_removed = self.server.stats.evicted.load(Relaxed) > before;
-        self.evicts = has_removed && matches!(room, Ok(Room::Later));
+        self.evicts = has_removed && matches!(room, Ok(EvictionResult::Later));
         if expire {
             let began = Instant::now();
             let _ = self.expiry.run(self.server, began + EXPIRY, &mut effects, &mut commits);

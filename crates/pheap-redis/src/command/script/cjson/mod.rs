@@ -10,7 +10,7 @@ use mlua::{Lua, Result, Table, Value, Variadic};
 
 use self::decode::Decoder;
 use self::encode::Encoder;
-use super::native::{Given, add, bad, string, text};
+use super::native::{LibraryResult, add, bad, string, text};
 
 /// Settings of the library. A script's changes stay for later scripts of the same thread.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +86,7 @@ fn choose(
     chosen: Option<&Value>,
     is: i64,
     (least, most): (i64, i64),
-) -> Given<i64> {
+) -> LibraryResult<i64> {
     let Some(chosen) = chosen.filter(|value| !value.is_nil()) else { return Ok(is) };
     let number = lua.coerce_number(chosen.clone()).map_err(text)?.map(|number| number as i64);
     number
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::scripts;
 
-    fn decode(json: &str) -> Given<String> {
+    fn decode(json: &str) -> LibraryResult<String> {
         let lua = Lua::new();
         let value = Decoder::new(&lua, json.as_bytes(), DEFAULT).all()?;
         let mut out = Vec::new();
