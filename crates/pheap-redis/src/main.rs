@@ -227,7 +227,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mailboxes = workers.iter().map(Worker::mailbox).collect();
     let addresses: Vec<String> = listeners.iter().map(ToString::to_string).collect();
-    let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
+    let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all_commands().count());
     server.config_file = arguments.config;
     server.role.set_thread(link.mailbox());
     server.clocks = clocks;
@@ -271,7 +271,7 @@ fn to_import(
         left.advice(heap).iter().for_each(|sentence| say(sentence));
         return Ok(None);
     }
-    let file = left.choose(config)?;
+    let file = left.file_to_import(config)?;
     if file.is_none() {
         say(&format!("nothing is imported: there is no RDB file in {}", config.text("dir")));
     }

@@ -128,7 +128,7 @@ fn in_pieces(bytes: &[u8], reads: &[u8], limits: RequestLimits) -> (Vec<Request>
             input.consume();
             if all.len() % 3 == 0 {
                 // Reads the request again, as after a rolled-back transaction.
-                input.go_back(start);
+                input.rewind_to(start);
                 assert!(input.is_ready(limits).expect("it was a request before"));
                 assert_eq!(input.words().to_vec(), words);
                 input.consume();

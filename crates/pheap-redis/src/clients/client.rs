@@ -150,7 +150,7 @@ impl Session {
 
     /// Returns whether the client still wants a message of other clients. The message may have come after the
     /// client unsubscribed or ended `MONITOR`.
-    pub fn wants(&self, message: &[u8]) -> bool {
+    pub fn still_wants(&self, message: &[u8]) -> bool {
         if message.starts_with(b"+") {
             return self.monitors;
         }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::resp::Reply;
 
-    fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
+    fn encode_push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
         let mut reply = Reply::new(resp3);
         reply.push(parts.len());
         parts.iter().for_each(|part| reply.bulk(part));
@@ -233,11 +233,11 @@ mod tests {
                 (&[b"pmessage", b"news\r\n", b"news", b"x"], false),
                 (&[b"invalidate", b"key"], true),
             ] {
-                assert_eq!(session.wants(&push(resp3, parts)), is_there, "{parts:?}");
+                assert_eq!(session.still_wants(&encode_push(resp3, parts)), is_there, "{parts:?}");
             }
         }
-        assert!(!session.wants(b"+a line\r\n"));
+        assert!(!session.still_wants(b"+a line\r\n"));
         session.monitors = true;
-        assert!(session.wants(b"+a line\r\n"));
+        assert!(session.still_wants(b"+a line\r\n"));
     }
 }

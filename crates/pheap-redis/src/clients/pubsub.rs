@@ -92,7 +92,7 @@ impl Channels {
     }
 
     /// Returns the number of subscribers of a channel.
-    pub fn listeners(&self, kind: SubscriptionKind, channel: &[u8]) -> usize {
+    pub fn subscriber_count(&self, kind: SubscriptionKind, channel: &[u8]) -> usize {
         self.names(kind).lock().get(channel).map_or(0, Vec::len)
     }
 
@@ -103,7 +103,7 @@ impl Channels {
 }
 
 /// Encodes a message for a client.
-pub fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
+pub fn encode_push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
     let mut reply = Reply::new(resp3);
     reply.push(parts.len());
     parts.iter().for_each(|part| reply.bulk(part));
@@ -149,7 +149,7 @@ mod tests {
     fn published(channels: &Channels) -> Vec<(u64, Vec<u8>)> {
         let mut messages = Vec::new();
         channels.publish(SubscriptionKind::Channel, b"news", b"x", &mut |to, parts| {
-            messages.push((to.client, push(to.resp3, parts)))
+            messages.push((to.client, encode_push(to.resp3, parts)))
         });
         messages
     }

@@ -67,7 +67,7 @@ struct TrackingTable {
     items: usize,
     /// The clients in broadcast mode, by prefix.
     prefixes: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// The last key that `forget` has dropped. The next call continues behind it.
+    /// The last key that `drop_excess_keys` has dropped. The next call continues behind it.
     forgotten: Vec<u8>,
 }
 
@@ -79,8 +79,8 @@ struct Tracker {
     profile: Arc<Profile>,
 }
 
-/// The most keys that one call of [`Tracking::forget`] drops.
-const TURN: usize = 1000;
+/// The most keys that one call of [`Tracking::drop_excess_keys`] drops.
+const MAX_DROPPED: usize = 1000;
 
 /// The channel of the messages to clients in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -136,7 +136,7 @@ impl Tracker {
 
 impl TrackingTable {
     /// Removes and returns the readers of a key.
-    fn take(&mut self, key: &[u8]) -> BTreeSet<u64> {
+    fn remove_readers(&mut self, key: &[u8]) -> BTreeSet<u64> {
         let readers = self.readers.remove(key).unwrap_or_default();
         self.items -= readers.len();
         readers
@@ -244,7 +244,7 @@ impl Tracking {
             return;
         }
         let mut table = self.table.lock();
-        let readers = table.take(key);
+        let readers = table.remove_readers(key);
         if readers.is_empty() {
             return;
         }
@@ -305,21 +305,21 @@ impl Tracking {
 
     /// Drops recorded keys if there are more than the limit. Returns messages to their readers, as if the
     /// keys had changed.
-    pub fn forget(&self, clients: &Clients) -> Vec<(u64, Notice)> {
+    pub fn drop_excess_keys(&self, clients: &Clients) -> Vec<(u64, Notice)> {
         let limit = usize::try_from(self.limit.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let mut notices = Vec::new();
         if limit == 0 || self.keys.load(Ordering::Relaxed) <= limit {
             return notices;
         }
         let mut table = self.table.lock();
-        for _ in 0..TURN {
+        for _ in 0..MAX_DROPPED {
             if table.readers.len() <= limit {
                 break;
             }
             let after = (Bound::Excluded(&table.forgotten[..]), Bound::Unbounded);
             let next = table.readers.range::<[u8], _>(after).next().or(table.readers.first_key_value());
             let Some(key) = next.map(|(key, _)| key.clone()) else { break };
-            let readers = table.take(&key);
+            let readers = table.remove_readers(&key);
             let keys: Arc<[Vec<u8>]> = Arc::new([key.clone()]);
             table.forgotten = key;
             let trackers = readers.into_iter().filter_map(|reader| table.reader(reader));
@@ -405,15 +405,15 @@ mod tests {
         tracking.enable(&mut one, TrackingOptions { no_loop: true, ..TrackingOptions::default() }, &[]);
         let names: Vec<_> = (0..3000).map(|number| format!("{number:04}").into_bytes()).collect();
         tracking.remember(1, names.iter().map(Vec::as_slice));
-        assert!(tracking.forget(&clients).is_empty());
+        assert!(tracking.drop_excess_keys(&clients).is_empty());
         tracking.set_limit(1500);
-        assert_eq!(tracking.forget(&clients).len(), 1000);
-        let rest = tracking.forget(&clients);
+        assert_eq!(tracking.drop_excess_keys(&clients).len(), 1000);
+        let rest = tracking.drop_excess_keys(&clients);
         assert_eq!((rest.len(), &rest[0].1), (500, &invalid(&["1000"], false)));
-        assert!(tracking.forget(&clients).is_empty());
+        assert!(tracking.drop_excess_keys(&clients).is_empty());
         // The next call goes on with later keys, and does not always drop the first ones.
         tracking.remember(1, [&b"0"[..]].into_iter());
-        assert_eq!(tracking.forget(&clients), [(1, invalid(&["1500"], false))]);
+        assert_eq!(tracking.drop_excess_keys(&clients), [(1, invalid(&["1500"], false))]);
         assert_eq!(tracking.totals(), [1, 1500, 1500, 0]);
     }
 

@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
             subcommands.iter().any(|subcommand| subcommand.what != BitfieldOp::Get),
             "BITFIELD_RO only supports the GET subcommand",
         )?;
-        look(cx, args[1], &subcommands, out)
+        read_fields(cx, args[1], &subcommands, out)
     }),
 ];
 
@@ -150,8 +150,8 @@ fn parse(args: &Args<'_>, limit: StringLimit) -> Result<Vec<BitfieldSubcommand>,
 }
 
 /// Answers with the numbers at these places.
-fn look(cx: &mut Cx<'_>, key: &[u8], subcommands: &[BitfieldSubcommand], out: &mut Reply) -> Done {
-    cx.look_at_string(key, |bytes| {
+fn read_fields(cx: &mut Cx<'_>, key: &[u8], subcommands: &[BitfieldSubcommand], out: &mut Reply) -> Done {
+    cx.read_string(key, |bytes| {
         out.array(subcommands.len());
         subcommands.iter().for_each(|subcommand| out.int(subcommand.get(bytes.unwrap_or_default())));
         Ok(())
@@ -163,7 +163,7 @@ fn bitfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let subcommands = parse(args, StringLimit::of(cx))?;
     let changing = subcommands.iter().filter(|subcommand| subcommand.what != BitfieldOp::Get);
     let Some(len) = changing.map(|subcommand| subcommand.place().1).max() else {
-        return look(cx, key, &subcommands, out);
+        return read_fields(cx, key, &subcommands, out);
     };
     let changes = cx.write(key, |tx, db| {
         let buffer = buffer(tx, db, key, now)?;

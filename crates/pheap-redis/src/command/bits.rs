@@ -1,6 +1,6 @@
 //! Bits of strings: `GETBIT`, `SETBIT`, `BITCOUNT`, `BITPOS`, `BITOP`.
 
-use super::args::{int, one_of, places_in_string};
+use super::args::{byte_range, int, one_of};
 use super::buffers::{StringLimit, buffer};
 use super::table::{ADD, KEY, READ, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, yes_or_no};
@@ -36,7 +36,7 @@ fn is_set(bytes: &[u8], offset: u64) -> bool {
 
 fn getbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let offset = offset(args[2], None, StringLimit::of(cx))?;
-    let bit = cx.look_at_string(args[1], |bytes| Ok(bytes.is_some_and(|bytes| is_set(bytes, offset))));
+    let bit = cx.read_string(args[1], |bytes| Ok(bytes.is_some_and(|bytes| is_set(bytes, offset))));
     bit.map(|bit| out.int(i64::from(bit)))
 }
 
@@ -82,7 +82,7 @@ fn is_of_bits(unit: &[u8]) -> Result<bool, Fail> {
 /// end, or `None` if the range is empty.
 fn bits_of(start: i64, end: i64, is_of_bits: bool, bytes: usize) -> Option<(u64, u64)> {
     let (unit, len) = if is_of_bits { (1, 8 * bytes) } else { (8, bytes) };
-    let places = places_in_string(start, end, len);
+    let places = byte_range(start, end, len);
     (!places.is_empty()).then(|| (unit * places.start as u64, unit * places.end as u64 - 1))
 }
 
@@ -102,7 +102,7 @@ fn ones(word: &[u8]) -> u32 {
 }
 
 fn bitcount(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let ones = cx.look_at_string(args[1], |bytes| {
+    let ones = cx.read_string(args[1], |bytes| {
         let Some(bytes) = bytes else { return Ok(0) };
         let bits = match args[2..] {
             [] => bits_of(0, -1, false, bytes.len()),
@@ -145,7 +145,7 @@ fn bitpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         1 => true,
         _ => return Err(Fail::err("The bit argument must be 1 or 0.")),
     };
-    let place = cx.look_at_string(args[1], |bytes| {
+    let place = cx.read_string(args[1], |bytes| {
         let Some(bytes) = bytes else { return Ok(if bit { -1 } else { 0 }) };
         let (start, end, is_of_bits) = match args[3..] {
             [] => (0, None, false),
@@ -208,7 +208,7 @@ fn bitop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     };
     let mut result = Vec::new();
     for (i, key) in keys.iter().enumerate() {
-        cx.look_at_string(key, |bytes| {
+        cx.read_string(key, |bytes| {
             let bytes = bytes.unwrap_or_default();
             if i == 0 {
                 result.extend_from_slice(bytes)
@@ -222,7 +222,7 @@ fn bitop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         result.iter_mut().for_each(|byte| *byte = !*byte);
     }
     out.count(result.len());
-    cx.replace(args[2], b'$', "set", &Owned::String(result))
+    cx.replace_value(args[2], b'$', "set", &Owned::String(result))
 }
 
 #[cfg(test)]

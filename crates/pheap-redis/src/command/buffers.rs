@@ -14,7 +14,7 @@ pub(super) struct StringLimit(u64);
 impl StringLimit {
     pub(super) fn of(cx: &Cx<'_>) -> StringLimit {
         // The master has accepted the length already.
-        StringLimit(if cx.session.is_master { u64::MAX } else { cx.server.limits.bulk.load(Relaxed) })
+        StringLimit(if cx.session.is_master { u64::MAX } else { cx.server.options.bulk.load(Relaxed) })
     }
 
     /// Returns `len + more`, or an error if that is too long for a string.

@@ -58,7 +58,7 @@ impl Options {
 fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     let options = Options::parse(&args[4..])?;
-    let is_there = cx.has(key);
+    let is_there = cx.key_exists(key);
     if is_there && !options.replaces {
         return Err(Fail::Error("BUSYKEY Target key name already exists.".into()));
     }

@@ -217,7 +217,7 @@ fn list(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let name = library.name.to_ascii_lowercase();
         pattern.as_ref().is_none_or(|pattern| words::matches(pattern, name.as_bytes()))
     };
-    let (begun, mut len) = (out.begin(), 0);
+    let (begun, mut len) = (out.defer_len(), 0);
     for library in loaded.iter().filter(is_wanted) {
         len += 1;
         out.map(3 + usize::from(has_code));

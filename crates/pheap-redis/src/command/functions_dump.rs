@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn function_dump_round_trip() {
         let texts = [vec![b'a'; 10], vec![b'b'; 1000], vec![b'c'; 100_000]];
         let dump = write(texts.iter().map(Vec::as_slice));
         assert_eq!(read(&dump).unwrap(), texts);

@@ -1,8 +1,8 @@
 //! Searches for geographic positions near another one: `GEOSEARCH`, `GEORADIUS` and their variants.
 
 use super::args::{int, value};
-use super::geo::{coordinates, distance, place, place_of, unit};
-use super::sorted_sets::{ScoredMembers, store};
+use super::geo::{coordinates_of, parse_coordinates, unit, write_coordinates, write_distance};
+use super::sorted_sets::{ScoredMembers, store_members};
 use super::table::{ADD, KEY, READ, TWO_KEYS};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Sorted, View};
@@ -14,22 +14,22 @@ const MAY_STORE: Flags = ADD.and(Flags::MOVABLE_KEYS);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("georadius", -6, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
-        run(cx, args, GeoVariant::AroundPlace { may_store: true }, out)
+        search(cx, args, GeoVariant::AroundPlace { may_store: true }, out)
     })
     .accesses("RO access", "OW update"),
     Command::new("georadius_ro", -6, READ, KEY, |cx, args, out| {
-        run(cx, args, GeoVariant::AroundPlace { may_store: false }, out)
+        search(cx, args, GeoVariant::AroundPlace { may_store: false }, out)
     }),
     Command::new("georadiusbymember", -5, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
-        run(cx, args, GeoVariant::AroundMember { may_store: true }, out)
+        search(cx, args, GeoVariant::AroundMember { may_store: true }, out)
     })
     .accesses("RO access", "OW update"),
     Command::new("georadiusbymember_ro", -5, READ, KEY, |cx, args, out| {
-        run(cx, args, GeoVariant::AroundMember { may_store: false }, out)
+        search(cx, args, GeoVariant::AroundMember { may_store: false }, out)
     }),
-    Command::new("geosearch", -7, READ, KEY, |cx, args, out| run(cx, args, GeoVariant::Search, out)),
+    Command::new("geosearch", -7, READ, KEY, |cx, args, out| search(cx, args, GeoVariant::Search, out)),
     Command::new("geosearchstore", -8, ADD, TWO_KEYS, |cx, args, out| {
-        run(cx, args, GeoVariant::SearchAndStore, out)
+        search(cx, args, GeoVariant::SearchAndStore, out)
     })
     .accesses("OW update", "RO access"),
 ];
@@ -73,12 +73,12 @@ impl GeoVariant {
 /// The parsed arguments.
 #[derive(Default)]
 struct GeoSearchArgs<'a> {
-    middle: Option<GeoCentre<'a>>,
+    centre: Option<GeoCentre<'a>>,
     shape: Option<Shape>,
     /// Length in metres of the unit of all distances.
     unit: f64,
     with_distance: bool,
-    with_number: bool,
+    with_hash: bool,
     with_coordinates: bool,
     /// Order of the result by distance.
     order: Option<DistanceOrder>,
@@ -107,7 +107,7 @@ fn number(text: &[u8], error: &str) -> Result<f64, Fail> {
 }
 
 impl<'a> GeoSearchArgs<'a> {
-    fn circle(&mut self, radius: &[u8], unit_name: &[u8]) -> Done {
+    fn set_circle(&mut self, radius: &[u8], unit_name: &[u8]) -> Done {
         let radius = number(radius, "need numeric radius")?;
         Fail::err_when(radius < 0.0, "radius cannot be negative")?;
         self.unit = unit(unit_name)?;
@@ -115,7 +115,7 @@ impl<'a> GeoSearchArgs<'a> {
         Ok(())
     }
 
-    fn rectangle(&mut self, width: &[u8], height: &[u8], unit_name: &[u8]) -> Done {
+    fn set_rectangle(&mut self, width: &[u8], height: &[u8], unit_name: &[u8]) -> Done {
         let (width, height) = (number(width, "need numeric width")?, number(height, "need numeric height")?);
         Fail::err_when(width < 0.0 || height < 0.0, "height or width cannot be negative")?;
         self.unit = unit(unit_name)?;
@@ -140,15 +140,15 @@ impl<'a> GeoSearchArgs<'a> {
         };
         let mut rest = match variant {
             GeoVariant::AroundPlace { .. } => {
-                asked.middle = Some(GeoCentre::Coordinates(place(args[2], args[3])?));
-                asked.circle(args[4], args[5])?;
+                asked.centre = Some(GeoCentre::Coordinates(parse_coordinates(args[2], args[3])?));
+                asked.set_circle(args[4], args[5])?;
                 args[6..].iter()
             }
             GeoVariant::AroundMember { .. } => {
-                asked.middle = Some(member(args[2])?);
+                asked.centre = Some(member(args[2])?);
                 // If the key does not exist, Redis does not check the radius.
                 if exists {
-                    asked.circle(args[3], args[4])?;
+                    asked.set_circle(args[3], args[4])?;
                 }
                 args[5..].iter()
             }
@@ -162,7 +162,7 @@ impl<'a> GeoSearchArgs<'a> {
         while let Some(option) = rest.next() {
             match (option.to_ascii_lowercase().as_slice(), rest.len()) {
                 (b"withdist", _) => asked.with_distance = true,
-                (b"withhash", _) => asked.with_number = true,
+                (b"withhash", _) => asked.with_hash = true,
                 (b"withcoord", _) => asked.with_coordinates = true,
                 (b"any", _) => asked.any = true,
                 (b"asc", _) => asked.order = Some(DistanceOrder::NearestFirst),
@@ -177,18 +177,21 @@ impl<'a> GeoSearchArgs<'a> {
                 }
                 (b"storedist", _) if variant == GeoVariant::SearchAndStore => asked.stores_distances = true,
                 (b"frommember", 1..)
-                    if is_search && !matches!(asked.middle, Some(GeoCentre::Coordinates(_))) =>
+                    if is_search && !matches!(asked.centre, Some(GeoCentre::Coordinates(_))) =>
                 {
-                    asked.middle = Some(member(value(&mut rest)?)?);
+                    asked.centre = Some(member(value(&mut rest)?)?);
                 }
-                (b"fromlonlat", 2..) if is_search && !matches!(asked.middle, Some(GeoCentre::Member(_))) => {
-                    asked.middle = Some(GeoCentre::Coordinates(place(value(&mut rest)?, value(&mut rest)?)?));
+                (b"fromlonlat", 2..) if is_search && !matches!(asked.centre, Some(GeoCentre::Member(_))) => {
+                    asked.centre = Some(GeoCentre::Coordinates(parse_coordinates(
+                        value(&mut rest)?,
+                        value(&mut rest)?,
+                    )?));
                 }
                 (b"byradius", 2..) if is_search && !matches!(asked.shape, Some(Shape::Box { .. })) => {
-                    asked.circle(value(&mut rest)?, value(&mut rest)?)?;
+                    asked.set_circle(value(&mut rest)?, value(&mut rest)?)?;
                 }
                 (b"bybox", 3..) if is_search && !matches!(asked.shape, Some(Shape::Circle { .. })) => {
-                    asked.rectangle(value(&mut rest)?, value(&mut rest)?, value(&mut rest)?)?;
+                    asked.set_rectangle(value(&mut rest)?, value(&mut rest)?, value(&mut rest)?)?;
                 }
                 _ => return Err(Fail::SYNTAX),
             }
@@ -199,7 +202,7 @@ impl<'a> GeoSearchArgs<'a> {
 
     /// Fails if the options contradict each other.
     fn check(&self, args: &Args<'_>, variant: GeoVariant) -> Done {
-        if self.target.is_some() && (self.with_distance || self.with_number || self.with_coordinates) {
+        if self.target.is_some() && (self.with_distance || self.with_hash || self.with_coordinates) {
             let what = match variant {
                 GeoVariant::SearchAndStore => "GEOSEARCHSTORE",
                 _ => "STORE option in GEORADIUS",
@@ -211,7 +214,7 @@ impl<'a> GeoSearchArgs<'a> {
         let exactly_one = |of: &str| {
             Err(Fail::err(format_args!("exactly one of {of} can be specified for {}", lossy(args[0]))))
         };
-        if variant.is_search() && self.middle.is_none() {
+        if variant.is_search() && self.centre.is_none() {
             return exactly_one("FROMMEMBER or FROMLONLAT");
         }
         if variant.is_search() && self.shape.is_none() {
@@ -222,22 +225,22 @@ impl<'a> GeoSearchArgs<'a> {
 
     /// Returns the matches, in the requested order.
     fn find<'v, 'r>(&self, view: &'v View<'r>, sorted: &Sorted<'r>) -> Vec<GeoMatch<'v>> {
-        let middle = match self.middle {
+        let centre = match self.centre {
             Some(GeoCentre::Coordinates(place)) => Some(place),
-            Some(GeoCentre::Member(name)) => place_of(view, sorted, name),
+            Some(GeoCentre::Member(name)) => coordinates_of(view, sorted, name),
             None => None,
         };
-        let (Some(middle), Some(shape)) = (middle, self.shape) else { return Vec::new() };
+        let (Some(centre), Some(shape)) = (centre, self.shape) else { return Vec::new() };
         let enough = self.count.filter(|_| self.any).unwrap_or(usize::MAX);
         let mut found = Vec::new();
-        for (first, end) in shape.numbers(middle) {
+        for (first, end) in shape.geohash_ranges(centre) {
             let rank = sorted.count_before(view, |item| item.score < first as f64);
             for item in sorted.iter(view, rank, usize::MAX, false) {
                 if item.score >= end as f64 || found.len() >= enough {
                     break;
                 }
-                let place = Coordinates::of_score(item.score);
-                if let Some(distance) = shape.distance(middle, place) {
+                let place = Coordinates::from_score(item.score);
+                if let Some(distance) = shape.distance(centre, place) {
                     found.push(GeoMatch { member: &view[item.member], score: item.score, place, distance });
                 }
             }
@@ -259,7 +262,7 @@ impl<'a> GeoSearchArgs<'a> {
     }
 
     fn write(&self, out: &mut Reply, found: &[GeoMatch<'_>]) {
-        let more = [self.with_distance, self.with_number, self.with_coordinates];
+        let more = [self.with_distance, self.with_hash, self.with_coordinates];
         let more = more.into_iter().filter(|&is_wanted| is_wanted).count();
         out.array(found.len());
         for one in found {
@@ -268,13 +271,13 @@ impl<'a> GeoSearchArgs<'a> {
             }
             out.bulk(one.member);
             if self.with_distance {
-                distance(out, one.distance / self.unit);
+                write_distance(out, one.distance / self.unit);
             }
-            if self.with_number {
+            if self.with_hash {
                 out.int(one.score as i64);
             }
             if self.with_coordinates {
-                coordinates(out, one.place);
+                write_coordinates(out, one.place);
             }
         }
     }
@@ -289,9 +292,9 @@ struct GeoMatch<'v> {
     distance: f64,
 }
 
-fn run(cx: &mut Cx<'_>, args: &Args<'_>, variant: GeoVariant, out: &mut Reply) -> Done {
+fn search(cx: &mut Cx<'_>, args: &Args<'_>, variant: GeoVariant, out: &mut Reply) -> Done {
     let key = args[if variant == GeoVariant::SearchAndStore { 2 } else { 1 }];
-    let to_store = cx.look::<Sorted, _>(key, |view, sorted| {
+    let to_store = cx.read_value::<Sorted, _>(key, |view, sorted| {
         let sorted = sorted.map(|sorted| &view[sorted]);
         let is_member = |name: &[u8]| sorted.is_some_and(|sorted| sorted.score(view, name).is_some());
         let asked = GeoSearchArgs::parse(args, variant, sorted.is_some(), is_member)?;
@@ -308,7 +311,7 @@ fn run(cx: &mut Cx<'_>, args: &Args<'_>, variant: GeoVariant, out: &mut Reply) -
     if let Some((target, found)) = to_store {
         out.count(found.len());
         let event = if variant.is_search() { "geosearchstore" } else { "georadiusstore" };
-        store(cx, &target, event, found)?;
+        store_members(cx, &target, event, found)?;
     }
     Ok(())
 }

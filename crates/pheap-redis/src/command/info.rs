@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::table::LOOK;
-use super::{Args, Command, Cx, Done, Keys, all, answer};
+use super::{Args, Command, Cx, Done, Keys, all_commands, answer};
 use crate::clients::pubsub::SubscriptionKind;
 use crate::clients::{Filter, Profile};
 use crate::data::DATABASES;
@@ -343,7 +343,7 @@ fn cpu(_: &mut Cx<'_>, text: &mut String) {
     let all =
         [(CpuScope::Process, ""), (CpuScope::Children, "_children"), (CpuScope::Thread, "_main_thread")];
     for (whose, name) in all {
-        let [system, user] = crate::stats::usage::times(whose);
+        let [system, user] = crate::stats::usage::cpu_times(whose);
         line(text, &format!("used_cpu_sys{name}"), format_args!("{system:.6}"));
         line(text, &format!("used_cpu_user{name}"), format_args!("{user:.6}"));
     }
@@ -356,7 +356,7 @@ fn errors(cx: &mut Cx<'_>, text: &mut String) {
 }
 
 fn commands(cx: &mut Cx<'_>, text: &mut String) {
-    for known in all() {
+    for known in all_commands() {
         let sum = cx.server.counted(known.number);
         if sum.calls + sum.rejected == 0 {
             continue;
@@ -386,7 +386,7 @@ fn latencies(cx: &mut Cx<'_>, text: &mut String) {
         .split_whitespace()
         .filter_map(|share| share.parse().ok())
         .collect();
-    for known in all() {
+    for known in all_commands() {
         let sum = cx.server.counted(known.number);
         if sum.calls > 0 {
             let each = shares.iter().map(|&share| format!("p{share}={:.3}", at_most(&sum, share)));

@@ -2,14 +2,17 @@
 
 use super::table::{Access, LOOK};
 use super::{
-    Args, Command, Cx, Done, Fail, Flags, Group, Keys, KnownCommand, all, answer, lookup, resolve, top,
+    Args, Command, Cx, Done, Fail, Flags, Group, Keys, KnownCommand, all_commands, answer, lookup, resolve,
+    top_level_commands,
 };
 use crate::resp::Reply;
 use crate::text::words::matches;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("command", -1, LOOK, Keys::None, info).with_subcommands(),
-    Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| answer::count(out, top().count())),
+    Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| {
+        answer::count(out, top_level_commands().count())
+    }),
     Command::new("command|docs", -2, LOOK, Keys::None, docs),
     Command::new("command|getkeys", -4, LOOK, Keys::None, |_, args, out| {
         let (_, words, keys) = keys_of(args)?;
@@ -35,7 +38,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn info(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let some: Vec<Option<KnownCommand>> = match args {
-        [] | [_] | [_, _] => top().map(Some).collect(),
+        [] | [_] | [_, _] => top_level_commands().map(Some).collect(),
         [_, _, names @ ..] => names.iter().map(|name| lookup(name)).collect(),
     };
     out.array(some.len());
@@ -50,7 +53,7 @@ fn info(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let some: Vec<KnownCommand> = if args.len() == 2 {
-        top().collect()
+        top_level_commands().collect()
     } else {
         args[2..].iter().filter_map(|name| lookup(name)).collect()
     };
@@ -79,12 +82,13 @@ fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(KnownCommand, &'w Args<'a>, Ve
         matches!(known.keys, Keys::None | Keys::Everything | Keys::Heap | Keys::From(_) | Keys::Libraries)
     };
     let no_keys = || Fail::err("The command has no key arguments");
-    let known =
-        resolve(words).map_err(|refused| match refused.number.and_then(|number| all().nth(number)) {
+    let known = resolve(words).map_err(|refused| {
+        match refused.number.and_then(|number| all_commands().nth(number)) {
             Some(known) if has_none(known) => no_keys(),
             Some(_) => Fail::err("Invalid number of arguments specified for command"),
             None => Fail::err("Invalid command specified"),
-        })?;
+        }
+    })?;
     if has_none(known) {
         return Err(no_keys());
     }
@@ -121,7 +125,7 @@ fn only_reads(words: &Args<'_>) -> bool {
 
 fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let names: Vec<&str> = match args[2..] {
-        [] => all().map(|known| known.command.name).collect(),
+        [] => all_commands().map(|known| known.command.name).collect(),
         [filter, how, what] if filter.eq_ignore_ascii_case(b"filterby") => {
             let is_meant: &dyn Fn(&KnownCommand) -> bool = match how.to_ascii_lowercase().as_slice() {
                 b"pattern" => &|known| matches(&what.to_ascii_lowercase(), known.name.as_bytes()),
@@ -129,7 +133,7 @@ fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 b"module" => &|_| false,
                 _ => return Err(Fail::SYNTAX),
             };
-            all().filter(is_meant).map(|known| known.command.name).collect()
+            all_commands().filter(is_meant).map(|known| known.command.name).collect()
         }
         _ => return Err(Fail::SYNTAX),
     };
@@ -201,11 +205,11 @@ mod tests {
     #[test]
     fn each_command_can_be_described() {
         let mut out = Reply::new(false);
-        for known in all() {
+        for known in all_commands() {
             describe(known, &mut out);
             assert!(!categories(&known).is_empty(), "{}", known.command.name);
         }
-        assert!(crate::text::words::lossy(out.since(0)).contains("@keyspace"));
+        assert!(crate::text::words::lossy(out.bytes_since(0)).contains("@keyspace"));
     }
 
     #[test]

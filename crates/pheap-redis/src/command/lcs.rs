@@ -8,13 +8,13 @@ use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[Command::new("lcs", -3, READ, TWO_KEYS, lcs)];
 
-fn string(cx: &mut Cx<'_>, key: &[u8]) -> Result<Vec<u8>, Fail> {
-    cx.look_at_string(key, |bytes| Ok(bytes.unwrap_or_default().to_vec()))
+fn string_or_empty(cx: &mut Cx<'_>, key: &[u8]) -> Result<Vec<u8>, Fail> {
+    cx.read_string(key, |bytes| Ok(bytes.unwrap_or_default().to_vec()))
         .map_err(|_| Fail::err("The specified keys must contain string values"))
 }
 
 fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (a, b) = (string(cx, args[1])?, string(cx, args[2])?);
+    let (a, b) = (string_or_empty(cx, args[1])?, string_or_empty(cx, args[2])?);
     let (mut wants_places, mut wants_len, mut wants_lens, mut least) = (false, false, false, 0);
     let mut rest = args[3..].iter();
     while let Some(option) = rest.next() {
@@ -33,7 +33,7 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let too_much = || Fail::err("Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
     let bytes = (a.len() + 1).saturating_mul(b.len() + 1).saturating_mul(size_of::<u32>());
     StringLimit::of(cx).check(bytes, 0).map_err(|_| too_much())?;
-    let table = LcsTable::of(&a, &b).ok_or_else(too_much)?;
+    let table = LcsTable::compute(&a, &b).ok_or_else(too_much)?;
     if wants_len {
         return answer::count(out, table.len(a.len(), b.len()));
     }
@@ -78,7 +78,7 @@ struct CommonRun {
 
 impl LcsTable {
     /// Returns the table, or `None` if there is not enough memory for it.
-    fn of(a: &[u8], b: &[u8]) -> Option<LcsTable> {
+    fn compute(a: &[u8], b: &[u8]) -> Option<LcsTable> {
         let width = b.len() + 1;
         let cells = (a.len() + 1).checked_mul(width)?;
         let mut lens = Vec::new();
@@ -127,9 +127,9 @@ mod tests {
     #[test]
     fn the_longest_one() {
         let (a, b) = (b"ohmytext", b"mynewtext");
-        let table = LcsTable::of(a, b).unwrap();
+        let table = LcsTable::compute(a, b).unwrap();
         assert_eq!(table.len(8, 9), 6);
         assert_eq!(table.runs(a, b), [CommonRun { a: 4, b: 5, len: 4 }, CommonRun { a: 2, b: 0, len: 2 }]);
-        assert_eq!(LcsTable::of(b"", b"x").unwrap().len(0, 1), 0);
+        assert_eq!(LcsTable::compute(b"", b"x").unwrap().len(0, 1), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Lists: their ends, and elements by index. See also [`lists_inside`](super::lists_inside) and
 //! [`lists_waiting`](super::lists_waiting).
 
-use super::args::{int, maybe_number, one_of, places};
+use super::args::{index_range, int, maybe_number, one_of};
 use super::table::{ADD, ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, answer, ok};
@@ -10,7 +10,7 @@ use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("lindex", 3, READ, KEY, lindex),
-    Command::new("llen", 2, READ_FAST, KEY, values::len::<List>).access("RO"),
+    Command::new("llen", 2, READ_FAST, KEY, values::answer_len::<List>).access("RO"),
     Command::new("lpop", -2, WRITE_FAST, KEY, |cx, args, out| pop(cx, args, ListEnd::Left, out))
         .access("RW access delete"),
     Command::new("lpush", -3, ADD_FAST, KEY, |cx, args, out| push(cx, args, ListEnd::Left, false, out))
@@ -66,30 +66,30 @@ impl ListEnd {
 }
 
 /// Returns the index of an element. Negative numbers count from the end: -1 is the last element.
-fn place(index: i64, len: usize) -> Option<usize> {
+fn list_index(index: i64, len: usize) -> Option<usize> {
     let index = if index < 0 { index.checked_add(len as i64)? } else { index };
     usize::try_from(index).ok().filter(|&index| index < len)
 }
 
 fn lindex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.look::<List, _>(args[1], |view, list| {
+    cx.read_value::<List, _>(args[1], |view, list| {
         let Some(list) = list else {
             return answer::null(out);
         };
         let index = int(args[2])?;
-        let element = place(index, view[list].len()).and_then(|index| view[list].get(view, index));
+        let element = list_index(index, view[list].len()).and_then(|index| view[list].get(view, index));
         answer::maybe_bulk(out, element.map(|&element| &view[element]))
     })
 }
 
 fn lrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (start, end) = (int(args[2])?, int(args[3])?);
-    cx.look::<List, _>(args[1], |view, list| {
+    cx.read_value::<List, _>(args[1], |view, list| {
         let Some(list) = list else {
             return answer::empty(out);
         };
         let list = &view[list];
-        let places = places(start, end, list.len());
+        let places = index_range(start, end, list.len());
         out.array(places.len());
         for place in places {
             out.maybe_bulk(list.get(view, place).map(|&element| &view[element]));
@@ -99,9 +99,9 @@ fn lrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn lset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.change::<List, _>(args[1], |tx, list| {
+    cx.change_value::<List, _>(args[1], |tx, list| {
         let list = list.ok_or(Fail::NO_SUCH_KEY)?;
-        let index = place(int(args[2])?, tx[list].len()).ok_or(Fail::OUT_OF_RANGE)?;
+        let index = list_index(int(args[2])?, tx[list].len()).ok_or(Fail::OUT_OF_RANGE)?;
         let value = tx.alloc_slice_copy(args[3])?;
         *list.get_mut(tx, index).ok_or(Fail::OUT_OF_RANGE)? = value;
         Ok(())
@@ -131,7 +131,7 @@ fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: ListEnd, only_if_there: bool, out
 
 /// Removes up to `count` elements from one end of a key's list and writes them, after `head`, which gets
 /// their number. Removes the key with its last element. Returns whether the key exists.
-pub(super) fn take(
+pub(super) fn pop_elements(
     cx: &mut Cx<'_>,
     key: &[u8],
     count: usize,
@@ -139,7 +139,7 @@ pub(super) fn take(
     out: &mut Reply,
     head: impl FnOnce(&mut Reply, usize),
 ) -> Result<bool, Fail> {
-    let taken = cx.shrink::<List>(key, end.popped(), |tx, list, len| {
+    let taken = cx.remove_elements::<List>(key, end.popped(), |tx, list, len| {
         let count = count.min(len);
         head(out, count);
         for _ in 0..count {
@@ -155,12 +155,12 @@ pub(super) fn take(
 fn pop(cx: &mut Cx<'_>, args: &Args<'_>, end: ListEnd, out: &mut Reply) -> Done {
     match maybe_number(&args[2..], || Fail::arity(end.popped()))? {
         None => {
-            if !take(cx, args[1], 1, end, out, |_, _| {})? {
+            if !pop_elements(cx, args[1], 1, end, out, |_, _| {})? {
                 out.null();
             }
         }
         Some(count) => {
-            if !take(cx, args[1], count, end, out, Reply::array)? {
+            if !pop_elements(cx, args[1], count, end, out, Reply::array)? {
                 out.null_array();
             }
         }

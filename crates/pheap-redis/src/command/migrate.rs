@@ -108,7 +108,7 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return answer::simple(out, "NOKEY");
     }
     // The keys must be durable here before the other server gets them.
-    if cx.server.limits.always.load(Relaxed) {
+    if cx.server.options.always.load(Relaxed) {
         cx.store().heap().sync()?;
     }
     let mut target = connect(args[1], args[2], timeout).map_err(|error| match error.kind() {

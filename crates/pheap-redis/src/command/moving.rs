@@ -70,8 +70,8 @@ fn tell_if_new(cx: &mut Cx<'_>, to: DbKey<'_>, was_there: bool) {
 fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, Fail> {
     let db = cx.session.db;
     let (from, to) = (DbKey { db, key: args[1] }, DbKey { db, key: args[2] });
-    Fail::NO_SUCH_KEY.when(!cx.has_in(from.db, from.key))?;
-    let was_there = cx.has_in(to.db, to.key);
+    Fail::NO_SUCH_KEY.when(!cx.key_exists_in(from.db, from.key))?;
+    let was_there = cx.key_exists_in(to.db, to.key);
     if from == to || only_if_free && was_there {
         return Ok(false);
     }
@@ -90,7 +90,7 @@ fn move_to(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let db = database(cx, args[2])?;
     let (from, to) = (DbKey { db: cx.session.db, key: args[1] }, DbKey { db, key: args[1] });
     SAME.when(from == to)?;
-    let is_possible = cx.has_in(from.db, from.key) && !cx.has_in(to.db, to.key);
+    let is_possible = cx.key_exists_in(from.db, from.key) && !cx.key_exists_in(to.db, to.key);
     if is_possible {
         relocate(cx, from, to)?;
         tell_if_new(cx, to, false);
@@ -114,9 +114,9 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let (from, to) = (DbKey { db: cx.session.db, key: args[1] }, DbKey { db, key: args[2] });
     SAME.when(from == to)?;
-    let is_possible = cx.has_in(from.db, from.key) && (replaces || !cx.has_in(to.db, to.key));
+    let is_possible = cx.key_exists_in(from.db, from.key) && (replaces || !cx.key_exists_in(to.db, to.key));
     if let Some((value, deadline)) = is_possible.then(|| cx.copy_in(from.db, from.key)).flatten() {
-        let was_there = cx.has_in(to.db, to.key);
+        let was_there = cx.key_exists_in(to.db, to.key);
         store(cx, to, &value, deadline)?;
         tell_if_new(cx, to, was_there);
         cx.changed(to.db, to.key);
@@ -149,7 +149,7 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.effects.dirty += 1;
     // A client that waits for a key in one of the databases may find it now.
     for db in [first, second] {
-        let signals = server.waiting.keys_in(db, |key| cx.has_in(db, key));
+        let signals = server.waiting.keys_in(db, |key| cx.key_exists_in(db, key));
         cx.effects.signals.extend(signals);
     }
     ok(out)

@@ -49,7 +49,7 @@ impl PickCount {
     }
 
     /// Returns the number of elements chosen from a collection of `len` elements, which is not 0.
-    pub(super) fn of(self, len: usize) -> usize {
+    pub(super) fn for_len(self, len: usize) -> usize {
         match self {
             PickCount::Distinct(count) => count.min(len),
             PickCount::Any(count) => count,
@@ -68,7 +68,7 @@ pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
     id: impl Fn(T) -> &'v [u8],
     mut each: impl FnMut(T) -> bool,
 ) {
-    let count = wanted.of(len);
+    let count = wanted.for_len(len);
     if matches!(wanted, PickCount::Any(_)) || count <= 1 {
         (0..count).map_while(|_| one()).all(each);
     } else if count == len {
@@ -107,7 +107,7 @@ pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
     write: impl Fn(T, &mut Reply),
 ) -> Done {
     let Some(wanted) = wanted else { return answer::maybe_bulk(out, one().map(name)) };
-    let count = if len == 0 { 0 } else { wanted.of(len) };
+    let count = if len == 0 { 0 } else { wanted.for_len(len) };
     let is_nested = has_halves && out.is_resp3();
     out.array(if has_halves && !is_nested { 2 * count } else { count });
     if count > 0 {
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn counts() {
         assert_eq!(PickCount::parse(b"-3", true).unwrap(), PickCount::Any(3));
-        assert_eq!(PickCount::parse(b"9223372036854775807", false).unwrap().of(5), 5);
+        assert_eq!(PickCount::parse(b"9223372036854775807", false).unwrap().for_len(5), 5);
         for (text, is_pair) in [("x", false), ("-9223372036854775808", false), ("4611686018427387904", true)]
         {
             assert!(PickCount::parse(text.as_bytes(), is_pair).is_err(), "{text}");

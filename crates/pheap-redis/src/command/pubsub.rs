@@ -26,13 +26,13 @@ pub(super) const COMMANDS: &[Command] = &[
         answer::count(out, cx.server.channels.count(SubscriptionKind::Pattern))
     }),
     Command::new("pubsub|numsub", -2, TELL, Keys::None, |cx, args, out| {
-        listeners(cx, args, SubscriptionKind::Channel, out)
+        write_subscriber_counts(cx, args, SubscriptionKind::Channel, out)
     }),
     Command::new("pubsub|shardchannels", -2, TELL, Keys::None, |cx, args, out| {
         channels(cx, args, SubscriptionKind::Shard, out)
     }),
     Command::new("pubsub|shardnumsub", -2, TELL, Keys::None, |cx, args, out| {
-        listeners(cx, args, SubscriptionKind::Shard, out)
+        write_subscriber_counts(cx, args, SubscriptionKind::Shard, out)
     }),
     Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| {
         leave(cx, args, SubscriptionKind::Pattern, out)
@@ -75,11 +75,16 @@ fn channels(cx: &mut Cx<'_>, args: &Args<'_>, kind: SubscriptionKind, out: &mut 
     answer::bulks(out, names.iter())
 }
 
-fn listeners(cx: &mut Cx<'_>, args: &Args<'_>, kind: SubscriptionKind, out: &mut Reply) -> Done {
+fn write_subscriber_counts(
+    cx: &mut Cx<'_>,
+    args: &Args<'_>,
+    kind: SubscriptionKind,
+    out: &mut Reply,
+) -> Done {
     out.array(2 * (args.len() - 2));
     for channel in &args[2..] {
         out.bulk(channel);
-        out.count(cx.server.channels.listeners(kind, channel));
+        out.count(cx.server.channels.subscriber_count(kind, channel));
     }
     Ok(())
 }

@@ -118,7 +118,7 @@ enum SortWeight {
     Text(Option<Vec<u8>>),
 }
 
-fn weight(cx: &mut Cx<'_>, asked: &SortArgs<'_>, element: &[u8]) -> Result<SortWeight, Fail> {
+fn weight_of(cx: &mut Cx<'_>, asked: &SortArgs<'_>, element: &[u8]) -> Result<SortWeight, Fail> {
     let text = match asked.by {
         Some(pattern) => by_pattern(cx, pattern, element),
         None => Some(element.to_vec()),
@@ -134,7 +134,7 @@ fn weight(cx: &mut Cx<'_>, asked: &SortArgs<'_>, element: &[u8]) -> Result<SortW
         .ok_or_else(|| Fail::err("One or more scores can't be converted into double"))
 }
 
-fn compare(a: &(SortWeight, Vec<u8>), b: &(SortWeight, Vec<u8>), has_pattern: bool) -> Ordering {
+fn compare_by_weight(a: &(SortWeight, Vec<u8>), b: &(SortWeight, Vec<u8>), has_pattern: bool) -> Ordering {
     match (&a.0, &b.0) {
         (SortWeight::Number(x), SortWeight::Number(y)) => {
             x.partial_cmp(y).expect("these are no NaN").then_with(|| a.1.cmp(&b.1))
@@ -171,10 +171,10 @@ fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> D
             elements.reverse();
         }
     } else {
-        let weighed = elements.into_iter().map(|element| Ok((weight(cx, &asked, &element)?, element)));
+        let weighed = elements.into_iter().map(|element| Ok((weight_of(cx, &asked, &element)?, element)));
         let mut weighed = weighed.collect::<Result<Vec<_>, Fail>>()?;
         weighed.sort_by(|a, b| {
-            let order = compare(a, b, asked.by.is_some());
+            let order = compare_by_weight(a, b, asked.by.is_some());
             if asked.descending { order.reverse() } else { order }
         });
         elements = weighed.into_iter().map(|(_, element)| element).collect();
@@ -197,5 +197,5 @@ fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> D
     };
     out.count(told.len());
     let list = Owned::List(told.into_iter().map(Option::unwrap_or_default).collect());
-    cx.replace(target, b'l', "sortstore", &list)
+    cx.replace_value(target, b'l', "sortstore", &list)
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::args::{counted_keys, int, one_of};
 use super::set_algebra::limit;
-use super::sorted_sets::{ScoredMembers, member, members, sort, store};
+use super::sorted_sets::{ScoredMembers, sort_members, store_members, write_member, write_members_head};
 use super::table::{ADD, COUNTED, READ};
 use super::{Args, Command, Cx, Done, Fail, Keys, answer};
 use crate::data::{P, Set, Sorted, Value, View};
@@ -64,7 +64,7 @@ const AGGREGATES: &[(&str, Aggregate)] =
     &[("sum", Aggregate::Sum), ("min", Aggregate::Min), ("max", Aggregate::Max)];
 
 impl Aggregate {
-    fn of(self, one: f64, two: f64) -> f64 {
+    fn apply(self, one: f64, two: f64) -> f64 {
         match self {
             // Infinity minus infinity.
             Aggregate::Sum if (one + two).is_nan() => 0.0,
@@ -212,9 +212,9 @@ impl<'a> AlgebraArgs<'a> {
             with_source(cx, key, |view, source| {
                 let Some(source) = source else { return };
                 source.for_each(view, |member, score| {
-                    let score = weighted(weight, score);
+                    let score = weighted_score(weight, score);
                     match all.get_mut(member) {
-                        Some(sum) => *sum = self.aggregate.of(*sum, score),
+                        Some(sum) => *sum = self.aggregate.apply(*sum, score),
                         None => drop(all.insert(member.to_vec(), score)),
                     }
                 });
@@ -228,14 +228,14 @@ impl<'a> AlgebraArgs<'a> {
         if len == 0 {
             return Ok(Vec::new());
         }
-        let mut common = copied(cx, key, weight)?;
+        let mut common = copy_members(cx, key, weight)?;
         for &(key, weight, _) in &self.sources[1..] {
             with_source(cx, key, |view, source| {
                 common.retain_mut(|(member, sum)| {
                     let score = source.as_ref().and_then(|source| source.score(view, member));
                     if let Some(score) = score {
                         let score = weight * score;
-                        *sum = self.aggregate.of(*sum, score);
+                        *sum = self.aggregate.apply(*sum, score);
                     }
                     score.is_some()
                 });
@@ -245,7 +245,7 @@ impl<'a> AlgebraArgs<'a> {
     }
 
     fn difference(self, cx: &mut Cx<'_>) -> Result<ScoredMembers, Fail> {
-        let mut rest = copied(cx, self.sources[0].0, 1.0)?;
+        let mut rest = copy_members(cx, self.sources[0].0, 1.0)?;
         for (key, _, len) in &self.sources[1..] {
             if *len > 0 && !rest.is_empty() {
                 with_source(cx, key, |view, source| {
@@ -260,18 +260,18 @@ impl<'a> AlgebraArgs<'a> {
 }
 
 /// Returns a score times a weight, or 0 instead of NaN.
-fn weighted(weight: f64, score: f64) -> f64 {
+fn weighted_score(weight: f64, score: f64) -> f64 {
     let score = weight * score;
     if score.is_nan() { 0.0 } else { score }
 }
 
 /// Returns all members of a key's sorted set or set, with weighted scores.
-fn copied(cx: &mut Cx<'_>, key: &[u8], weight: f64) -> Result<ScoredMembers, Fail> {
+fn copy_members(cx: &mut Cx<'_>, key: &[u8], weight: f64) -> Result<ScoredMembers, Fail> {
     with_source(cx, key, |view, source| {
         let mut all = Vec::new();
         if let Some(source) = source {
             all.reserve(source.len(view));
-            source.for_each(view, |member, score| all.push((member.to_vec(), weighted(weight, score))));
+            source.for_each(view, |member, score| all.push((member.to_vec(), weighted_score(weight, score))));
         }
         all
     })
@@ -281,9 +281,9 @@ fn answer(cx: &mut Cx<'_>, args: &Args<'_>, op: AlgebraOp, command: &str, out: &
     let asked = AlgebraArgs::parse(cx, &args[1..], op, command, CommandPurpose::Answer)?;
     let with_scores = asked.with_scores;
     let mut found = asked.combine(cx)?;
-    sort(&mut found);
-    members(out, found.len(), with_scores);
-    found.iter().for_each(|(name, score)| member(out, name, with_scores.then_some(*score)));
+    sort_members(&mut found);
+    write_members_head(out, found.len(), with_scores);
+    found.iter().for_each(|(name, score)| write_member(out, name, with_scores.then_some(*score)));
     Ok(())
 }
 
@@ -291,7 +291,7 @@ fn answer(cx: &mut Cx<'_>, args: &Args<'_>, op: AlgebraOp, command: &str, out: &
 fn answer_count(cx: &mut Cx<'_>, args: &Args<'_>, op: AlgebraOp, command: &str, out: &mut Reply) -> Done {
     let found = AlgebraArgs::parse(cx, &args[2..], op, command, CommandPurpose::Storing)?.combine(cx)?;
     out.count(found.len());
-    store(cx, args[1], command, found)
+    store_members(cx, args[1], command, found)
 }
 
 fn zintercard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

@@ -1,9 +1,9 @@
 //! Sorted sets: removing members from either end.
 
 use super::args::{counted_pop, maybe_number, one_of, timeout};
-use super::lists_waiting::take_first;
+use super::lists_waiting::pop_first_nonempty;
 use super::sorted_ranges::remove_ranks;
-use super::sorted_sets::{member, members};
+use super::sorted_sets::{write_member, write_members_head};
 use super::table::{COUNTED, COUNTED_BEHIND_ONE, KEY, WRITE, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::Sorted;
@@ -50,7 +50,7 @@ enum PopLayout {
 }
 
 /// Removes up to `count` members of a key's sorted set and writes them. Returns whether the key exists.
-fn take(
+fn pop_members(
     cx: &mut Cx<'_>,
     key: &[u8],
     count: usize,
@@ -59,11 +59,11 @@ fn take(
     out: &mut Reply,
 ) -> Result<bool, Fail> {
     let event = if end == ScoreEnd::Max { "zpopmax" } else { "zpopmin" };
-    let taken = cx.shrink::<Sorted>(key, event, |tx, sorted, len| {
+    let taken = cx.remove_elements::<Sorted>(key, event, |tx, sorted, len| {
         let count = count.min(len);
         match shown {
             PopLayout::Flat => out.array(2 * count),
-            PopLayout::Pairs => members(out, count, true),
+            PopLayout::Pairs => write_members_head(out, count, true),
             PopLayout::BehindKey => {
                 out.array(1 + 2 * count);
                 out.bulk(key);
@@ -78,7 +78,7 @@ fn take(
         for item in tx[sorted].iter(tx, if is_reverse { len - 1 } else { 0 }, count, is_reverse) {
             match shown {
                 PopLayout::Pairs => {
-                    member(out, &tx[item.member], Some(item.score));
+                    write_member(out, &tx[item.member], Some(item.score));
                     continue;
                 }
                 PopLayout::PairsBehindKey => out.array(2),
@@ -98,7 +98,7 @@ fn take(
 fn zpop(cx: &mut Cx<'_>, args: &Args<'_>, end: ScoreEnd, out: &mut Reply) -> Done {
     let count = maybe_number(&args[2..], || Fail::SYNTAX)?;
     let shown = if count.is_some() { PopLayout::Pairs } else { PopLayout::Flat };
-    if !take(cx, args[1], count.unwrap_or(1), end, shown, out)? {
+    if !pop_members(cx, args[1], count.unwrap_or(1), end, shown, out)? {
         out.array(0);
     }
     Ok(())
@@ -106,8 +106,8 @@ fn zpop(cx: &mut Cx<'_>, args: &Args<'_>, end: ScoreEnd, out: &mut Reply) -> Don
 
 fn bzpop(cx: &mut Cx<'_>, args: &Args<'_>, end: ScoreEnd, out: &mut Reply) -> Done {
     let (timeout, keys) = (timeout(args[args.len() - 1])?, &args[1..args.len() - 1]);
-    take_first(cx, keys, Some((1, timeout)), out, |cx, key, out| {
-        take(cx, key, 1, end, PopLayout::BehindKey, out)
+    pop_first_nonempty(cx, keys, Some((1, timeout)), out, |cx, key, out| {
+        pop_members(cx, key, 1, end, PopLayout::BehindKey, out)
     })
 }
 
@@ -116,20 +116,22 @@ fn parse(text: &[u8]) -> Result<ScoreEnd, Fail> {
 }
 
 fn zmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    take_several(cx, counted_pop(&args[1..], parse)?, None, out)
+    pop_from_first_sorted_set(cx, counted_pop(&args[1..], parse)?, None, out)
 }
 
 fn bzmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = counted_pop(&args[2..], parse)?;
-    take_several(cx, asked, Some((3, timeout(args[1])?)), out)
+    pop_from_first_sorted_set(cx, asked, Some((3, timeout(args[1])?)), out)
 }
 
 /// Removes members of the first key that exists.
-fn take_several(
+fn pop_from_first_sorted_set(
     cx: &mut Cx<'_>,
     (keys, end, count): (&Args<'_>, ScoreEnd, usize),
     wait: Option<(usize, Option<f64>)>,
     out: &mut Reply,
 ) -> Done {
-    take_first(cx, keys, wait, out, |cx, key, out| take(cx, key, count, end, PopLayout::PairsBehindKey, out))
+    pop_first_nonempty(cx, keys, wait, out, |cx, key, out| {
+        pop_members(cx, key, count, end, PopLayout::PairsBehindKey, out)
+    })
 }

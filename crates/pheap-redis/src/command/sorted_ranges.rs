@@ -1,7 +1,7 @@
 //! Sorted sets: members in ranges of ranks, scores or names.
 
-use super::args::{int, places};
-use super::sorted_sets::{member, members, store};
+use super::args::{index_range, int};
+use super::sorted_sets::{store_members, write_member, write_members_head};
 use super::table::{ADD, KEY, READ, READ_FAST, TWO_KEYS, WRITE};
 use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::data::{P, Rank, Sorted, Txn, View};
@@ -114,7 +114,7 @@ impl<'a> MemberRange<'a> {
     fn ranks<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>, is_reverse: bool) -> (usize, usize) {
         let (first, end) = match self {
             MemberRange::Ranks(start, end) => {
-                let places = places(*start, *end, sorted.len());
+                let places = index_range(*start, *end, sorted.len());
                 let from_end = |rank: usize| sorted.len() - rank;
                 if is_reverse {
                     (from_end(places.end), from_end(places.start))
@@ -192,7 +192,7 @@ impl<'a> RangeArgs<'a> {
     }
 
     /// Returns the rank to start at, and the number of members.
-    fn part<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>) -> (usize, usize) {
+    fn start_and_count<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>) -> (usize, usize) {
         let (first, end) = self.range.ranks(view, sorted, self.is_reverse);
         let Some(offset) = usize::try_from(self.offset).ok().filter(|&offset| offset < end - first) else {
             return (0, 0);
@@ -204,14 +204,14 @@ impl<'a> RangeArgs<'a> {
 
 fn range(cx: &mut Cx<'_>, args: &Args<'_>, fixed: Option<(RangeType, bool)>, out: &mut Reply) -> Done {
     let asked = RangeArgs::parse(&args[2..], fixed, true)?;
-    cx.look::<Sorted, _>(args[1], |view, sorted| {
+    cx.read_value::<Sorted, _>(args[1], |view, sorted| {
         let Some(sorted) = sorted.map(|sorted| &view[sorted]) else {
             return answer::empty(out);
         };
-        let (from, count) = asked.part(view, sorted);
-        members(out, count, asked.with_scores);
+        let (from, count) = asked.start_and_count(view, sorted);
+        write_members_head(out, count, asked.with_scores);
         for item in sorted.iter(view, from, count, asked.is_reverse) {
-            member(out, &view[item.member], asked.with_scores.then_some(item.score));
+            write_member(out, &view[item.member], asked.with_scores.then_some(item.score));
         }
         Ok(())
     })
@@ -219,19 +219,19 @@ fn range(cx: &mut Cx<'_>, args: &Args<'_>, fixed: Option<(RangeType, bool)>, out
 
 fn zrangestore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = RangeArgs::parse(&args[3..], None, false)?;
-    let found = cx.look::<Sorted, _>(args[2], |view, sorted| {
+    let found = cx.read_value::<Sorted, _>(args[2], |view, sorted| {
         let Some(sorted) = sorted.map(|sorted| &view[sorted]) else { return Ok(Vec::new()) };
-        let (from, count) = asked.part(view, sorted);
+        let (from, count) = asked.start_and_count(view, sorted);
         let items = sorted.iter(view, from, count, asked.is_reverse);
         Ok(items.map(|item| (view[item.member].to_vec(), item.score)).collect())
     })?;
     out.count(found.len());
-    store(cx, args[1], "zrangestore", found)
+    store_members(cx, args[1], "zrangestore", found)
 }
 
 fn count(cx: &mut Cx<'_>, args: &Args<'_>, by: RangeType, out: &mut Reply) -> Done {
     let range = MemberRange::parse(by, args[2], args[3])?;
-    let ranks = cx.look::<Sorted, _>(args[1], |view, sorted| {
+    let ranks = cx.read_value::<Sorted, _>(args[1], |view, sorted| {
         Ok(sorted.map_or((0, 0), |sorted| range.ranks(view, &view[sorted], false)))
     });
     ranks.map(|(first, end)| out.count(end - first))
@@ -239,7 +239,7 @@ fn count(cx: &mut Cx<'_>, args: &Args<'_>, by: RangeType, out: &mut Reply) -> Do
 
 fn remove(cx: &mut Cx<'_>, args: &Args<'_>, by: RangeType, event: &str, out: &mut Reply) -> Done {
     let range = MemberRange::parse(by, args[2], args[3])?;
-    let count = cx.shrink::<Sorted>(args[1], event, |tx, sorted, len| {
+    let count = cx.remove_elements::<Sorted>(args[1], event, |tx, sorted, len| {
         let (first, end) = range.ranks(tx, &tx[sorted], false);
         if end - first < len {
             remove_ranks(tx, sorted, first, end - first);

@@ -1,6 +1,6 @@
 //! Strings.
 
-use super::args::{int, invalid_time, places_in_string, value};
+use super::args::{byte_range, int, invalid_time, value};
 use super::buffers::{StringLimit, buffer};
 use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, READ_FAST, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok, yes_or_no};
@@ -35,7 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// Answers with the string of a key.
 fn bulk(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {
-    cx.look_at_string(key, |bytes| answer::maybe_bulk(out, bytes))
+    cx.read_string(key, |bytes| answer::maybe_bulk(out, bytes))
 }
 
 fn mget(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -49,16 +49,16 @@ fn mget(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn strlen(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.look_at_string(args[1], |bytes| Ok(bytes.map_or(0, <[u8]>::len))).map(|len| out.count(len))
+    cx.read_string(args[1], |bytes| Ok(bytes.map_or(0, <[u8]>::len))).map(|len| out.count(len))
 }
 
 fn getrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (start, end) = (int(args[2])?, int(args[3])?);
-    cx.look_at_string(args[1], |bytes| {
+    cx.read_string(args[1], |bytes| {
         let bytes = bytes.unwrap_or_default();
         // Both count from the end and are in the wrong order: an empty range.
         let is_backwards = start < 0 && end < 0 && start > end;
-        let places = if is_backwards { 0..0 } else { places_in_string(start, end, bytes.len()) };
+        let places = if is_backwards { 0..0 } else { byte_range(start, end, bytes.len()) };
         answer::bulk(out, &bytes[places])
     })
 }
@@ -131,7 +131,7 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let is_wanted = match condition {
         SetCondition::Always => true,
-        _ => cx.has(key) == (condition == SetCondition::Present),
+        _ => cx.key_exists(key) == (condition == SetCondition::Present),
     };
     if !is_wanted {
         if !gets {
@@ -158,7 +158,7 @@ fn getex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
     }
     bulk(cx, key, out)?;
-    if expiry == ExpiryOption::Default || !cx.has(key) {
+    if expiry == ExpiryOption::Default || !cx.key_exists(key) {
         return Ok(());
     }
     let has_deadline = |cx: &mut Cx<'_>| cx.read(key, |view, db| db.deadline(view, key).is_some());
@@ -221,7 +221,7 @@ fn setex(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, out: &mut Reply) -> Don
 }
 
 fn setnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let is_absent = !cx.has(args[1]);
+    let is_absent = !cx.key_exists(args[1]);
     if is_absent {
         store(cx, args[1], args[2], None, false)?;
     }
@@ -248,7 +248,7 @@ fn mset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn msetnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let mut pairs = pairs(args, "msetnx")?;
-    let is_free = pairs.clone().all(|pair| !cx.has(pair[0]));
+    let is_free = pairs.clone().all(|pair| !cx.key_exists(pair[0]));
     if is_free {
         pairs.try_for_each(|pair| store(cx, pair[0], pair[1], None, false))?;
     }
@@ -298,7 +298,7 @@ fn put(
 
 fn incrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let key = args[1];
-    let old = cx.look_at_string(key, |bytes| {
+    let old = cx.read_string(key, |bytes| {
         bytes.map_or(Some(Some(Extended::ZERO)), Extended::parse).ok_or(Fail::NOT_A_FLOAT)
     })?;
     let by = Extended::parse(args[2]).ok_or(Fail::NOT_A_FLOAT)?;

@@ -272,7 +272,7 @@ impl Command {
     }
 
     /// Returns whether this number of arguments, including the name, is allowed.
-    pub fn takes(&self, arguments: usize) -> bool {
+    pub fn accepts_arity(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
@@ -328,7 +328,7 @@ impl Command {
 
     /// Calls `f` with each key that the command uses, for the statistics of eviction. A script uses no key:
     /// its commands do. A command that only looks at properties of its keys uses none either.
-    pub fn touch(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
+    pub fn for_each_used_key(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
         match self.keys {
             Keys::Script => {} // its commands call this
             _ if self.flags.has(Flags::GLANCE) => {}
@@ -339,7 +339,8 @@ impl Command {
 
     /// Returns the subcommands of the command.
     pub fn subcommands(&self) -> impl Iterator<Item = KnownCommand> + Clone {
-        all().filter(|known| known.name.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('|')))
+        all_commands()
+            .filter(|known| known.name.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('|')))
     }
 
     /// Returns the name of the command or subcommand, without the name of its container.
@@ -420,17 +421,17 @@ static ALL: LazyLock<Vec<KnownCommand>> = LazyLock::new(|| {
 });
 
 /// Returns all commands and subcommands.
-pub fn all() -> impl Iterator<Item = KnownCommand> + Clone {
+pub fn all_commands() -> impl Iterator<Item = KnownCommand> + Clone {
     ALL.iter().copied()
 }
 
 /// Returns all commands, without subcommands.
-pub fn top() -> impl Iterator<Item = KnownCommand> {
-    all().filter(|known| !known.name.contains('|'))
+pub fn top_level_commands() -> impl Iterator<Item = KnownCommand> {
+    all_commands().filter(|known| !known.name.contains('|'))
 }
 
 static BY_NAME: LazyLock<HashMap<&'static str, KnownCommand>> =
-    LazyLock::new(|| all().map(|known| (known.name, known)).collect());
+    LazyLock::new(|| all_commands().map(|known| (known.name, known)).collect());
 
 /// Returns the command of a name, in any letter case. The name of a subcommand contains a `|`.
 pub fn lookup(name: &[u8]) -> Option<KnownCommand> {
@@ -476,7 +477,7 @@ pub fn resolve(words: &Args<'_>) -> Result<KnownCommand, RefusedRequest> {
         let error = format!("ERR unknown command '{name}', with args beginning with: {arguments}");
         return Err(RefusedRequest { error, number: None });
     };
-    if !known.takes(words.len()) {
+    if !known.accepts_arity(words.len()) {
         return refused(Fail::arity(known.name), Some(known.number));
     }
     if !known.has_subcommands || words.len() == 1 {
@@ -485,7 +486,7 @@ pub fn resolve(words: &Args<'_>) -> Result<KnownCommand, RefusedRequest> {
     let Some(known) = lookup(&[known.name.as_bytes(), b"|", words[1]].concat()) else {
         return refused(Fail::no_subcommand(words[1], known.name), None);
     };
-    if !known.takes(words.len()) {
+    if !known.accepts_arity(words.len()) {
         return refused(Fail::arity(known.name), Some(known.number));
     }
     Ok(known)
@@ -518,8 +519,8 @@ mod tests {
 
     #[test]
     fn the_table_is_in_order() {
-        assert_eq!(all().count(), BY_NAME.len(), "a name is there twice");
-        for command in all() {
+        assert_eq!(all_commands().count(), BY_NAME.len(), "a name is there twice");
+        for command in all_commands() {
             assert!(command.name.len() <= 32 && command.name.to_lowercase() == command.name);
             assert_eq!(command.has_subcommands, command.subcommands().count() > 0, "{}", command.name);
             let (container, _) = command.name.split_once('|').unwrap_or((command.name, ""));

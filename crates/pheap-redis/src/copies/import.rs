@@ -81,7 +81,7 @@ impl RedisFiles {
     /// Finds the files by the names that the options give.
     pub fn find(config: &Config) -> RedisFiles {
         let path = |name: &str| Path::new(config.text("dir")).join(name);
-        let is_rdb = |path: &PathBuf| matches!(files::kind(path), Ok(files::FileKind::Rdb));
+        let is_rdb = |path: &PathBuf| matches!(files::file_kind(path), Ok(files::FileKind::Rdb));
         let rdb = [config.text("dbfilename"), "dump.rdb"].map(path).into_iter().find(is_rdb);
         let has_entries = |path: &PathBuf| std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_some());
         let folder = Some(path(config.text("appenddirname"))).filter(has_entries);
@@ -114,7 +114,7 @@ impl RedisFiles {
     ///
     /// # Errors
     /// If the log may have newer data: Redis reads the log, unless the options say `appendonly no`.
-    pub fn choose(self, config: &Config) -> Result<Option<PathBuf>, ImportError> {
+    pub fn file_to_import(self, config: &Config) -> Result<Option<PathBuf>, ImportError> {
         match self.log {
             Some(log) if config.is("appendonly") => Err(ImportError::Log(log)),
             _ => Ok(self.rdb),
@@ -163,7 +163,7 @@ pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<ImportCount
                 imported.expired += 1
             }
             Some(FilePart::Entry(entry)) => {
-                note(clocks, &entry, now);
+                record_usage(clocks, &entry, now);
                 batch.add(entry, file.position())?;
                 imported.keys += 1;
             }
@@ -176,9 +176,9 @@ pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<ImportCount
 }
 
 /// Records the usage of a key.
-fn note(clocks: &Clocks, entry: &RdbEntry, now: i64) {
+fn record_usage(clocks: &Clocks, entry: &RdbEntry, now: i64) {
     let idle = entry.idle.map(|seconds| KeyUsage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
-    if let Some(usage) = idle.or(entry.often.map(KeyUsage::Frequency))
+    if let Some(usage) = idle.or(entry.frequency.map(KeyUsage::Frequency))
         && clocks.is_on()
     {
         clocks.set(&entry.key, usage, now);
@@ -191,13 +191,13 @@ pub(crate) struct ImportBatch<'s> {
     clocks: &'s Clocks,
     by_shard: Vec<Vec<RdbEntry>>,
     /// The position in the file at which the last batch was stored.
-    begun: u64,
+    flushed_at: u64,
 }
 
 impl ImportBatch<'_> {
     pub(crate) fn new<'s>(store: &'s Store, clocks: &'s Clocks) -> ImportBatch<'s> {
         let by_shard = store.shards().iter().map(|_| Vec::new()).collect();
-        ImportBatch { store, clocks, by_shard, begun: 0 }
+        ImportBatch { store, clocks, by_shard, flushed_at: 0 }
     }
 
     pub(crate) fn add(&mut self, entry: RdbEntry, position: u64) -> Result<(), ImportError> {
@@ -205,8 +205,8 @@ impl ImportBatch<'_> {
             return Err(ImportError::Database(entry.db));
         }
         self.by_shard[self.store.shard_of(&entry.key)].push(entry);
-        if position - self.begun >= BATCH {
-            self.begun = position;
+        if position - self.flushed_at >= BATCH {
+            self.flushed_at = position;
             self.flush()?;
         }
         Ok(())
@@ -233,7 +233,7 @@ impl ImportBatch<'_> {
             commits.push(commit);
         }
         commits.into_iter().try_for_each(|commit| commit.wait())?;
-        self.clocks.fit(self.store.shards().iter().map(|root| root.live().objects).sum());
+        self.clocks.grow_for(self.store.shards().iter().map(|root| root.live().objects).sum());
         Ok(())
     }
 }

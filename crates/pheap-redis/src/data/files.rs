@@ -31,7 +31,7 @@ pub enum FileKind {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn kind(path: &Path) -> io::Result<FileKind> {
+pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FileKind::Nothing),
         Err(error) => return Err(error),
@@ -56,7 +56,7 @@ pub fn kind(path: &Path) -> io::Result<FileKind> {
 pub fn may_become_copy(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
-    let told = match kind(path).map_err(failed)? {
+    let told = match file_kind(path).map_err(failed)? {
         FileKind::Nothing => return Ok(()),
         FileKind::Heap => {
             let file = File::open(path).map_err(failed)?;

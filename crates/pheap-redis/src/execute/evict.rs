@@ -74,7 +74,7 @@ impl EvictionPolicy {
 
     /// Calls `f` with the score and the name of at most `wanted` random keys. A higher score is evicted
     /// first. Returns the number of keys.
-    fn choose<'r>(
+    fn sample_keys<'r>(
         self,
         view: &View<'r>,
         db: &Db<'r>,
@@ -93,21 +93,23 @@ impl EvictionPolicy {
         }
         let score = |key: &[u8], deadline: i64| match self.order {
             EvictionOrder::Idle => clocks.idle(key, now),
-            EvictionOrder::SeldomUsed => u64::from(u8::MAX - clocks.often(key, now)),
+            EvictionOrder::SeldomUsed => u64::from(u8::MAX - clocks.frequency(key, now)),
             EvictionOrder::FirstToExpire => i64::MAX.saturating_sub(deadline) as u64,
             EvictionOrder::Random => 0,
         };
         // A scan from a random hash gives a random sample: keys with similar hashes are otherwise unrelated.
         if self.is_volatile {
-            some(db.deadlines().scan(view, random()).0, wanted, |(key, &at)| f(score(key, at), key))
+            sample_consecutive(db.deadlines().scan(view, random()).0, wanted, |(key, &at)| {
+                f(score(key, at), key)
+            })
         } else {
-            some(db.keys().scan(view, random()).0, wanted, |(key, _)| f(score(key, 0), key))
+            sample_consecutive(db.keys().scan(view, random()).0, wanted, |(key, _)| f(score(key, 0), key))
         }
     }
 }
 
 /// Calls `f` with at most `wanted` consecutive items from a random start. Returns their number.
-fn some<T>(items: impl ExactSizeIterator<Item = T>, wanted: usize, f: impl FnMut(T)) -> usize {
+fn sample_consecutive<T>(items: impl ExactSizeIterator<Item = T>, wanted: usize, f: impl FnMut(T)) -> usize {
     let len = items.len();
     items.skip(below(len.saturating_sub(wanted) + 1)).take(wanted).map(f).count()
 }
@@ -122,7 +124,7 @@ struct EvictionCandidate {
 }
 
 /// Returns how long a command may evict: the meaning of `maxmemory-eviction-tenacity` in Redis.
-fn patience(tenacity: i64) -> Duration {
+fn eviction_time_limit(tenacity: i64) -> Duration {
     match tenacity {
         ..=10 => Duration::from_micros(50 * tenacity.max(0) as u64),
         11..100 => Duration::from_secs_f64(500e-6 * 1.15f64.powi(tenacity as i32 - 10)),
@@ -130,8 +132,8 @@ fn patience(tenacity: i64) -> Duration {
     }
 }
 
-/// Evicts keys until the data are within the limit, or until one of the other results in [`EvictionResult`] applies.
-/// Adds the effects on other clients, and the commits. The caller must hold no gate and be in no
+/// Evicts keys until the data are within the limit, or until one of the other results in [`EvictionResult`]
+/// applies. Adds the effects on other clients, and the commits. The caller must hold no gate and be in no
 /// transaction, unless a script is slow.
 ///
 /// # Errors
@@ -155,12 +157,12 @@ pub fn make_room(
     }
     let (policy, patience) = {
         let config = server.config.read();
-        (EvictionPolicy::of(&config), patience(config.int("maxmemory-eviction-tenacity")))
+        (EvictionPolicy::of(&config), eviction_time_limit(config.int("maxmemory-eviction-tenacity")))
     };
     let began = Instant::now();
-    let room = Eviction { server, effects, commits }.free(policy, || began.elapsed() > patience);
+    let room = Eviction { server, effects, commits }.evict_to_limit(policy, || began.elapsed() > patience);
     let took = began.elapsed().as_millis() as u64;
-    let threshold = server.limits.latency.load(Relaxed);
+    let threshold = server.options.latency.load(Relaxed);
     if threshold > 0 && took >= threshold as u64 {
         server.latency.add("eviction-cycle", now() / 1000, took);
     }
@@ -175,7 +177,7 @@ struct Eviction<'e> {
 }
 
 impl Eviction<'_> {
-    fn free(
+    fn evict_to_limit(
         &mut self,
         policy: Option<EvictionPolicy>,
         is_over: impl Fn() -> bool,
@@ -191,7 +193,7 @@ impl Eviction<'_> {
             }
             // Garbage first: collecting it evicts no key.
             if let Some(doubtful) = memory.doubtful(false) {
-                if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? {
+                if doubtful.is_small && !is_over() && try_collect_shard(server, doubtful.shard)? {
                     continue;
                 }
                 memory.wake_collector();
@@ -210,7 +212,8 @@ impl Eviction<'_> {
             }
             // No key may be evicted, so even small amounts of suspected garbage are collected.
             match memory.doubtful(true) {
-                Some(doubtful) if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? => {}
+                Some(doubtful)
+                    if doubtful.is_small && !is_over() && try_collect_shard(server, doubtful.shard)? => {}
                 // Waiting for a collection is better than refusing a command although there is garbage.
                 Some(doubtful) if doubtful.is_much => {
                     let Ok(_passed) = server.gates.pass([doubtful.shard], true, &server.scripts) else {
@@ -296,7 +299,7 @@ impl Eviction<'_> {
 }
 
 /// Collects a shard if its gate is free. Returns whether it did.
-fn collect(server: &Server, shard: usize) -> pheap::Result<bool> {
+fn try_collect_shard(server: &Server, shard: usize) -> pheap::Result<bool> {
     let Some(_passed) = server.gates.try_pass(shard) else { return Ok(false) };
     server.memory.collect(&server.store, shard).map(|()| true)
 }
@@ -319,7 +322,8 @@ fn candidates(server: &Server, policy: EvictionPolicy) -> pheap::Result<Option<V
                 let (Some(db), 1..) = (weighted(&lens), wanted) else { break };
                 let mut add =
                     |score, key: &[u8]| all.push(EvictionCandidate { score, shard, db, key: key.to_vec() });
-                let chosen = policy.choose(view, &view[dbs.at(db)], wanted, &server.clocks, now, &mut add);
+                let chosen =
+                    policy.sample_keys(view, &view[dbs.at(db)], wanted, &server.clocks, now, &mut add);
                 wanted = wanted.saturating_sub(chosen);
             }
             len
@@ -358,8 +362,8 @@ mod tests {
 
     #[test]
     fn how_long_commands_wait() {
-        let micros = |tenacity| patience(tenacity).as_micros();
-        assert_eq!((micros(0), micros(10), patience(100)), (0, 500, Duration::MAX));
-        assert!((570..580).contains(&micros(11)) && patience(99) > Duration::from_secs(100));
+        let micros = |tenacity| eviction_time_limit(tenacity).as_micros();
+        assert_eq!((micros(0), micros(10), eviction_time_limit(100)), (0, 500, Duration::MAX));
+        assert!((570..580).contains(&micros(11)) && eviction_time_limit(99) > Duration::from_secs(100));
     }
 }

@@ -42,8 +42,8 @@ use crate::scripts::gates::ScriptBusy;
 use crate::server::{Server, now};
 use crate::text::words::lossy;
 
-/// State to return to if a command fails: length of the reply, [`Effects::mark`], the client's reply mode,
-/// its database.
+/// State to return to if a command fails: length of the reply, [`Effects::savepoint`], the client's reply
+/// mode, its database.
 type Savepoint = (usize, (usize, usize, u64), Replies, usize);
 
 /// The condition that a blocked command waits for, and its arguments.
@@ -165,7 +165,7 @@ impl Execution<'_> {
                 input.consume();
                 return Stop::Blocked(block, words);
             }
-            self.answered(mark);
+            self.finish_command(mark);
             input.consume();
             if let Some(stop) = self.stop() {
                 return stop;
@@ -199,20 +199,20 @@ impl Execution<'_> {
         self.session.resumes = false;
         let blocked = blocked?;
         if blocked.is_none() {
-            self.answered(mark);
+            self.finish_command(mark);
             self.tell_itself();
         }
         Ok(blocked)
     }
 
     fn limits(&self) -> RequestLimits {
-        let bulk = self.server.limits.bulk.load(Relaxed);
+        let bulk = self.server.options.bulk.load(Relaxed);
         RequestLimits { bulk, authenticated: self.session.authenticated }
     }
 
     /// Ends a command: resets `CLIENT CACHING`, and removes the reply from `mark` on if `CLIENT REPLY`
     /// suppresses it.
-    fn answered(&mut self, mark: usize) {
+    fn finish_command(&mut self, mark: usize) {
         if self.session.caching
             && self.session.multi.is_none()
             && !self.session.last_command.starts_with("client|")
@@ -265,7 +265,7 @@ impl Execution<'_> {
         let (server, plan) = (self.server, Plan::Change(shard));
         let Ok(_passed) = plan.pass(server) else {
             self.error(server.scripts.busy_error());
-            self.answered(mark);
+            self.finish_command(mark);
             input.consume();
             return Ok(None);
         };
@@ -281,7 +281,7 @@ impl Execution<'_> {
                     return Ok(Some((block, owned)));
                 }
                 drop(words);
-                execution.answered(mark);
+                execution.finish_command(mark);
                 input.consume();
                 let somebody_waits = !execution.output.effects.signals.is_empty();
                 if is_alone
@@ -313,7 +313,7 @@ impl Execution<'_> {
             *next = None;
             if count > 1 {
                 let tried_until = input.start() + 1;
-                input.go_back(start);
+                input.rewind_to(start);
                 return Err(tried_until);
             }
             if wants_more_shards(&error) {
@@ -321,7 +321,7 @@ impl Execution<'_> {
                 return Err(start);
             }
             self.heap_error(&error);
-            self.answered(mark);
+            self.finish_command(mark);
             input.consume();
             Ok(None)
         })
@@ -369,14 +369,14 @@ impl Execution<'_> {
         plan: &Plan,
         f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
     ) -> pheap::Result<R> {
-        let mark = self.mark();
+        let mark = self.savepoint();
         let result =
             catch_unwind(AssertUnwindSafe(|| self.in_shards(server, plan, f))).unwrap_or_else(|_| {
                 tracing::error!("`{}` has panicked, and was rolled back", self.session.last_command);
                 Err(pheap::Error::Aborted(PANICKED.into()))
             });
         if result.is_err() {
-            self.take_back(mark);
+            self.roll_back_to(mark);
             // Libraries of functions that `f` loaded are outside the heap, so the rollback does not remove
             // them.
             if server.libraries.are_unsure() {
@@ -422,22 +422,22 @@ impl Execution<'_> {
         self.output.commits.push(commit);
         let changes = self.output.effects.dirty - before;
         if changes > 0 || matches!(plan, Plan::Change(_)) {
-            self.settle(plan.shards(), changes);
+            self.count_changes(plan.shards(), changes);
         }
         Ok(result)
     }
 
     /// Returns the state outside the heap that must be restored if a command fails.
-    fn mark(&self) -> Savepoint {
+    fn savepoint(&self) -> Savepoint {
         let Self { session, output, .. } = self;
-        (output.reply.len(), output.effects.mark(), session.replies, session.db)
+        (output.reply.len(), output.effects.savepoint(), session.replies, session.db)
     }
 
     /// Restores the state that `mark` describes.
-    fn take_back(&mut self, mark: Savepoint) {
+    fn roll_back_to(&mut self, mark: Savepoint) {
         let (reply, effects, replies, db) = mark;
         self.output.reply.truncate(reply);
-        self.output.effects.go_back(effects);
+        self.output.effects.roll_back_to(effects);
         (self.session.replies, self.session.db) = (replies, db);
     }
 
@@ -467,17 +467,17 @@ impl Execution<'_> {
             return Ok(None);
         }
         if self.server.clocks.is_on() && (!self.session.touches_nothing || known.name == "touch") {
-            known.touch(words, |key| self.server.clocks.touch(key, now));
+            known.for_each_used_key(words, |key| self.server.clocks.record_use(key, now));
         }
         if !self.session.resumes {
             self.tell_monitors(known, words);
         }
-        let mark = self.mark();
+        let mark = self.savepoint();
         let (server, session) = (self.server, &mut *self.session);
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
         let clock = now;
         let now = if session.is_master { i64::MIN } else { clock };
-        if known.may_write() && keyspace.can_write() && server.limits.has_log {
+        if known.may_write() && keyspace.can_write() && server.options.has_log {
             server.unsynced.count(known.all_keys(words), self.output.counted);
         }
         let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };
@@ -485,7 +485,7 @@ impl Execution<'_> {
         let result = (known.run)(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
         let mut has_failed = result.is_err();
-        if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.since(mark.0)) {
+        if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.bytes_since(mark.0)) {
             // A script counts its errors itself.
             if !std::mem::take(&mut self.session.error_is_counted) {
                 let code = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
@@ -494,7 +494,7 @@ impl Execution<'_> {
             has_failed = true;
         }
         if let Err(fail) = result {
-            self.take_back(mark);
+            self.roll_back_to(mark);
             match fail {
                 Fail::Error(text) => self.error(&text),
                 Fail::Heap(error) => return Err(error),

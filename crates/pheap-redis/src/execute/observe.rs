@@ -32,7 +32,7 @@ impl Execution<'_> {
         if known.flags.has(Flags::READONLY) {
             counts.look_up(Lookups::take());
         }
-        let limits = &self.server.limits;
+        let limits = &self.server.options;
         let (slow, slow_event) = (limits.slow.load(Relaxed), limits.latency.load(Relaxed));
         if slow >= 0 && took.as_micros() >= slow as u128 && !known.flags.has(Flags::SKIP_SLOWLOG) {
             let (profile, most) = (&self.session.profile, self.server.config.read().int("slowlog-max-len"));
@@ -54,7 +54,7 @@ impl Execution<'_> {
         const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
         // A script is shown nevertheless, before the commands that it runs.
         let is_hidden = known.flags.has(HIDDEN) && !matches!(known.keys, Keys::Script);
-        if self.server.limits.monitors.load(Relaxed) == 0 || is_hidden {
+        if self.server.options.monitors.load(Relaxed) == 0 || is_hidden {
             return;
         }
         let line = monitor_line(self.session.db, &self.session.profile.addresses[0], known.name, words);

@@ -13,7 +13,7 @@ use crate::server::{LOADING, MASTER_DOWN, READONLY, now};
 use crate::text::words::lossy;
 
 /// Maximum number of refused commands that are reported for one part of the master's stream.
-const TOLD: usize = 10;
+const MAX_REPORTED: usize = 10;
 
 /// A record for the heap, written in the transaction that runs a part of the master's stream.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Execution<'_> {
     ///
     /// # Errors
     /// If nothing was run and nothing was recorded.
-    pub fn follow(
+    pub fn run_for_link(
         &mut self,
         commands: &[Vec<Vec<u8>>],
         note: &Note,
@@ -102,12 +102,12 @@ impl Execution<'_> {
             }
             for words in commands {
                 let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-                let Err(error) = execution.obey(&words, keyspace, now)? else { continue };
+                let Err(error) = execution.run_for_master(&words, keyspace, now)? else { continue };
                 if words[0].eq_ignore_ascii_case(b"select") {
                     reason = Some(Unfollowed::Database(error));
                     return Err(pheap::Error::Aborted("".into()));
                 }
-                if refused.len() < TOLD {
+                if refused.len() < MAX_REPORTED {
                     refused.push(format!("'{}': {error}", lossy(words[0])));
                 }
             }
@@ -134,7 +134,7 @@ impl Execution<'_> {
     }
 
     /// Runs a command of the master. The inner error is the text that a client would get.
-    fn obey(
+    fn run_for_master(
         &mut self,
         words: &Args<'_>,
         keyspace: &mut dyn Keyspace,
@@ -149,7 +149,7 @@ impl Execution<'_> {
         let mark = self.output.reply.len();
         let blocked = self.call(command, words, keyspace, now, false)?;
         debug_assert!(blocked.is_none(), "{} has not looked at `may_block`", command.name);
-        let result = match self.output.reply.since(mark) {
+        let result = match self.output.reply.bytes_since(mark) {
             [b'-', text @ ..] => Err(lossy(text.trim_ascii_end()).into_owned()),
             _ => Ok(()),
         };

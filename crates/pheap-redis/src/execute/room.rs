@@ -28,10 +28,10 @@ impl Execution<'_> {
     }
 
     /// Accounts for a transaction over these shards that made `changes` changes.
-    pub(super) fn settle(&self, shards: &[usize], changes: u64) {
+    pub(super) fn count_changes(&self, shards: &[usize], changes: u64) {
         let memory = &self.server.memory;
         if memory.limit() > 0 {
-            shards.iter().for_each(|&shard| memory.settle(&self.server.store, shard, changes));
+            shards.iter().for_each(|&shard| memory.count_changes(&self.server.store, shard, changes));
         }
     }
 }

@@ -29,7 +29,7 @@ enum FileEnd {
 impl Follower<'_> {
     /// Replaces the data by those of a master. The stream goes on at `position` behind them.
     pub(super) fn load(&mut self, wire: &mut Wire<'_>, position: Position) -> Result<(), LinkLost> {
-        let end = announced(wire)?;
+        let end = read_announcement(wire)?;
         let size = match end {
             FileEnd::Size(size) => Some(size),
             FileEnd::Mark(_) => None,
@@ -42,12 +42,12 @@ impl Follower<'_> {
         };
         let flush = [vec![b"FLUSHALL".to_vec()], vec![b"FUNCTION".to_vec(), b"FLUSH".to_vec()]];
         self.run(&flush, Note::Begin)?;
-        let result = self.parts(&mut file);
+        let result = self.load_parts(&mut file);
         let at = file.position();
         let result = match result {
             // The error of the connection says more than the failed read.
             Err(lost) => Err(wire.take_lost().unwrap_or(lost)),
-            Ok(()) => end.check(wire, at),
+            Ok(()) => end.check_complete(wire, at),
         };
         wire.expect_data(None);
         if let Err(lost) = result {
@@ -62,7 +62,7 @@ impl Follower<'_> {
     }
 
     /// Stores all parts of the file in the heap.
-    fn parts(&mut self, file: &mut FileReader<&mut Wire<'_>>) -> Result<(), LinkLost> {
+    fn load_parts(&mut self, file: &mut FileReader<&mut Wire<'_>>) -> Result<(), LinkLost> {
         let server = self.server();
         let mut batch = ImportBatch::new(&server.store, &server.clocks);
         loop {
@@ -84,7 +84,7 @@ impl Follower<'_> {
 
 impl FileEnd {
     /// Checks that a file of `len` bytes is complete.
-    fn check(&self, wire: &mut Wire<'_>, len: u64) -> Result<(), LinkLost> {
+    fn check_complete(&self, wire: &mut Wire<'_>, len: u64) -> Result<(), LinkLost> {
         match self {
             FileEnd::Size(size) if *size == len => Ok(()),
             FileEnd::Size(_) => {
@@ -106,7 +106,7 @@ impl FileEnd {
 }
 
 /// Reads the master's announcement of the file.
-fn announced(wire: &mut Wire<'_>) -> Result<FileEnd, LinkLost> {
+fn read_announcement(wire: &mut Wire<'_>) -> Result<FileEnd, LinkLost> {
     loop {
         let line = wire.line()?;
         return match &line[..] {

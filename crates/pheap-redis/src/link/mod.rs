@@ -154,7 +154,7 @@ impl Link {
                 self.sleeper.sleep(Instant::now() + MOST_PATIENCE[1])?;
                 continue;
             };
-            let Err(lost) = follow(server, generation, &mut self.sleeper, &master, self.tls.as_ref());
+            let Err(lost) = follow_master(server, generation, &mut self.sleeper, &master, self.tls.as_ref());
             let stage = server.role.link().stage;
             let was_connected = stage == Stage::Connected;
             if was_connected || matches!(lost, LinkLost::Left) {
@@ -191,7 +191,7 @@ impl Link {
 }
 
 /// Follows a master until the link is lost.
-fn follow(
+fn follow_master(
     server: &Server,
     generation: u64,
     sleeper: &mut Sleeper,
@@ -204,7 +204,7 @@ fn follow(
     server.role.set_stage(Stage::Handshake, generation, |_| ());
     match greet(server, &mut wire, follower.position())? {
         Greeting::Continue(id) => {
-            follower.go_on(id)?;
+            follower.resume(id)?;
             tracing::info!("the master {master} is followed from where that was");
         }
         Greeting::Full(position) => {

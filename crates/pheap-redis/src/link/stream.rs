@@ -52,7 +52,7 @@ pub(super) struct Follower<'s> {
     /// Messages to clients that wait until their commits are durable, and the position of each.
     pending: VecDeque<Pending>,
     /// The offset up to which the stream is durable, or was applied if it need not be durable.
-    done: u64,
+    durable_offset: u64,
 }
 
 struct Pending {
@@ -85,7 +85,7 @@ impl Meanwhile for NoClients {
 impl Drop for Follower<'_> {
     fn drop(&mut self) {
         // If the disk has failed, later waits for it report the error.
-        let _ = self.settle();
+        let _ = self.wait_durable();
     }
 }
 
@@ -102,9 +102,9 @@ impl<'s> Follower<'s> {
         let mut session = Session::new(Arc::new(profile), true);
         session.is_master = true;
         session.db = position.as_ref().map_or(0, |position| position.db);
-        let done = position.as_ref().map_or(0, |position| position.offset);
+        let durable_offset = position.as_ref().map_or(0, |position| position.offset);
         let (waker, pending) = (Waker::from(mailbox), VecDeque::new());
-        Ok(Follower { server, generation, session, position, waker, pending, done })
+        Ok(Follower { server, generation, session, position, waker, pending, durable_offset })
     }
 
     pub(super) fn server(&self) -> &'s Server {
@@ -117,7 +117,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Continues the stream at the present position, with a new replication ID if the master has sent one.
-    pub(super) fn go_on(&mut self, id: Option<String>) -> Result<(), LinkLost> {
+    pub(super) fn resume(&mut self, id: Option<String>) -> Result<(), LinkLost> {
         match (&self.position, id) {
             (Some(position), Some(id)) if position.id != id => {
                 let position = Position { id, ..position.clone() };
@@ -139,7 +139,7 @@ impl<'s> Follower<'s> {
         }
         let (session, clock) = (&mut self.session, Instant::now());
         let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut NoClients };
-        let followed = execution.follow(commands, &note, self.generation);
+        let followed = execution.run_for_link(commands, &note, self.generation);
         if followed.is_err() {
             // Nothing was written.
             server.unsynced.uncount(&mut counted);
@@ -154,12 +154,12 @@ impl<'s> Follower<'s> {
             Note::Begin | Note::Nothing => None,
         };
         server.stats.dirty.fetch_add(effects.dirty, Relaxed);
-        if server.limits.always.load(Relaxed) {
+        if server.options.always.load(Relaxed) {
             commits.retain(|commit| !commit.is_durable());
         } else {
             commits.clear();
         }
-        let messages = effects.parcels(server, 0);
+        let messages = effects.take_parcels(server, 0);
         let offset = self.position.as_ref().map_or(0, |position| position.offset);
         self.pending.push_back(Pending { commits, counted, messages, offset });
         if let ([first, ..], false) = (&server.threads[..], effects.signals.is_empty()) {
@@ -173,11 +173,11 @@ impl<'s> Follower<'s> {
             link.position.clone_from(&self.position);
         }
         drop(link);
-        self.deliver()
+        self.send_durable_messages()
     }
 
     /// Sends the messages whose commits are durable by now.
-    fn deliver(&mut self) -> Result<(), LinkLost> {
+    fn send_durable_messages(&mut self) -> Result<(), LinkLost> {
         let mut context = Context::from_waker(&self.waker);
         while let Some(first) = self.pending.front_mut() {
             while let Some(commit) = first.commits.last_mut() {
@@ -188,7 +188,7 @@ impl<'s> Follower<'s> {
                 first.commits.pop();
             }
             self.server.unsynced.uncount(&mut first.counted);
-            self.done = first.offset;
+            self.durable_offset = first.offset;
             let messages = std::mem::take(&mut first.messages);
             self.pending.pop_front();
             for (client, parcel) in messages {
@@ -208,17 +208,17 @@ impl<'s> Follower<'s> {
             link.heard = Some(Instant::now());
         });
         let result = self.receive(wire);
-        self.settle()?;
+        self.wait_durable()?;
         result
     }
 
     /// Waits until all applied commands are durable. Clients wait for messages about them, and reads wait for
     /// their keys, even if the link is lost.
-    fn settle(&mut self) -> Result<(), LinkLost> {
+    fn wait_durable(&mut self) -> Result<(), LinkLost> {
         // The entries stay in `pending` until all are durable. If the disk has failed, no later call sends
         // their messages.
         self.pending.iter().flat_map(|pending| &pending.commits).try_for_each(Commit::wait)?;
-        self.deliver()
+        self.send_durable_messages()
     }
 
     fn receive(&mut self, wire: &mut Wire<'_>) -> Result<Infallible, LinkLost> {
@@ -228,11 +228,11 @@ impl<'s> Follower<'s> {
         let mut part = UnappliedCommands { commands: Vec::new(), bytes: 0, read, multi: None, asked: None };
         let mut tell_at = Instant::now();
         loop {
-            self.take(&mut input, &mut part)?;
-            self.deliver()?;
-            let is_asked = part.asked.is_some_and(|asked| self.done >= asked);
+            self.apply_input(&mut input, &mut part)?;
+            self.send_durable_messages()?;
+            let is_asked = part.asked.is_some_and(|asked| self.durable_offset >= asked);
             if (is_asked || Instant::now() >= tell_at) && wire.is_flushed() {
-                wire.send(&[b"REPLCONF", b"ACK", self.done.to_string().as_bytes()])?;
+                wire.send(&[b"REPLCONF", b"ACK", self.durable_offset.to_string().as_bytes()])?;
                 tell_at = Instant::now() + TELL;
                 part.asked = part.asked.filter(|_| !is_asked);
             }
@@ -245,7 +245,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Takes complete commands from the input, and runs them.
-    fn take(&mut self, input: &mut Input, part: &mut UnappliedCommands) -> Result<(), LinkLost> {
+    fn apply_input(&mut self, input: &mut Input, part: &mut UnappliedCommands) -> Result<(), LinkLost> {
         // The limits of clients do not apply to a master.
         let limits = RequestLimits { bulk: i64::MAX.cast_unsigned(), authenticated: true };
         while input.is_ready(limits).map_err(|malformed| LinkLost::Nonsense(malformed.to_string()))? {
@@ -297,7 +297,7 @@ mod tests {
 
     fn server(folder: &tempfile::TempDir) -> Server {
         let store = Store::open(&folder.path().join("heap"), Settings::QUIET_LOG, 1).unwrap();
-        Server::new(store, Config::default(), Vec::new(), crate::command::all().count())
+        Server::new(store, Config::default(), Vec::new(), crate::command::all_commands().count())
     }
 
     fn follower(server: &Server) -> Follower<'_> {
@@ -337,7 +337,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         one.run(&[words("set a 1")], Note::Nothing).unwrap();
         for _ in 0..2 {
-            assert!(one.settle().is_err() && one.pending.len() == 1);
+            assert!(one.wait_durable().is_err() && one.pending.len() == 1);
         }
         drop(one);
         assert!(server.unsynced.has(b"a"));

@@ -166,7 +166,7 @@ impl<'w> Wire<'w> {
             if rest.len() > LINE {
                 return Err(LinkLost::Nonsense("a line without an end".into()));
             }
-            self.fill()?;
+            self.receive_more()?;
         }
     }
 
@@ -190,7 +190,7 @@ impl<'w> Wire<'w> {
     }
 
     /// Waits for more bytes, and appends them to the received ones.
-    fn fill(&mut self) -> Result<(), LinkLost> {
+    fn receive_more(&mut self) -> Result<(), LinkLost> {
         if self.at == self.incoming.len() {
             self.incoming.clear();
             self.at = 0;
@@ -228,7 +228,7 @@ impl<'w> Wire<'w> {
         to.resize(before + most, 0);
         let result = loop {
             // Even a master that sends without a pause must not keep this thread from noticing a change.
-            if let Err(lost) = check(self.server, self.generation) {
+            if let Err(lost) = check_not_left(self.server, self.generation) {
                 break Err(lost);
             }
             match self.stream.read(&mut to[before..]) {
@@ -253,20 +253,20 @@ impl<'w> Wire<'w> {
 
     /// Sends pending bytes, and sleeps until an event or until `until`.
     pub(super) fn wait(&mut self, until: Instant) -> Result<(), LinkLost> {
-        check(self.server, self.generation)?;
+        check_not_left(self.server, self.generation)?;
         if self.heard.elapsed() >= self.patience {
             return Err(LinkLost::Silent(self.patience.as_secs()));
         }
         self.flush_out()?;
         self.sleeper.sleep(until).map_err(LinkLost::Io)?;
-        check(self.server, self.generation)
+        check_not_left(self.server, self.generation)
     }
 }
 
 impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.incoming.len()
-            && let Err(lost) = self.fill()
+            && let Err(lost) = self.receive_more()
         {
             self.lost = Some(lost);
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -279,7 +279,7 @@ impl Read for Wire<'_> {
 }
 
 /// Fails if the server has changed its master or stops.
-fn check(server: &Server, generation: u64) -> Result<(), LinkLost> {
+fn check_not_left(server: &Server, generation: u64) -> Result<(), LinkLost> {
     if server.role.generation() != generation || server.stopping.load(Acquire) {
         return Err(LinkLost::Left);
     }
@@ -299,7 +299,7 @@ fn resolve(server: &Server, generation: u64, master: &Master) -> Result<Vec<Sock
     loop {
         match answered.recv_timeout(LOOK) {
             Ok(addresses) => return addresses.map_err(LinkLost::Connect),
-            Err(RecvTimeoutError::Timeout) => check(server, generation)?,
+            Err(RecvTimeoutError::Timeout) => check_not_left(server, generation)?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(LinkLost::Connect(io::ErrorKind::Other.into()));
             }
@@ -331,7 +331,7 @@ fn connect(
             return Err(LinkLost::Connect(io::ErrorKind::TimedOut.into()));
         }
         sleeper.sleep(until).map_err(LinkLost::Io)?;
-        check(server, generation)?;
+        check_not_left(server, generation)?;
     }
     // The connection works without this option.
     let _ = stream.set_nodelay(true);

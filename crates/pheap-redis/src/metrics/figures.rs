@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::text::MetricKind::{Counter, Gauge, Histogram};
 use super::text::MetricsText;
 use crate::clients::pubsub::SubscriptionKind;
-use crate::command::all as commands;
+use crate::command::all_commands as commands;
 use crate::data::DATABASES;
 use crate::server::role::Stage;
 use crate::server::{Server, since_1970};
@@ -29,9 +29,9 @@ pub(super) fn all(server: &Server) -> String {
 }
 
 fn process(server: &Server, text: &mut MetricsText) {
-    text.one("redis_up", Gauge, "The server answers.", 1);
+    text.single_metric("redis_up", Gauge, "The server answers.", 1);
     let config = server.config.read();
-    text.begin("redis_instance_info", Gauge, "What the server is.");
+    text.begin_metric("redis_instance_info", Gauge, "What the server is.");
     let labels = [
         ("redis_version", crate::REDIS_VERSION),
         ("pheap_redis_version", env!("CARGO_PKG_VERSION")),
@@ -46,11 +46,11 @@ fn process(server: &Server, text: &mut MetricsText) {
     text.figure("redis_instance_info", &labels, 1);
     let uptime = server.started.elapsed().as_secs();
     let now = since_1970().as_secs();
-    text.one("redis_uptime_in_seconds", Gauge, "Seconds since it was started.", uptime);
-    text.one("redis_start_time_seconds", Gauge, "When it was started.", now.saturating_sub(uptime));
-    let [system, user] = crate::stats::usage::times(CpuScope::Process);
-    text.one("redis_cpu_sys_seconds_total", Counter, "Processor time of the system.", system);
-    text.one("redis_cpu_user_seconds_total", Counter, "Processor time of the server.", user);
+    text.single_metric("redis_uptime_in_seconds", Gauge, "Seconds since it was started.", uptime);
+    text.single_metric("redis_start_time_seconds", Gauge, "When it was started.", now.saturating_sub(uptime));
+    let [system, user] = crate::stats::usage::cpu_times(CpuScope::Process);
+    text.single_metric("redis_cpu_sys_seconds_total", Counter, "Processor time of the system.", system);
+    text.single_metric("redis_cpu_user_seconds_total", Counter, "Processor time of the server.", user);
 }
 
 fn clients(server: &Server, text: &mut MetricsText) {
@@ -68,7 +68,7 @@ fn clients(server: &Server, text: &mut MetricsText) {
             count(server, SubscriptionKind::Shard),
         ),
     ];
-    figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
+    figures.into_iter().for_each(|(name, help, value)| text.single_metric(name, Gauge, help, value));
 }
 
 fn count(server: &Server, kind: SubscriptionKind) -> i64 {
@@ -88,7 +88,7 @@ fn memory(server: &Server, text: &mut MetricsText) {
         ("redis_total_system_memory_bytes", "Bytes of memory of the machine.", machine),
         ("redis_number_of_cached_scripts", "Scripts that are known.", server.scripts.count() as u64),
     ];
-    figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
+    figures.into_iter().for_each(|(name, help, value)| text.single_metric(name, Gauge, help, value));
 }
 
 fn counted(server: &Server, text: &mut MetricsText) {
@@ -102,9 +102,9 @@ fn counted(server: &Server, text: &mut MetricsText) {
         ("redis_keyspace_hits_total", "Keys that were looked up and found.", all.hits),
         ("redis_keyspace_misses_total", "Keys that were looked up and not found.", all.misses),
     ];
-    figures.into_iter().for_each(|(name, help, value)| text.one(name, Counter, help, value));
-    text.one("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.count());
-    text.begin("redis_errors_total", Counter, "Errors that clients were told of.");
+    figures.into_iter().for_each(|(name, help, value)| text.single_metric(name, Counter, help, value));
+    text.single_metric("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.count());
+    text.begin_metric("redis_errors_total", Counter, "Errors that clients were told of.");
     for (code, count) in &*server.errors.lock() {
         text.figure("redis_errors_total", &[("err", code)], count);
     }
@@ -117,14 +117,18 @@ fn each_command(server: &Server, text: &mut MetricsText) {
         .filter(|(_, sum)| sum.calls + sum.rejected > 0)
         .collect();
     let mut each = |name: &str, help: &str, value: fn(&Sum) -> f64| {
-        text.begin(name, Counter, help);
+        text.begin_metric(name, Counter, help);
         called.iter().for_each(|(cmd, sum)| text.figure(name, &[("cmd", cmd)], value(sum)));
     };
     each("redis_commands_total", "Calls.", |sum| sum.calls as f64);
     each("redis_commands_duration_seconds_total", "How long they took.", |sum| sum.nanoseconds as f64 / 1e9);
     each("redis_commands_rejected_calls_total", "Calls that were refused.", |sum| sum.rejected as f64);
     each("redis_commands_failed_calls_total", "Calls that ended with an error.", |sum| sum.failed as f64);
-    text.begin("redis_commands_latencies_usec", Histogram, "Calls by the microseconds they took at most.");
+    text.begin_metric(
+        "redis_commands_latencies_usec",
+        Histogram,
+        "Calls by the microseconds they took at most.",
+    );
     for (cmd, sum) in &called {
         let mut calls = 0;
         for (bucket, count) in sum.histogram.iter().enumerate() {
@@ -163,7 +167,7 @@ fn keys(server: &Server, text: &mut MetricsText) {
         ("redis_db_keys_expiring", "Keys of a database that have a deadline."),
     ];
     for (which, (name, help)) in names.into_iter().enumerate() {
-        text.begin(name, Gauge, help);
+        text.begin_metric(name, Gauge, help);
         for (db, counts) in counts.iter().enumerate() {
             text.figure(name, &[("db", &format!("db{db}"))], counts[which]);
         }
@@ -179,7 +183,7 @@ fn copies(server: &Server, text: &mut MetricsText) {
         ("redis_rdb_last_save_timestamp_seconds", "When the last copy was made.", save.at),
         ("redis_rdb_changes_since_last_save", "Changes since then.", changes as i64),
     ];
-    figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
+    figures.into_iter().for_each(|(name, help, value)| text.single_metric(name, Gauge, help, value));
 }
 
 /// Appends the figures of a server that follows a master.
@@ -198,7 +202,7 @@ fn replication(server: &Server, text: &mut MetricsText) {
         ("redis_slave_repl_offset", "How far the master's stream is in the heap.", offset),
     ];
     for (name, help, value) in figures {
-        text.begin(name, Gauge, help);
+        text.begin_metric(name, Gauge, help);
         text.figure(name, &labels, value);
     }
 }
@@ -217,7 +221,7 @@ fn heap(server: &Server, text: &mut MetricsText) {
         ("pheap_replayed_records", "Records of the log that opening has replayed.", heap.replayed_records),
         ("pheap_rolled_back_entries", "Entries that opening has rolled back.", heap.rolled_back_entries),
     ];
-    gauges.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
+    gauges.into_iter().for_each(|(name, help, value)| text.single_metric(name, Gauge, help, value));
     let counters = [
         ("pheap_log_bytes_total", "Bytes of log entries.", heap.log_bytes),
         ("pheap_log_syncs_total", "Syncs of the log.", heap.syncs),
@@ -229,12 +233,17 @@ fn heap(server: &Server, text: &mut MetricsText) {
         ("pheap_collections_total", "Collections.", heap.collections),
         ("pheap_collector_pauses_total", "Pauses by collections.", heap.pauses.count()),
     ];
-    counters.into_iter().for_each(|(name, help, value)| text.one(name, Counter, help, value));
+    counters.into_iter().for_each(|(name, help, value)| text.single_metric(name, Counter, help, value));
     let (collecting, longest) = (heap.collecting.as_secs_f64(), heap.pauses.longest().as_secs_f64());
-    text.one("pheap_collecting_seconds_total", Counter, "How long collections took.", collecting);
-    text.one("pheap_collector_longest_pause_seconds", Gauge, "The longest pause by a collection.", longest);
+    text.single_metric("pheap_collecting_seconds_total", Counter, "How long collections took.", collecting);
+    text.single_metric(
+        "pheap_collector_longest_pause_seconds",
+        Gauge,
+        "The longest pause by a collection.",
+        longest,
+    );
     // Upper bounds of these fractions of the pauses.
-    text.begin("pheap_collector_pause_seconds", Gauge, "Pauses by collections, by their share.");
+    text.begin_metric("pheap_collector_pause_seconds", Gauge, "Pauses by collections, by their share.");
     for (share, name) in [(0.5, "0.5"), (0.99, "0.99"), (0.999, "0.999")] {
         let pause = heap.pauses.quantile(share).as_secs_f64();
         text.figure("pheap_collector_pause_seconds", &[("quantile", name)], pause);

@@ -19,7 +19,7 @@ pub(super) struct MetricsText(String);
 
 impl MetricsText {
     /// Begins the figures of one name.
-    pub(super) fn begin(&mut self, name: &str, kind: MetricKind, help: &str) {
+    pub(super) fn begin_metric(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
@@ -41,8 +41,8 @@ impl MetricsText {
     }
 
     /// Appends the only figure of a name.
-    pub(super) fn one(&mut self, name: &str, kind: MetricKind, help: &str, value: impl Display) {
-        self.begin(name, kind, help);
+    pub(super) fn single_metric(&mut self, name: &str, kind: MetricKind, help: &str, value: impl Display) {
+        self.begin_metric(name, kind, help);
         self.figure(name, &[], value);
     }
 
@@ -59,8 +59,8 @@ mod tests {
     #[test]
     fn labels_are_escaped() {
         let mut text = MetricsText::default();
-        text.one("a", MetricKind::Gauge, "What it is.", 1.5);
-        text.begin("b", MetricKind::Counter, "Others.");
+        text.single_metric("a", MetricKind::Gauge, "What it is.", 1.5);
+        text.begin_metric("b", MetricKind::Counter, "Others.");
         text.figure("b", &[("x", "a\"b\\c\nd"), ("y", "")], 2);
         assert_eq!(
             text.finish(),

@@ -85,10 +85,10 @@ impl Connection {
 
     /// Returns the limits of its unread output. As in Redis, the first 16 KiB do not count, so that the
     /// client can raise any limit. The callers account for these.
-    pub(super) fn limit(&self, limits: &LiveOptions) -> OutputLimit {
+    pub(super) fn output_limit(&self, options: &LiveOptions) -> OutputLimit {
         let mut limit =
-            if self.session.subscriptions() > 0 { limits.messages.get() } else { limits.output.get() };
-        let clients = self.of_all(limits);
+            if self.session.subscriptions() > 0 { options.messages.get() } else { options.output.get() };
+        let clients = self.clients_limit(options);
         if clients > 0 && (limit.hard == 0 || clients < limit.hard) {
             limit.hard = clients;
         }
@@ -96,33 +96,33 @@ impl Connection {
     }
 
     /// Returns the limit of all clients' memory (`maxmemory-clients`) if it applies to this client; else 0.
-    fn of_all(&self, limits: &LiveOptions) -> u64 {
-        if self.session.never_evicted { 0 } else { limits.clients.load(Relaxed) }
+    fn clients_limit(&self, options: &LiveOptions) -> u64 {
+        if self.session.never_evicted { 0 } else { options.clients.load(Relaxed) }
     }
 
     /// Returns whether this client alone reaches the limit of all clients' memory.
-    pub(super) fn needs_all(&self, limits: &LiveOptions) -> bool {
-        let (clients, bytes) = (self.of_all(limits), self.input.pending() + self.output.len());
+    pub(super) fn needs_all(&self, options: &LiveOptions) -> bool {
+        let (clients, bytes) = (self.clients_limit(options), self.input.pending() + self.output.len());
         clients > 0 && bytes as u64 >= clients
     }
 
     /// Checks whether its unread output exceeds a limit. A client that has not authenticated gets only short
     /// replies, and has a low limit.
-    pub(super) fn look_at_output(&mut self, limits: &LiveOptions) {
+    pub(super) fn check_output_limit(&mut self, options: &LiveOptions) {
         self.is_over |= !self.session.authenticated && self.output.len() > MOST_UNAUTHENTICATED;
         let listed = self.output.len().saturating_sub(OUTPUT_BUFFER);
-        self.is_over |= self.slowness.is_over(listed, self.limit(limits));
+        self.is_over |= self.slowness.is_over(listed, self.output_limit(options));
     }
 
     /// Checks whether its unanswered input and the commands that it queued for `EXEC` exceed the limit.
-    pub(super) fn look_at_input(&mut self, limits: &LiveOptions) {
+    pub(super) fn check_input_limit(&mut self, options: &LiveOptions) {
         let queued = self.session.multi.as_ref().map_or(0, |multi| multi.bytes);
-        self.is_over |= (self.input.pending() + queued) as u64 > limits.input.load(Relaxed);
+        self.is_over |= (self.input.pending() + queued) as u64 > options.input.load(Relaxed);
     }
 
     /// Limits the length of the next replies to the room that the output limit leaves.
-    pub(super) fn limit_reply(&mut self, limits: &LiveOptions) {
-        let limit = match self.limit(limits).hard {
+    pub(super) fn limit_reply(&mut self, options: &LiveOptions) {
+        let limit = match self.output_limit(options).hard {
             0 => usize::MAX,
             hard => (hard as usize).saturating_add(OUTPUT_BUFFER).saturating_sub(self.output.len()).max(1),
         };

@@ -54,20 +54,20 @@ impl OutputQueue {
         self.len - self.sent
     }
 
-    /// Sends as much as possible now. Calls `look` to check whether a commit is durable, immediately before
-    /// it sends bytes that wait for the commit.
+    /// Sends as much as possible now. Calls `durability` to check whether a commit is durable, immediately
+    /// before it sends bytes that wait for the commit.
     ///
     /// # Errors
     /// If the connection or the disk has failed.
     pub(super) fn send(
         &mut self,
         to: &mut impl Write,
-        mut look: impl FnMut(&Commit) -> Poll<pheap::Result<()>>,
+        mut durability: impl FnMut(&Commit) -> Poll<pheap::Result<()>>,
     ) -> io::Result<SendPause> {
         while let Some(chunk) = self.chunks.front_mut() {
             // The last commit is checked first: when it is durable, the others usually are, too.
             while let Some(commit) = chunk.commits.last() {
-                match look(commit) {
+                match durability(commit) {
                     Poll::Pending => return Ok(SendPause::NotDurable),
                     Poll::Ready(result) => result.map_err(io::Error::other)?,
                 }
@@ -98,7 +98,7 @@ impl OutputQueue {
 mod tests {
     use super::*;
 
-    fn nothing(_: &Commit) -> Poll<pheap::Result<()>> {
+    fn no_commits(_: &Commit) -> Poll<pheap::Result<()>> {
         unreachable!("nothing waits for a commit")
     }
 
@@ -129,7 +129,7 @@ mod tests {
         for _ in 0..10_000 {
             output.push(vec![b'x'; 1000], Vec::new());
             to.0 = if output.len() > 1000 { 1000 } else { 0 };
-            assert_eq!(output.send(&mut to, nothing).unwrap(), SendPause::Full);
+            assert_eq!(output.send(&mut to, no_commits).unwrap(), SendPause::Full);
         }
         let kept: usize = output.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum();
         assert!(output.len() == 1000 && kept < 4 * MERGED, "{kept}");
@@ -142,10 +142,10 @@ mod tests {
         output.push(b"hello".to_vec(), Vec::new());
         output.push(b" world".to_vec(), Vec::new());
         let mut to = SlowWriter(3, Vec::new());
-        assert_eq!(output.send(&mut to, nothing).unwrap(), SendPause::Full);
+        assert_eq!(output.send(&mut to, no_commits).unwrap(), SendPause::Full);
         assert_eq!(output.len(), 8);
         to.0 = 100;
-        assert_eq!(output.send(&mut to, nothing).unwrap(), SendPause::Empty);
+        assert_eq!(output.send(&mut to, no_commits).unwrap(), SendPause::Empty);
         assert_eq!((&to.1[..], output.len()), (&b"hello world"[..], 0));
     }
 }

@@ -28,7 +28,7 @@ pub struct RdbEntry {
     /// Seconds since the last use of the key.
     pub idle: Option<u64>,
     /// The frequency of uses of the key, as `OBJECT FREQ` replies it.
-    pub often: Option<u8>,
+    pub frequency: Option<u8>,
 }
 
 /// A part of a file.
@@ -121,7 +121,7 @@ impl<R: Read> FileReader<R> {
     /// # Errors
     /// If the file is damaged, or has a part that is unknown here.
     pub fn next_part(&mut self) -> Result<Option<FilePart>> {
-        let (from, mut deadline, mut idle, mut often) = (&mut self.from, None, None, None);
+        let (from, mut deadline, mut idle, mut frequency) = (&mut self.from, None, None, None);
         loop {
             match from.byte()? {
                 opcodes::EOF => return self.check_sum().map(|()| None),
@@ -129,7 +129,7 @@ impl<R: Read> FileReader<R> {
                 opcodes::RESIZE_DB => _ = (from.length()?, from.length()?),
                 opcodes::AUX => _ = (from.string()?, from.string()?),
                 opcodes::IDLE => idle = Some(from.length()?),
-                opcodes::FREQ => often = Some(from.byte()?),
+                opcodes::FREQ => frequency = Some(from.byte()?),
                 opcodes::EXPIRE_TIME => {
                     deadline = Some(i64::from(i32::from_le_bytes(from.array()?)) * 1000);
                 }
@@ -149,12 +149,12 @@ impl<R: Read> FileReader<R> {
                                 value,
                                 deadline,
                                 idle,
-                                often,
+                                frequency,
                             })));
                         }
                         Err(Error::Empty) => {
                             self.empty += 1;
-                            (deadline, idle, often) = (None, None, None);
+                            (deadline, idle, frequency) = (None, None, None);
                         }
                         Err(error) => return Err(error),
                     }

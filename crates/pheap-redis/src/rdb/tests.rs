@@ -257,7 +257,7 @@ fn file() -> (Vec<u8>, Vec<FilePart>) {
             value,
             deadline,
             idle: None,
-            often: None,
+            frequency: None,
         }));
     }
     (writer.finish().unwrap().into_inner(), expected)
@@ -288,14 +288,14 @@ fn files() {
 fn files_of_older_versions() {
     // No checksum, a deadline in seconds; then an empty set that would have expired, and the usage of keys.
     let old = b"REDIS0004\xfe\x03\xfd\x02\0\0\0\x00\x01a\x01b\xfd\x02\0\0\0\x02\x01e\0\xf8\x05\xf9\x01\x00\x01c\x01d\xff";
-    let entry = |key: &str, text, deadline, idle, often| {
+    let entry = |key: &str, text, deadline, idle, frequency| {
         FilePart::Entry(RdbEntry {
             db: 3,
             key: key.as_bytes().to_vec(),
             value: string(text),
             deadline,
             idle,
-            often,
+            frequency,
         })
     };
     let expected = vec![entry("a", "b", Some(2000), None, None), entry("c", "d", None, Some(5), Some(1))];

@@ -84,7 +84,7 @@ impl Input {
     }
 
     /// Moves back to an earlier request.
-    pub fn go_back(&mut self, start: usize) {
+    pub fn rewind_to(&mut self, start: usize) {
         (self.start, self.request, self.parser) = (start, None, Parser::default());
     }
 }

@@ -58,7 +58,7 @@ impl Reply {
     }
 
     /// Returns the bytes from `len` on.
-    pub fn since(&self, len: usize) -> &[u8] {
+    pub fn bytes_since(&self, len: usize) -> &[u8] {
         &self.bytes[len..]
     }
 
@@ -239,7 +239,7 @@ impl Reply {
     }
 
     /// Begins a collection whose length is not known yet; see [`end_array`](Self::end_array).
-    pub fn begin(&mut self) -> DeferredLen {
+    pub fn defer_len(&mut self) -> DeferredLen {
         DeferredLen(self.bytes.len())
     }
 
@@ -304,7 +304,7 @@ mod tests {
     fn a_length_that_is_known_in_the_end() {
         let mut reply = Reply::new(true);
         reply.int(7);
-        let begun = reply.begin();
+        let begun = reply.defer_len();
         reply.int(1);
         reply.int(2);
         reply.end_map(begun, 1);

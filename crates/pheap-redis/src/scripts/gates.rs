@@ -45,7 +45,7 @@ enum GateGuard<'g> {
 
 impl Gates {
     /// Makes gates for so many shards. If there is only one thread, they are not used until
-    /// [`begin`](Self::begin).
+    /// [`enable`](Self::enable).
     pub fn new(shards: usize, threads: usize) -> Gates {
         let gates = (0..shards).map(|_| RwLock::new(())).collect();
         Gates { gates, are_used: AtomicBool::new(threads > 1) }
@@ -53,7 +53,7 @@ impl Gates {
 
     /// Begins to use the gates, because one more thread begins. The caller is the only other thread, or no
     /// thread has begun.
-    pub fn begin(&self) {
+    pub fn enable(&self) {
         self.are_used.store(true, Relaxed);
     }
 

@@ -93,7 +93,7 @@ pub struct Server {
     pub rates: Mutex<Rates>,
     /// The ids of the clients that use `MONITOR`.
     monitors: Mutex<Vec<u64>>,
-    /// The pause of the clients, if there is one. `limits.paused` mirrors it.
+    /// The pause of the clients, if there is one. `options.paused` mirrors it.
     paused: Mutex<Option<Pause>>,
     /// The mailboxes of the threads.
     pub threads: Vec<Arc<Mailbox>>,
@@ -112,7 +112,7 @@ pub struct Server {
     /// When the log last reported that the heap has no space.
     told_of_no_space: Mutex<Option<Instant>>,
     /// Options that the server reads for each command.
-    pub limits: LiveOptions,
+    pub options: LiveOptions,
     /// Counts of the writes that are not synced, by the slots of their keys.
     pub unsynced: Unsynced,
 }
@@ -162,8 +162,8 @@ fn or_of_machine(limit: OutputLimit) -> OutputLimit {
 }
 
 impl LiveOptions {
-    /// Sets the limits that options determine.
-    pub fn follow(&self, config: &Config) {
+    /// Sets the values that options determine.
+    pub fn apply(&self, config: &Config) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
         self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
         self.clients.store(config.client_memory(), Ordering::Relaxed);
@@ -250,12 +250,12 @@ impl Server {
     /// Makes a server for the data in `store`, with counters for `commands` commands. `threads` are the
     /// mailboxes of the threads that serve clients. The caller starts these.
     pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>, commands: usize) -> Server {
-        let limits = LiveOptions {
+        let options = LiveOptions {
             has_log: store.heap().durability() == pheap::Durability::Wal,
             expires: AtomicBool::new(true),
             ..LiveOptions::default()
         };
-        limits.follow(&config);
+        options.apply(&config);
         // Two more: the roots of the function libraries and of the replication progress.
         let memory = Memory::new(store.shards().len() + 2);
         memory.set_limit(config.int("maxmemory") as u64, &store);
@@ -294,7 +294,7 @@ impl Server {
             unsynced: Unsynced::default(),
             next_client: AtomicU64::new(1),
             told_of_no_space: Mutex::default(),
-            limits,
+            options,
         }
     }
 
@@ -371,12 +371,12 @@ impl Server {
 
     /// Returns whether clients may not write if this server is a replica.
     pub fn is_read_only(&self) -> bool {
-        self.limits.read_only.load(Ordering::Relaxed)
+        self.options.read_only.load(Ordering::Relaxed)
     }
 
     /// Returns whether this server has lost its master and may not serve old data.
     pub fn is_stale(&self) -> bool {
-        self.limits.silent.load(Ordering::Relaxed) && self.role.is_down()
+        self.options.silent.load(Ordering::Relaxed) && self.role.is_down()
     }
 
     /// Logs an error of the heap: once if the data cannot change any more, and at most once a minute if there
@@ -406,14 +406,14 @@ impl Server {
         if !monitors.contains(&client) {
             monitors.push(client);
         }
-        self.limits.monitors.store(monitors.len(), Ordering::SeqCst);
+        self.options.monitors.store(monitors.len(), Ordering::SeqCst);
     }
 
     /// Removes a client that used `MONITOR`.
     pub fn remove_monitor(&self, client: u64) {
         let mut monitors = self.monitors.lock();
         monitors.retain(|other| *other != client);
-        self.limits.monitors.store(monitors.len(), Ordering::SeqCst);
+        self.options.monitors.store(monitors.len(), Ordering::SeqCst);
     }
 
     /// Returns a line about a command for each client that uses `MONITOR`.
@@ -432,26 +432,26 @@ impl Server {
             }
             (pause, _) => pause,
         };
-        self.limits.paused.store(paused.map_or(0, |pause| 1 + u8::from(pause.all)), Ordering::SeqCst);
+        self.options.paused.store(paused.map_or(0, |pause| 1 + u8::from(pause.all)), Ordering::SeqCst);
         self.threads.iter().for_each(|thread| thread.wake_up());
     }
 
     /// Returns the pause of the clients, if there is one now.
     pub fn paused(&self) -> Option<Pause> {
-        if self.limits.paused.load(Ordering::SeqCst) == 0 {
+        if self.options.paused.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let mut paused = self.paused.lock();
         if paused.is_some_and(|pause| pause.until <= Instant::now()) {
             *paused = None;
-            self.limits.paused.store(0, Ordering::SeqCst);
+            self.options.paused.store(0, Ordering::SeqCst);
         }
         *paused
     }
 
     /// Disconnects the clients that need most memory, until the others need at most `maxmemory-clients`.
     pub fn evict_clients(&self) {
-        let limit = self.limits.clients.load(Ordering::Relaxed) as usize;
+        let limit = self.options.clients.load(Ordering::Relaxed) as usize;
         if limit == 0 {
             return;
         }
@@ -475,8 +475,8 @@ impl Server {
     }
 
     /// Returns whether notifications of a class are wanted.
-    pub fn wants(&self, class: u8) -> bool {
-        NotificationClasses(self.limits.notifications.load(Ordering::Relaxed)).has(class)
+    pub fn wants_notification(&self, class: u8) -> bool {
+        NotificationClasses(self.options.notifications.load(Ordering::Relaxed)).has(class)
     }
 
     /// Calls `send` with each client that wants a keyspace notification, and the parts of its message.
@@ -485,7 +485,7 @@ impl Server {
         (db, class, event, key): (usize, u8, &str, &[u8]),
         send: &mut dyn FnMut(Subscriber, &[&[u8]]),
     ) {
-        let wanted = NotificationClasses(self.limits.notifications.load(Ordering::Relaxed));
+        let wanted = NotificationClasses(self.options.notifications.load(Ordering::Relaxed));
         if wanted.has(class) && wanted.has(b'K') {
             let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
             self.channels.publish(SubscriptionKind::Channel, &channel, event.as_bytes(), send);
@@ -553,7 +553,7 @@ impl WatchedKeys {
 
     /// Sets the flags of a key that is being written to. The caller holds the shard's lock. `EXEC` reads the
     /// flag under that lock, so it sees each write.
-    pub fn touch(&self, db: usize, key: &[u8]) {
+    pub fn mark_changed(&self, db: usize, key: &[u8]) {
         if self.count.load(Ordering::SeqCst) > 0 {
             for flag in self.keys.lock().get(&(db, key.to_vec())).into_iter().flatten() {
                 flag.store(true, Ordering::SeqCst);

@@ -102,7 +102,7 @@ impl Role {
 
     /// Changes the master, or follows none. Called while the whole heap is locked, or before the server has
     /// clients.
-    pub fn follow(&self, master: Option<Master>, position: Option<Position>) {
+    pub fn set_master(&self, master: Option<Master>, position: Option<Position>) {
         let read = position.as_ref().map_or(0, |position| position.offset);
         let mut link = self.link.lock();
         self.flags.store(if master.is_some() { FOLLOWS } else { 0 }, Ordering::SeqCst);
@@ -166,14 +166,14 @@ mod tests {
     fn what_an_old_link_says_does_not_count() {
         let role = Role::default();
         let master = |port| Some(Master { host: "h".into(), port });
-        role.follow(master(1), None);
+        role.set_master(master(1), None);
         let old = role.generation();
         role.set_stage(Stage::Connected, old, |_| ());
         assert!(role.is_replica() && !role.is_down());
-        role.follow(master(2), None);
+        role.set_master(master(2), None);
         role.set_stage(Stage::Connected, old, |_| ());
         assert!(role.is_down() && role.link().stage == Stage::Down);
-        role.follow(None, None);
+        role.set_master(None, None);
         role.set_stage(Stage::Connected, old, |_| ());
         assert!(!role.is_replica() && !role.is_down());
     }

@@ -12,7 +12,7 @@ pub enum CpuScope {
 }
 
 /// Returns the seconds of processor time in the system and in user mode.
-pub fn times(whose: CpuScope) -> [f64; 2] {
+pub fn cpu_times(whose: CpuScope) -> [f64; 2] {
     // In /proc/PID/stat (proc(5)), these are the fields 14 and 15, or 16 and 17. They are in ticks, of which
     // Linux has 100 in a second.
     let file = if whose == CpuScope::Thread { "/proc/thread-self/stat" } else { "/proc/self/stat" };

@@ -6,7 +6,7 @@ use mlua::{Lua, MultiValue, Result, Table, Value};
 use rmp::{Marker, decode, encode};
 
 use super::convert::Budget;
-use super::native::{LibraryResult, add, bad, string as string_argument, text};
+use super::native::{LibraryResult, add_function, bad_argument, string_argument, text};
 
 /// Maximum nesting of packed tables. Deeper tables become nil.
 const DEEPEST: usize = 16;
@@ -16,23 +16,23 @@ const DEEPEST_UNPACKED: usize = 1000;
 
 pub(super) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
-    add(lua, &library, "pack", |lua, values: MultiValue| {
+    add_function(lua, &library, "pack", |lua, values: MultiValue| {
         if values.is_empty() {
-            return Err(bad("pack", 0, "MessagePack pack needs input."));
+            return Err(bad_argument("pack", 0, "MessagePack pack needs input."));
         }
         let (mut budget, mut out) = (Budget::new(), Vec::new());
         values.iter().try_for_each(|value| pack(value, 0, &mut budget, &mut out).map_err(text))?;
         lua.create_string(out).map_err(text)
     })?;
-    add(lua, &library, "unpack", |lua, packed: Value| {
+    add_function(lua, &library, "unpack", |lua, packed: Value| {
         let packed = string_argument(lua, "unpack", 1, packed)?;
         Ok(some(lua, &packed.as_bytes(), None, 0)?.0)
     })?;
-    add(lua, &library, "unpack_one", |lua, (packed, from): (Value, Option<i64>)| {
+    add_function(lua, &library, "unpack_one", |lua, (packed, from): (Value, Option<i64>)| {
         let packed = string_argument(lua, "unpack_one", 1, packed)?;
         limited(lua, &packed.as_bytes(), 1, from.unwrap_or(0))
     })?;
-    add(lua, &library, "unpack_limit", |lua, (packed, limit, from): (Value, i64, Option<i64>)| {
+    add_function(lua, &library, "unpack_limit", |lua, (packed, limit, from): (Value, i64, Option<i64>)| {
         let packed = string_argument(lua, "unpack_limit", 1, packed)?;
         limited(lua, &packed.as_bytes(), limit, from.unwrap_or(0))
     })?;
@@ -208,7 +208,7 @@ mod tests {
     use crate::scripts;
 
     #[test]
-    fn there_and_back() {
+    fn msgpack_round_trip() {
         let lua = Lua::new();
         let all: Table = lua
             .load("return {0, 127, 128, 65536, 2^40, -1, -33, -2^40, 0.5, 0.1, true, 'text', ('x'):rep(300), {}, {a = {1}}}")
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong() {
+    fn invalid_msgpack_is_refused() {
         let lua = Lua::new();
         assert_eq!(some(&lua, b"\xc1", None, 0).unwrap_err(), "Bad data format in input.");
         assert!(limited(&lua, b"\x01", 1, 2).unwrap_err().starts_with("Start offset"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest() {
+    fn msgpack_nesting_limit() {
         let deep = || some(&Lua::new(), &[0x91; 5000], None, 0).unwrap_err();
         assert!(scripts::with_stack(deep).starts_with("Too many nested"));
     }

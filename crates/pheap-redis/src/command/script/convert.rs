@@ -205,7 +205,7 @@ fn nested(
                 format.resize(3, b' ');
                 out.verbatim(format, text.as_bytes());
             } else if let Value::Table(map) = table.raw_get(&names.map)? {
-                let (begun, mut pairs) = (out.begin(), 0);
+                let (begun, mut pairs) = (out.defer_len(), 0);
                 map.for_each(|key: Value, value: Value| {
                     pairs += 1;
                     deeper(&key, out)?;
@@ -213,14 +213,14 @@ fn nested(
                 })?;
                 out.end_map(begun, pairs);
             } else if let Value::Table(set) = table.raw_get(&names.set)? {
-                let (begun, mut len) = (out.begin(), 0);
+                let (begun, mut len) = (out.defer_len(), 0);
                 set.for_each(|member: Value, _: Value| {
                     len += 1;
                     deeper(&member, out)
                 })?;
                 out.end_set(begun, len);
             } else {
-                let (begun, mut len) = (out.begin(), 0);
+                let (begun, mut len) = (out.defer_len(), 0);
                 loop {
                     match table.raw_get(len + 1)? {
                         Value::Nil => break,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back() {
+    fn reply_round_trip() {
         let lua = Lua::new();
         let names = Names::new(&lua).unwrap();
         for bytes in [

@@ -114,7 +114,7 @@ pub(in crate::command) fn with_engine<R>(
                 Ok(engine.clone())
             }
             _ => {
-                let new = Rc::new(Engine::new(kind, scripts.generation()).map_err(failed)?);
+                let new = Rc::new(Engine::new(kind, scripts.generation()).map_err(lua_failed)?);
                 if let Some(old) = engine.replace(new.clone()) {
                     memory.fetch_sub(old.counted.get(), Ordering::Relaxed);
                 }
@@ -129,7 +129,7 @@ pub(in crate::command) fn with_engine<R>(
     result
 }
 
-fn failed(error: mlua::Error) -> Fail {
+fn lua_failed(error: mlua::Error) -> Fail {
     Fail::err(format_args!("Lua has failed: {error}"))
 }
 
@@ -138,7 +138,7 @@ impl Engine {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         let state = Rc::new(EngineState::default());
-        let natives = native::table(&lua, &state)?;
+        let natives = native::native_table(&lua, &state)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
         let interface: Table = sandbox.call((natives, kind == EngineKind::Scripts))?;
         let environment: Table = interface.get("environment")?;
@@ -184,19 +184,19 @@ impl Engine {
 
     fn compile(&self, code: &[u8], name: &str) -> Result<Function, String> {
         let chunk = self.lua.load(code).set_name(name).set_mode(ChunkMode::Text);
-        chunk.set_environment(self.environment.clone()).into_function().map_err(|error| message(&error))
+        chunk.set_environment(self.environment.clone()).into_function().map_err(|error| error_message(&error))
     }
 
     /// Returns the function of a script, which is compiled if necessary.
     pub(in crate::command) fn script(&self, script: &Script) -> Result<Function, Fail> {
-        let sha = self.lua.create_string(script.sha).map_err(failed)?;
+        let sha = self.lua.create_string(script.sha).map_err(lua_failed)?;
         if let Ok(Value::Function(function)) = self.scripts.raw_get(&sha) {
             return Ok(function);
         }
         let function = self
             .compile(script.code(), "@user_script")
             .map_err(|error| Fail::err(format_args!("Error compiling script (new function): {error}")))?;
-        self.scripts.raw_set(sha, &function).map_err(failed)?;
+        self.scripts.raw_set(sha, &function).map_err(lua_failed)?;
         Ok(function)
     }
 
@@ -228,7 +228,7 @@ impl Engine {
             Ok(Value::Table(functions)) => functions,
             Ok(Value::String(error)) => return Err(wrong(&error.to_string_lossy())),
             Ok(_) => return Err(wrong("")),
-            Err(error) => return Err(wrong(&message(&error))),
+            Err(error) => return Err(wrong(&error_message(&error))),
         };
         let mut registered = Vec::new();
         let mut read = || -> mlua::Result<()> {
@@ -246,7 +246,7 @@ impl Engine {
             }
             self.libraries.raw_set(number, by_name)
         };
-        read().map_err(|error| wrong(&message(&error)))?;
+        read().map_err(|error| wrong(&error_message(&error)))?;
         Ok(registered)
     }
 
@@ -316,10 +316,10 @@ impl Engine {
         };
         if let Err(error) = written {
             out.truncate(mark);
-            out.error(&format!("ERR Error running script {}, {}", call.name, message(&error)));
+            out.error(&format!("ERR Error running script {}, {}", call.name, error_message(&error)));
         }
         let is_same = |text: String| {
-            out.since(mark).strip_prefix(b"-").is_some_and(|reply| reply.starts_with(text.as_bytes()))
+            out.bytes_since(mark).strip_prefix(b"-").is_some_and(|reply| reply.starts_with(text.as_bytes()))
         };
         cx.session.error_is_counted = counted.is_some_and(is_same);
         Ok(())
@@ -354,10 +354,10 @@ fn line_of_return(code: &[u8]) -> Option<usize> {
 }
 
 /// Returns the text of an error of Lua.
-pub(super) fn message(error: &mlua::Error) -> String {
+pub(super) fn error_message(error: &mlua::Error) -> String {
     match error {
         mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.clone(),
-        mlua::Error::CallbackError { cause, .. } => message(cause),
+        mlua::Error::CallbackError { cause, .. } => error_message(cause),
         other => other.to_string(),
     }
 }

@@ -103,7 +103,7 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
                 reply.set_resp3(session.resp3);
                 Ok((false, Value::Nil))
             }
-            _ => self.knows(lua, &words),
+            _ => self.acl_check_cmd(lua, &words),
         }
     }
 
@@ -189,7 +189,8 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
             Ok(command) => command,
             Err(text) => return self.error(lua, &text),
         };
-        let locked = shards_of(self.cx.store(), command.command, words, |shard| self.cx.keyspace.has(shard));
+        let locked =
+            shards_of(self.cx.store(), command.command, words, |shard| self.cx.keyspace.has_shard(shard));
         if !locked {
             return Err(self.abort(Abort::MoreShards));
         }
@@ -200,17 +201,17 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
             }
         }
         let server = self.cx.server;
-        if server.limits.monitors.load(Ordering::Relaxed) > 0 && !command.flags.has(Flags::SKIP_MONITOR) {
+        if server.options.monitors.load(Ordering::Relaxed) > 0 && !command.flags.has(Flags::SKIP_MONITOR) {
             let line = monitor_line(self.engine.client.borrow().0.db, "lua", command.name, words);
             self.cx.effects.messages.extend(server.monitored(&line));
         }
         if server.clocks.is_on() {
-            command.touch(words, |key| server.clocks.touch(key, self.cx.clock));
+            command.for_each_used_key(words, |key| server.clocks.record_use(key, self.cx.clock));
         }
         let started = Instant::now();
         let (session, reply) = &mut *self.engine.client.borrow_mut();
         reply.truncate(0);
-        let effects = self.cx.effects.mark();
+        let effects = self.cx.effects.savepoint();
         let mut inner = Cx {
             server: self.cx.server,
             session,
@@ -235,7 +236,7 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
             server.tracking.remember(self.cx.session.id, keys);
         }
         if let Err(fail) = result {
-            self.cx.effects.go_back(effects);
+            self.cx.effects.roll_back_to(effects);
             reply.truncate(0);
             match fail {
                 Fail::Error(text) => reply.error(&text),
@@ -245,13 +246,13 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
             }
         }
         reply.set_resp3(session.resp3);
-        self.is_error = reply.since(0).starts_with(b"-");
-        if let [b'-', text @ .., b'\r', b'\n'] = reply.since(0) {
+        self.is_error = reply.bytes_since(0).starts_with(b"-");
+        if let [b'-', text @ .., b'\r', b'\n'] = reply.bytes_since(0) {
             let text = lossy(text).into_owned();
             server.count_error(code(&text));
             self.counted = Some(text);
         }
-        ReplyParser::new(reply.since(0)).value(lua, &self.engine.names)
+        ReplyParser::new(reply.bytes_since(0)).value(lua, &self.engine.names)
     }
 
     /// Returns the command if the script may run it, or the error.
@@ -297,7 +298,7 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
     }
 
     /// `redis.acl_check_cmd`: all clients may run all commands.
-    fn knows(&mut self, lua: &Lua, words: &MultiValue) -> Result<(bool, Value)> {
+    fn acl_check_cmd(&mut self, lua: &Lua, words: &MultiValue) -> Result<(bool, Value)> {
         let ends = match self.read(words) {
             Ok(ends) => ends,
             Err(text) => return Ok((true, self.error(lua, text)?)),

@@ -95,13 +95,13 @@ pub(super) fn set<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, children: &[C
 
 /// Counts one more item below child `at`.
 #[txn]
-pub(super) fn add<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
+pub(super) fn count_item_added<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
     tx[branch].counts[at] += 1;
 }
 
 /// Counts one less item below child `at`.
 #[txn]
-pub(super) fn subtract<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
+pub(super) fn count_item_removed<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
     tx[branch].counts[at] -= 1;
 }
 

@@ -124,12 +124,12 @@ impl<'r> Order<'r> {
             Top::Few(items) => return Self::insert_in_few(this, tx, items, item),
             Top::Many(root) => root,
         };
-        let (leaf, way) = way_to(tx, root, item.score, &tx[item.member]);
+        let (leaf, way) = path_to_leaf(tx, root, item.score, &tx[item.member]);
         let seen = &tx[leaf];
         let (at, places) = (seen.place_for(tx, item.score, &tx[item.member]), *seen.places());
         if places.len() < LEAF {
             leaf::insert(tx, leaf, places, at, item);
-            way.iter().rev().for_each(|&(branch, at)| branch::add(tx, branch, at));
+            way.iter().rev().for_each(|&(branch, at)| branch::count_item_added(tx, branch, at));
             return Ok(());
         }
         let is_last = at == LEAF && way.iter().all(|&(branch, at)| at + 1 == branch::len(tx, branch));
@@ -144,7 +144,7 @@ impl<'r> Order<'r> {
             new = match new {
                 Some(new) => add_child(tx, branch, at, new)?,
                 None => {
-                    branch::add(tx, branch, at);
+                    branch::count_item_added(tx, branch, at);
                     None
                 }
             };
@@ -193,7 +193,7 @@ impl<'r> Order<'r> {
             }
             Top::Many(root) => root,
         };
-        let (leaf, way) = way_to(tx, root, score, member);
+        let (leaf, way) = path_to_leaf(tx, root, score, member);
         let seen = &tx[leaf];
         let (at, places) = (seen.place_of(tx, score, member)?, *seen.places());
         let item = seen.get(at)?;
@@ -201,7 +201,7 @@ impl<'r> Order<'r> {
         leaf::remove(tx, leaf, places, at);
         let mut is_smaller = below == 0;
         for (depth, &(branch, at)) in way.iter().enumerate().rev() {
-            branch::subtract(tx, branch, at);
+            branch::count_item_removed(tx, branch, at);
             // A node that is large enough is not merged, so its parent keeps its children.
             if below >= FEW {
                 continue;
@@ -217,13 +217,13 @@ impl<'r> Order<'r> {
             below = branch::len(tx, branch);
         }
         if is_smaller {
-            Self::lower(this, tx);
+            Self::collapse_root(this, tx);
         }
         Some(item)
     }
 
     /// Replaces a root that has only one child by that child.
-    fn lower(this: P<'r, Order<'r>>, tx: &mut Txn<'r>) {
+    fn collapse_root(this: P<'r, Order<'r>>, tx: &mut Txn<'r>) {
         while let Top::Many(root) = tx[this].root
             && branch::len(tx, root) == 1
         {
@@ -243,7 +243,7 @@ impl<'r> Order<'r> {
 }
 
 /// Returns the leaf that has a member, or to which it would be added, and the way to that leaf.
-fn way_to<'r>(
+fn path_to_leaf<'r>(
     view: &View<'r>,
     mut branch: P<'r, Branch<'r>>,
     score: f64,

@@ -110,7 +110,7 @@ impl WorkerState<'_> {
     pub(super) fn disconnect(&mut self, mut connection: Box<Connection>) {
         let client = connection.session.id;
         if connection.is_over {
-            if connection.needs_all(&self.server.limits) {
+            if connection.needs_all(&self.server.options) {
                 self.server.stats.evicted_clients.fetch_add(1, Relaxed);
             }
             tracing::warn!(

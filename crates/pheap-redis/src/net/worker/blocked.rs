@@ -55,7 +55,7 @@ impl WorkerState<'_> {
     ) -> bool {
         let Some(blocked) = connection.blocked.take() else { return false };
         let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
-        connection.limit_reply(&self.server.limits);
+        connection.limit_reply(&self.server.options);
         let Connection { session, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
         let (server, thread, clock) = (self.server, self.number, Instant::now());
@@ -66,7 +66,7 @@ impl WorkerState<'_> {
         };
         let still = { execution }.retry(&words);
         drop(words);
-        self.syncs.count(&mut counted);
+        self.syncs.count_writes(&mut counted);
         if still.is_err() {
             // A script is slow. The client looks at its keys again when the script has ended.
             let db = connection.session.db;
@@ -176,7 +176,7 @@ impl WorkerState<'_> {
                 break;
             }
             self.timeouts.pop_first();
-            self.let_go(client, false);
+            self.give_up_for(client, false);
         }
         if !self.paused.is_empty() && self.server.paused().is_none() {
             let clients = std::mem::take(&mut self.paused);
@@ -187,7 +187,7 @@ impl WorkerState<'_> {
 
     /// Replies to a client as if its timeout had ended, or with an error. If the client does not wait, it
     /// gets no reply.
-    pub(super) fn let_go(&mut self, client: u64, with_error: bool) {
+    pub(super) fn give_up_for(&mut self, client: u64, with_error: bool) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         if let Some(blocked) = connection.blocked.take() {
             connection.session.profile.is_blocked.store(false, SeqCst);

@@ -20,7 +20,7 @@ impl WorkerState<'_> {
         loop {
             self.read_mail();
             // Threads that end later may write to keys for which clients of this thread wait.
-            self.syncs.ask();
+            self.syncs.request_sync();
             self.send_messages();
             let mut connections = std::mem::take(&mut self.connections);
             connections.retain(|_, connection| {

@@ -171,15 +171,15 @@ impl WorkerState<'_> {
             let waits = self.postponed.is_empty() || self.server.scripts.is_busy();
             let is_idle = self.ready.is_empty() && waits && !self.evicts;
             let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
-            self.turn(&mut events, sleep)?;
+            self.poll_and_serve(&mut events, sleep)?;
             self.tick();
-            self.syncs.ask();
+            self.syncs.request_sync();
         }
         self.finish(&mut events)
     }
 
     /// Waits for events for at most `sleep`, and handles them.
-    fn turn(&mut self, events: &mut Events, sleep: Duration) -> io::Result<()> {
+    fn poll_and_serve(&mut self, events: &mut Events, sleep: Duration) -> io::Result<()> {
         match self.poll.poll(events, Some(sleep)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
@@ -205,7 +205,7 @@ impl WorkerState<'_> {
         self.serve();
         self.give_up();
         self.send_messages();
-        self.syncs.ask();
+        self.syncs.request_sync();
         Ok(())
     }
 
@@ -231,13 +231,13 @@ impl WorkerState<'_> {
                     self.postponed.push(message);
                 }
                 Message::Connected(stream) => self.connect(stream),
-                Message::Send(client, parcel) => self.deliver(client, parcel),
+                Message::Send(client, parcel) => self.queue_message(client, parcel),
                 Message::Wake(wake) => {
                     if let Some(writer) = self.wake_waiters(wake) {
                         self.release(writer);
                     }
                 }
-                Message::Unblock { client, with_error } => self.let_go(client, with_error),
+                Message::Unblock { client, with_error } => self.give_up_for(client, with_error),
                 Message::Kill(client) => {
                     if let Some(connection) = self.connections.remove(&client) {
                         self.disconnect(connection);
@@ -245,16 +245,16 @@ impl WorkerState<'_> {
                 }
             }
         }
-        if self.syncs.has_news() {
+        if self.syncs.has_newly_durable() {
             self.ready.append(&mut self.not_durable);
         }
     }
 
     /// Queues a message that a client did not ask for, unless the client no longer wants it.
-    fn deliver(&mut self, client: u64, parcel: Parcel) {
+    fn queue_message(&mut self, client: u64, parcel: Parcel) {
         if let Some(connection) = self.connections.get_mut(&client) {
             let bytes = match parcel {
-                Parcel::Bytes(bytes) if !connection.session.wants(&bytes) => return,
+                Parcel::Bytes(bytes) if !connection.session.still_wants(&bytes) => return,
                 Parcel::Bytes(bytes) => bytes,
                 Parcel::Notice(notice) => {
                     let mut reply = Reply::new(connection.session.resp3);
@@ -263,7 +263,7 @@ impl WorkerState<'_> {
                 }
             };
             connection.output.push(bytes, Vec::new());
-            connection.look_at_output(&self.server.limits);
+            connection.check_output_limit(&self.server.options);
             self.ready.insert(client);
         }
     }
@@ -271,7 +271,7 @@ impl WorkerState<'_> {
     /// Sends the messages whose commits are durable, in order.
     fn send_messages(&mut self) {
         while let Some(next) = self.messages.front() {
-            let durable = next.commit.as_ref().map(|commit| self.syncs.look(commit));
+            let durable = next.commit.as_ref().map(|commit| self.syncs.durability(commit));
             if matches!(durable, Some(task::Poll::Pending)) {
                 return;
             }
@@ -303,7 +303,7 @@ impl WorkerState<'_> {
         let Connection { output, stream, .. } = connection;
         let before = output.len();
         let paused = output.send(stream, |commit| {
-            let durable = self.syncs.look(commit);
+            let durable = self.syncs.durability(commit);
             if durable.is_ready() {
                 self.send_messages();
             }
@@ -328,8 +328,8 @@ impl WorkerState<'_> {
     }
 
     /// If the tracking table has too many keys, tells some clients to drop their copies of keys.
-    fn forget(&self) {
-        let notices = self.server.tracking.forget(&self.server.clients);
+    fn trim_tracking_table(&self) {
+        let notices = self.server.tracking.drop_excess_keys(&self.server.clients);
         self.post(notices.into_iter().map(|(to, notice)| (to, Parcel::Notice(notice))).collect());
     }
 }
@@ -340,7 +340,7 @@ impl Meanwhile for WorkerState<'_> {
             return;
         }
         // If polling fails, it will fail again when the script has ended, and the error is handled there.
-        let mut turn = || _ = self.turn(&mut Events::with_capacity(64), Duration::ZERO);
+        let mut turn = || _ = self.poll_and_serve(&mut Events::with_capacity(64), Duration::ZERO);
         let turned = panic::catch_unwind(AssertUnwindSafe(&mut turn));
         self.is_meanwhile = false;
         if let Err(panicked) = turned {

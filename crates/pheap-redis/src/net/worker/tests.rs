@@ -30,7 +30,7 @@ impl Setup {
         let store = Store::open(&folder.path().join("heap"), Settings::QUIET_LOG, 1).unwrap();
         let worker = Worker::new().unwrap();
         let threads = vec![worker.mailbox()];
-        let server = Server::new(store, Config::default(), threads, command::all().count());
+        let server = Server::new(store, Config::default(), threads, command::all_commands().count());
         Setup { folder: Some(folder), server, worker }
     }
 }
@@ -70,7 +70,7 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
     let mut client = connect(&mut turn);
     client.write_all(b"BLPOP list 0\r\n").unwrap();
     while server.stats.blocked.load(Relaxed) == 0 {
-        turn.turn(&mut events, TICK).unwrap();
+        turn.poll_and_serve(&mut events, TICK).unwrap();
     }
     // The log is synced only on demand.
     server.store.heap().sync().unwrap();
@@ -90,7 +90,7 @@ fn told(turn: &mut WorkerState<'_>, client: &mut UnixStream) -> String {
     client.set_nonblocking(true).unwrap();
     let (mut events, mut buffer) = (Events::with_capacity(8), [0; 100]);
     loop {
-        turn.turn(&mut events, Duration::from_millis(1)).unwrap();
+        turn.poll_and_serve(&mut events, Duration::from_millis(1)).unwrap();
         match client.read(&mut buffer) {
             Ok(len) => return String::from_utf8_lossy(&buffer[..len]).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -115,7 +115,7 @@ fn a_reply_waits_for_writes_that_had_none() {
     with_failing_disk(|turn, client| {
         client.write_all(b"CLIENT REPLY SKIP\r\nSET a 1\r\n").unwrap();
         while turn.server.stats.dirty.load(Relaxed) == 0 {
-            turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+            turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
         }
         // The server may have closed the connection already.
         let _ = client.write_all(b"PING\r\n");
@@ -136,7 +136,7 @@ fn that_nothing_came_is_told_when_that_is_durable() {
     let mut client = connect(&mut turn);
     client.write_all(b"BLPOP list 0\r\n").unwrap();
     while server.stats.blocked.load(Relaxed) == 0 {
-        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
     }
     let signals = elsewhere(&server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     let popped = elsewhere(&server, "LPOP list\r\n").1;
@@ -156,7 +156,7 @@ fn a_key_is_looked_at_once() {
     let mut client = connect(&mut turn);
     client.write_all(b"BLPOP list 0\r\n").unwrap();
     while server.stats.blocked.load(Relaxed) == 0 {
-        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
     }
     let writes = "LPUSH list 1\r\nLPUSH list 2\r\nLPUSH list 3\r\n";
     let script = "EVAL \"for i = 1, 100 do redis.call('rpush', KEYS[1], i) end\" 1 list\r\n";
@@ -170,12 +170,12 @@ fn a_key_is_looked_at_once() {
 #[test]
 fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     let Setup { folder, server, worker } = Setup::new();
-    server.gates.begin(); // as if there were another thread
+    server.gates.enable(); // as if there were another thread
     let mut turn = worker.into_turn(&server, 0, Vec::new());
     let mut client = connect(&mut turn);
     client.write_all(b"BLPOP list 0\r\n").unwrap();
     while server.stats.blocked.load(Relaxed) == 0 {
-        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
     }
     server.store.heap().sync().unwrap();
     let signals: VecDeque<_> = elsewhere(&server, "RPUSH list value\r\n").0.signals.into_iter().collect();
@@ -203,7 +203,7 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
 /// Takes turns until so many clients wait for keys.
 fn until_blocked(turn: &mut WorkerState<'_>, clients: usize) {
     while turn.server.stats.blocked.load(Relaxed) != clients {
-        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
     }
 }
 
@@ -270,7 +270,7 @@ fn what_was_done_is_announced_in_this_order() {
             client.write_all(format!("{command}\r\n").as_bytes()).unwrap();
             let before = server.stats.dirty.load(Relaxed);
             while server.stats.dirty.load(Relaxed) == before {
-                turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
+                turn.poll_and_serve(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
             }
         }
         // The last write counts although its client has disconnected.
@@ -292,12 +292,12 @@ fn what_is_published_is_sent_before_that_is_told() {
     for _ in 0..20 {
         one.write_all(b"SET key 1\r\n").unwrap();
         other.write_all(b"PUBLISH channel news\r\n").unwrap();
-        turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
         let is_told = other.read(&mut [0; 100]).is_ok();
         assert!(!is_told || turn.messages.is_empty());
         are_announced(&mut turn, &mut listener, &["news"]);
         while !turn.messages.is_empty() || !turn.not_durable.is_empty() {
-            turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
+            turn.poll_and_serve(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
         }
         let _ = other.read(&mut [0; 100]);
     }

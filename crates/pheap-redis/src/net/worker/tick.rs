@@ -17,7 +17,7 @@ impl WorkerState<'_> {
     fn make_places(&self) {
         if self.server.clocks.is_on() {
             let objects = self.server.store.shards().iter().map(|root| root.live().objects).sum();
-            self.server.clocks.fit(objects);
+            self.server.clocks.grow_for(objects);
         }
     }
 
@@ -42,7 +42,7 @@ impl WorkerState<'_> {
             let took = began.elapsed().as_micros() as u64;
             self.server.stats.expiring.fetch_add(took, Relaxed);
         }
-        let messages = effects.parcels(self.server, 0);
+        let messages = effects.take_parcels(self.server, 0);
         let mut commits = self.note_commits(commits);
         self.announce(&mut commits, messages);
         self.send_messages();
@@ -58,7 +58,7 @@ impl WorkerState<'_> {
     pub(super) fn tick(&mut self) {
         let is_time = self.last_tick.elapsed() >= TICK;
         if self.number == 0 && (is_time || self.evicts) {
-            self.remove_keys(is_time && self.server.limits.expires.load(Relaxed));
+            self.remove_keys(is_time && self.server.options.expires.load(Relaxed));
         }
         if !is_time {
             return;
@@ -67,13 +67,13 @@ impl WorkerState<'_> {
         self.deaf.clone().into_iter().for_each(|listener| self.accept(listener));
         if self.number == 0 {
             self.server.sample();
-            self.forget();
+            self.trim_tracking_table();
             self.make_places();
             self.server.evict_clients();
         }
         for (client, connection) in &mut self.connections {
             if connection.output.len() > 0 {
-                connection.look_at_output(&self.server.limits);
+                connection.check_output_limit(&self.server.options);
                 if connection.is_over {
                     self.ready.insert(*client);
                 }
