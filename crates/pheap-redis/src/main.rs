@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use clap::{CommandFactory, Parser};
-use pheap_redis::config::{CommandLine, Config, GivenOption, OptionForm, Reader};
+use pheap_redis::config::{CommandLine, Config, ConfigReader, GivenOption, OptionForm};
 use pheap_redis::copies::export::export;
 use pheap_redis::copies::import::{ImportCounts, RedisFiles, import};
 use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Store};
@@ -124,7 +124,7 @@ fn options(
     line: CommandLine,
     arguments: &Arguments,
 ) -> Result<(Config, Vec<String>), Box<dyn std::error::Error>> {
-    let (mut reader, mut given) = (Reader::default(), line.options);
+    let (mut reader, mut given) = (ConfigReader::default(), line.options);
     if let Some(path) = &arguments.config {
         reader.file(path)?;
     }

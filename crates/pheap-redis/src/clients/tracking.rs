@@ -17,7 +17,7 @@ use crate::clients::{Clients, Profile};
 use crate::resp::Reply;
 
 /// The keys whose copies are invalid. None means all keys.
-pub type Keys = Option<Arc<[Vec<u8>]>>;
+pub type NoticeKeys = Option<Arc<[Vec<u8>]>>;
 
 /// A message to a client. It is encoded when it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Notice {
     /// Copies are invalid.
     Invalid {
         /// The keys of the copies.
-        keys: Keys,
+        keys: NoticeKeys,
         /// Whether the copies are those of another client, which redirects its messages.
         redirected: bool,
     },
@@ -122,7 +122,7 @@ impl Notice {
 impl Tracker {
     /// Returns the message about `keys`, and the client that gets it. If that client has disconnected,
     /// returns a message to this one that says so.
-    fn notice(&self, clients: &Clients, keys: Keys) -> (u64, Notice) {
+    fn notice(&self, clients: &Clients, keys: NoticeKeys) -> (u64, Notice) {
         match self.options.redirect {
             None => (self.profile.id, Notice::Invalid { keys, redirected: false }),
             Some(to) if clients.get(to).is_some() => (to, Notice::Invalid { keys, redirected: true }),

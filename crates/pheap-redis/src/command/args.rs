@@ -195,7 +195,7 @@ impl<'a> Scan<'a> {
         f: impl for<'r> FnOnce(&View<'r>, P<'r, K::At<'r>>, Scan<'_>, bool, &mut Reply),
     ) -> Done {
         cursor(args[2])?;
-        let limits = EncodingLimits::of(cx);
+        let limits = EncodingLimits::from_config(cx);
         cx.read_value::<K, _>(args[1], |view, this| {
             let Some(this) = this else {
                 out.array(2);

@@ -11,7 +11,7 @@ use crate::text::words;
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("bitfield", -2, ADD, KEY, bitfield),
     Command::new("bitfield_ro", -2, READ_FAST, KEY, |cx, args, out| {
-        let subcommands = parse(args, StringLimit::of(cx))?;
+        let subcommands = parse(args, StringLimit::of_client(cx))?;
         Fail::err_when(
             subcommands.iter().any(|subcommand| subcommand.what != BitfieldOp::Get),
             "BITFIELD_RO only supports the GET subcommand",
@@ -160,7 +160,7 @@ fn read_fields(cx: &mut Cx<'_>, key: &[u8], subcommands: &[BitfieldSubcommand], 
 
 fn bitfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    let subcommands = parse(args, StringLimit::of(cx))?;
+    let subcommands = parse(args, StringLimit::of_client(cx))?;
     let changing = subcommands.iter().filter(|subcommand| subcommand.what != BitfieldOp::Get);
     let Some(len) = changing.map(|subcommand| subcommand.place().1).max() else {
         return read_fields(cx, key, &subcommands, out);

@@ -35,14 +35,14 @@ fn is_set(bytes: &[u8], offset: u64) -> bool {
 }
 
 fn getbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let offset = offset(args[2], None, StringLimit::of(cx))?;
+    let offset = offset(args[2], None, StringLimit::of_client(cx))?;
     let bit = cx.read_string(args[1], |bytes| Ok(bytes.is_some_and(|bytes| is_set(bytes, offset))));
     bit.map(|bit| out.int(i64::from(bit)))
 }
 
 fn setbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    let offset = offset(args[2], None, StringLimit::of(cx))?;
+    let offset = offset(args[2], None, StringLimit::of_client(cx))?;
     let bit = words::int(args[3]).filter(|bit| matches!(bit, 0 | 1));
     let bit = bit.ok_or_else(|| Fail::err("bit is not an integer or out of range"))? == 1;
     let at = (offset / 8) as usize;

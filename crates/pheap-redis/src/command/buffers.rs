@@ -12,7 +12,7 @@ use crate::data::{Change, Db, Txn, Value};
 pub(super) struct StringLimit(u64);
 
 impl StringLimit {
-    pub(super) fn of(cx: &Cx<'_>) -> StringLimit {
+    pub(super) fn of_client(cx: &Cx<'_>) -> StringLimit {
         // The master has accepted the length already.
         StringLimit(if cx.session.is_master { u64::MAX } else { cx.server.options.bulk.load(Relaxed) })
     }

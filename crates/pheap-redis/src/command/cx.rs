@@ -80,7 +80,7 @@ impl Effects {
     /// Records that the clients that wait for a key, if there are any, must look at the key again.
     pub fn signal(&mut self, server: &Server, db: usize, key: &[u8]) {
         // A client that begins to wait later looks at the key after this transaction has ended.
-        if server.waiting.has(db, key) {
+        if server.waiting.has_waiters(db, key) {
             self.signals.insert(Signal { db, key: key.to_vec() });
         }
     }

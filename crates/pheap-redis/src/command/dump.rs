@@ -24,15 +24,15 @@ fn dump(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 /// The options of `RESTORE`.
 #[derive(Default)]
-struct Options {
+struct RestoreOptions {
     replaces: bool,
     is_absolute: bool,
     usage: Option<KeyUsage>,
 }
 
-impl Options {
-    fn parse(args: &Args<'_>) -> Result<Options, Fail> {
-        let (mut options, mut rest) = (Options::default(), args.iter());
+impl RestoreOptions {
+    fn parse(args: &Args<'_>) -> Result<RestoreOptions, Fail> {
+        let (mut options, mut rest) = (RestoreOptions::default(), args.iter());
         while let Some(option) = rest.next() {
             match option.to_ascii_lowercase().as_slice() {
                 b"replace" => options.replaces = true,
@@ -57,7 +57,7 @@ impl Options {
 
 fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    let options = Options::parse(&args[4..])?;
+    let options = RestoreOptions::parse(&args[4..])?;
     let is_there = cx.key_exists(key);
     if is_there && !options.replaces {
         return Err(Fail::Error("BUSYKEY Target key name already exists.".into()));

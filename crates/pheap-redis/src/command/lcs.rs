@@ -32,7 +32,7 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     )?;
     let too_much = || Fail::err("Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
     let bytes = (a.len() + 1).saturating_mul(b.len() + 1).saturating_mul(size_of::<u32>());
-    StringLimit::of(cx).check(bytes, 0).map_err(|_| too_much())?;
+    StringLimit::of_client(cx).check(bytes, 0).map_err(|_| too_much())?;
     let table = LcsTable::compute(&a, &b).ok_or_else(too_much)?;
     if wants_len {
         return answer::count(out, table.len(a.len(), b.len()));

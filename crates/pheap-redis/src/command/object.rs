@@ -40,7 +40,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("memory|usage", -3, READ.and(Flags::GLANCE), SUBKEY, usage).access("RO"),
     Command::container("object"),
     Command::new("object|encoding", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
-        let limits = EncodingLimits::of(cx);
+        let limits = EncodingLimits::from_config(cx);
         with_entry(cx, args[2], out, |view, entry, out| {
             out.bulk(encoding(view, entry.value, &limits).as_bytes());
         })
@@ -111,7 +111,7 @@ pub(super) struct EncodingLimits {
 }
 
 impl EncodingLimits {
-    pub(super) fn of(cx: &Cx<'_>) -> EncodingLimits {
+    pub(super) fn from_config(cx: &Cx<'_>) -> EncodingLimits {
         let config = cx.server.config.read();
         let limit = |name| config.int(name) as usize;
         EncodingLimits {
@@ -125,7 +125,7 @@ impl EncodingLimits {
 /// Returns the name of the encoding that Redis would use for the value of a key, or an empty string if there
 /// is no such key.
 pub(super) fn encoding_of(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
-    let (limits, now) = (EncodingLimits::of(cx), cx.now);
+    let (limits, now) = (EncodingLimits::from_config(cx), cx.now);
     cx.read(key, |view, db| db.entry(view, key, now).map_or("", |entry| encoding(view, entry.value, &limits)))
 }
 

@@ -75,7 +75,7 @@ fn number(text: &[u8], what: &str, command: &str) -> Result<i64, Fail> {
 }
 
 /// The options of `XCLAIM`, which follow the ids.
-struct Options {
+struct XclaimOptions {
     at: i64,
     count: Option<i64>,
     last: Id,
@@ -83,9 +83,9 @@ struct Options {
     only_ids: bool,
 }
 
-impl Options {
-    fn parse(args: &Args<'_>, now: i64) -> Result<Options, Fail> {
-        let mut options = Options { at: now, count: None, last: 0, force: false, only_ids: false };
+impl XclaimOptions {
+    fn parse(args: &Args<'_>, now: i64) -> Result<XclaimOptions, Fail> {
+        let mut options = XclaimOptions { at: now, count: None, last: 0, force: false, only_ids: false };
         let mut rest = args.iter();
         while let Some(option) = rest.next() {
             match (option.to_ascii_lowercase().as_slice(), rest.len()) {
@@ -121,7 +121,7 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         };
         let min_idle = number(args[4], "min-idle-time", "XCLAIM")?.max(0);
         let ids: SmallVec<[Id; 8]> = args[5..].iter().map_while(|text| parse_id(text, 0).ok()).collect();
-        let options = Options::parse(&args[5 + ids.len()..], now)?;
+        let options = XclaimOptions::parse(&args[5 + ids.len()..], now)?;
         let progress = field!(group.progress);
         let (mut changes, mut claimer) = (0, Claimer::new(args[3]));
         let moves_on = options.last > tx[progress].last;

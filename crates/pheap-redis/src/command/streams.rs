@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
 const MAX_ENTRY: usize = 1 << 30;
 
 /// The options of `XADD`, which precede the fields, or of `XTRIM`, which follow the key.
-struct Options {
+struct XaddOptions {
     trim: Option<Trim>,
     id: NewId,
     only_if_there: bool,
@@ -34,9 +34,10 @@ struct Options {
     end: usize,
 }
 
-impl Options {
-    fn parse(cx: &Cx<'_>, args: &Args<'_>, is_xadd: bool) -> Result<Options, Fail> {
-        let mut options = Options { trim: None, id: NewId::Any, only_if_there: false, end: args.len() + 1 };
+impl XaddOptions {
+    fn parse(cx: &Cx<'_>, args: &Args<'_>, is_xadd: bool) -> Result<XaddOptions, Fail> {
+        let mut options =
+            XaddOptions { trim: None, id: NewId::Any, only_if_there: false, end: args.len() + 1 };
         let (mut is_approximate, mut limit) = (false, None);
         let mut rest = args[2..].iter();
         while let Some(option) = rest.next() {
@@ -120,7 +121,7 @@ fn new_id(wanted: NewId, last: Id, now: i64) -> Result<Id, Fail> {
 }
 
 fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let options = Options::parse(cx, args, true)?;
+    let options = XaddOptions::parse(cx, args, true)?;
     let fields = args.get(options.end..).unwrap_or_default();
     if fields.is_empty() || fields.len() % 2 == 1 {
         return Err(Fail::arity("xadd"));
@@ -155,7 +156,7 @@ fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn xtrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let Options { trim: Some(how), .. } = Options::parse(cx, args, false)? else {
+    let XaddOptions { trim: Some(how), .. } = XaddOptions::parse(cx, args, false)? else {
         return Err(Fail::SYNTAX);
     };
     let key = args[1];

@@ -311,7 +311,7 @@ fn incrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn append(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, more, now) = (args[1], args[2], cx.now);
-    let limit = StringLimit::of(cx);
+    let limit = StringLimit::of_client(cx);
     let len = cx.write(key, |tx, db| {
         let Some(value) = tx[db].get(tx, key, now) else {
             db.set(tx, key, Value::string(tx, more)?)?;
@@ -330,7 +330,7 @@ fn setrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, part, now) = (args[1], args[3], cx.now);
     let offset = int(args[2])?;
     let offset = usize::try_from(offset).map_err(|_| Fail::err("offset is out of range"))?;
-    let limit = StringLimit::of(cx);
+    let limit = StringLimit::of_client(cx);
     let len = cx.write(key, |tx, db| {
         let len = match tx[db].get(tx, key, now) {
             None => 0,

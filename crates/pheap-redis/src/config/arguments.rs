@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use super::{Reader, foreign, setting};
+use super::{ConfigReader, foreign, setting};
 use crate::text::words;
 
 /// The form in which an option was given.
@@ -110,7 +110,7 @@ fn is_option(name: &str) -> bool {
     lower == "include" || setting(&lower).is_some() || foreign::is_of_redis(&lower)
 }
 
-impl Reader {
+impl ConfigReader {
     /// Sets the options of a command line. If an option occurs twice in the same form, the last one counts.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ mod tests {
             values: vec![value.into()],
         };
         let read = |all: &[GivenOption]| {
-            let mut reader = Reader::default();
+            let mut reader = ConfigReader::default();
             reader.arguments(all).map(|()| reader.config.text("port").to_owned())
         };
         assert_eq!(

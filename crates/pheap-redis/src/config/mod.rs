@@ -5,7 +5,7 @@ mod foreign;
 mod reader;
 
 pub use arguments::{CommandLine, GivenOption, OptionForm};
-pub use reader::Reader;
+pub use reader::ConfigReader;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -475,7 +475,7 @@ mod tests {
         let path = folder.path().join("redis.conf");
         std::fs::write(&path, "# mine\nport 7000\n\"port\" 7001\nrdb-key-save-delay 3\n").unwrap();
         let read = || {
-            let mut reader = Reader::default();
+            let mut reader = ConfigReader::default();
             reader.file(&path).unwrap();
             reader.config
         };

@@ -55,7 +55,7 @@ struct EvictionPolicy {
 }
 
 impl EvictionPolicy {
-    fn of(config: &Config) -> Option<EvictionPolicy> {
+    fn from_config(config: &Config) -> Option<EvictionPolicy> {
         let (which, order) = config.text("maxmemory-policy").split_once('-')?;
         let order = match order {
             "lru" => EvictionOrder::Idle,
@@ -157,7 +157,7 @@ pub fn make_room(
     }
     let (policy, patience) = {
         let config = server.config.read();
-        (EvictionPolicy::of(&config), eviction_time_limit(config.int("maxmemory-eviction-tenacity")))
+        (EvictionPolicy::from_config(&config), eviction_time_limit(config.int("maxmemory-eviction-tenacity")))
     };
     let began = Instant::now();
     let room = Eviction { server, effects, commits }.evict_to_limit(policy, || began.elapsed() > patience);
@@ -350,7 +350,7 @@ mod tests {
         let policy = |name: &str| {
             let mut config = Config::default();
             config.set("maxmemory-policy", name).unwrap();
-            EvictionPolicy::of(&config)
+            EvictionPolicy::from_config(&config)
         };
         let is = |order, is_volatile, samples| Some(EvictionPolicy { order, is_volatile, samples });
         assert_eq!(policy("noeviction"), None);

@@ -350,7 +350,7 @@ impl Execution<'_> {
         let is_durable = self.output.commits.last().is_none_or(Commit::is_durable);
         if !is_durable && command.only_looks() && *plan != Plan::Nothing && result.is_ok() {
             // The read needs to wait only for writes to its own keys, not for other writes to their shards.
-            let has_seen = |keys: &[&[u8]]| keys.iter().any(|key| server.unsynced.has(key));
+            let has_seen = |keys: &[&[u8]]| keys.iter().any(|key| server.unsynced.is_unsynced(key));
             if command.all_keys(words).is_some_and(|keys| !has_seen(&keys)) {
                 self.output.commits.pop();
             }

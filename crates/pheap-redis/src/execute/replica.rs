@@ -68,7 +68,7 @@ impl Execution<'_> {
     ///
     /// # Errors
     /// If nothing was run and nothing was recorded.
-    pub fn run_for_link(
+    pub fn run_master_stream(
         &mut self,
         commands: &[Vec<Vec<u8>>],
         note: &Note,

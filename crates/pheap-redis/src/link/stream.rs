@@ -139,7 +139,7 @@ impl<'s> Follower<'s> {
         }
         let (session, clock) = (&mut self.session, Instant::now());
         let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut NoClients };
-        let followed = execution.run_for_link(commands, &note, self.generation);
+        let followed = execution.run_master_stream(commands, &note, self.generation);
         if followed.is_err() {
             // Nothing was written.
             server.unsynced.uncount(&mut counted);
@@ -319,11 +319,11 @@ mod tests {
         let mut one = follower(&server);
         one.run(&[words("set a 1"), words("flushall")], Note::Nothing).unwrap();
         drop(one);
-        assert!(!server.unsynced.has(b"a") && !server.unsynced.has(b"b"));
+        assert!(!server.unsynced.is_unsynced(b"a") && !server.unsynced.is_unsynced(b"b"));
         // A failed transaction counts no write.
         let mut one = follower(&server);
         assert!(one.run(&[words("flushall"), words("select 99")], Note::Nothing).is_err());
-        assert!(!server.unsynced.has(b"a"));
+        assert!(!server.unsynced.is_unsynced(b"a"));
     }
 
     #[test]
@@ -340,6 +340,6 @@ mod tests {
             assert!(one.wait_durable().is_err() && one.pending.len() == 1);
         }
         drop(one);
-        assert!(server.unsynced.has(b"a"));
+        assert!(server.unsynced.is_unsynced(b"a"));
     }
 }

@@ -165,13 +165,13 @@ mod tests {
             syncs.note_commits(&[third.clone(), first.clone()]);
             syncs.note_commits(&[second]);
             assert!(syncs.last.as_ref().is_some_and(|last| third.is_before(last)));
-            assert!(syncs.durability(&first).is_pending() && unsynced.has(key));
+            assert!(syncs.durability(&first).is_pending() && unsynced.is_unsynced(key));
             syncs.request_sync();
             while !syncs.has_newly_durable() {
                 std::thread::yield_now();
             }
             assert!(third.is_durable() && matches!(syncs.durability(&third), Poll::Ready(Ok(()))));
-            assert!(!unsynced.has(key) && syncs.turns.is_empty());
+            assert!(!unsynced.is_unsynced(key) && syncs.turns.is_empty());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use crc::{Digest, Table};
 
 use super::write::{put_length, put_string};
-use super::{CRC, Error, Reader, Result, VERSION, decode, encode, kind, opcodes};
+use super::{CRC, Error, RdbReader, Result, VERSION, decode, encode, opcodes, rdb_type};
 use crate::data::Owned;
 
 /// The first bytes of a file. Four digits of the version follow.
@@ -44,7 +44,7 @@ pub enum FilePart {
 ///
 /// # Errors
 /// If the text cannot be read.
-pub fn library<R: Read>(opcode: u8, from: &mut Reader<R>) -> Result<Option<Vec<u8>>> {
+pub fn library<R: Read>(opcode: u8, from: &mut RdbReader<R>) -> Result<Option<Vec<u8>>> {
     match opcode {
         opcodes::FUNCTION_2 => from.string().map(Some),
         opcodes::FUNCTION => {
@@ -82,7 +82,7 @@ impl<R: Read> Read for ChecksumReader<R> {
 
 /// Reads a file part by part.
 pub struct FileReader<R> {
-    from: Reader<ChecksumReader<R>>,
+    from: RdbReader<ChecksumReader<R>>,
     version: u32,
     db: u64,
     empty: u64,
@@ -95,7 +95,7 @@ impl<R: Read> FileReader<R> {
     /// # Errors
     /// If this is no RDB file, or one of a newer version.
     pub fn new(inner: R, size: u64) -> Result<FileReader<R>> {
-        let mut from = Reader::new(ChecksumReader { inner, digest: CRC.digest() }, size);
+        let mut from = RdbReader::new(ChecksumReader { inner, digest: CRC.digest() }, size);
         let (magic, digits) = (from.array()?, from.array::<4>()?);
         let version = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
         let version: u32 = version.filter(|_| magic == *MAGIC).ok_or(Error::Corrupt("it is no RDB file"))?;
@@ -241,7 +241,7 @@ impl<W: Write> FileWriter<W> {
             self.part.push(opcodes::EXPIRE_TIME_MS);
             self.part.extend_from_slice(&deadline.to_le_bytes());
         }
-        self.part.push(kind(value));
+        self.part.push(rdb_type(value));
         put_string(&mut self.part, key);
         encode(value, &mut self.part)?;
         self.write_part()

@@ -17,7 +17,7 @@ struct Format<'f> {
 }
 
 /// An item of a format: letter, size, and number of padding bytes before it.
-struct Item {
+struct FormatItem {
     letter: u8,
     size: usize,
     padding: usize,
@@ -40,7 +40,7 @@ impl<'f> Format<'f> {
     }
 
     /// Returns the next item, at position `at` in the data.
-    fn next(&mut self, at: usize) -> LibraryResult<Option<Item>> {
+    fn next(&mut self, at: usize) -> LibraryResult<Option<FormatItem>> {
         while let Some((&letter, rest)) = self.rest.split_first() {
             self.rest = rest;
             let size = match letter {
@@ -76,7 +76,7 @@ impl<'f> Format<'f> {
             };
             let align = if size == 0 || letter == b'c' { 1 } else { size.min(self.align) };
             let padding = if align.is_power_of_two() { at.wrapping_neg() & (align - 1) } else { 0 };
-            return Ok(Some(Item { letter, size, padding }));
+            return Ok(Some(FormatItem { letter, size, padding }));
         }
         Ok(None)
     }

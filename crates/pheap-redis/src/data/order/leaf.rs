@@ -68,7 +68,7 @@ impl Places {
 
 impl<'r> Leaf<'r> {
     /// Makes a leaf with these sorted items.
-    pub(super) fn of(items: &[Item<'r>]) -> Leaf<'r> {
+    pub(super) fn from_items(items: &[Item<'r>]) -> Leaf<'r> {
         let places =
             Places { slots: std::array::from_fn(|slot| slot as u8), unused: 0, len: items.len() as u8 };
         let mut slots = [Slot::FREE; LEAF];

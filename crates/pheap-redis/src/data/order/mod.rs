@@ -138,7 +138,7 @@ impl<'r> Order<'r> {
         let right = split(&items, is_last).1;
         let mut new = Some(leaf_of(tx, right)?);
         if !is_last {
-            tx[leaf] = Leaf::of(split(&items, is_last).0);
+            tx[leaf] = Leaf::from_items(split(&items, is_last).0);
         }
         for &(branch, at) in way.iter().rev() {
             new = match new {
@@ -152,7 +152,7 @@ impl<'r> Order<'r> {
         if let Some(right) = new {
             let (first, count) = first_and_count(tx, root);
             let left = Child { first, count, node: Node::Branch(root) };
-            let root = tx.alloc(Branch::of(&[left, right]))?;
+            let root = tx.alloc(Branch::from_children(&[left, right]))?;
             tx[field!(this.root)] = Top::Many(root);
         }
         Ok(())
@@ -172,7 +172,7 @@ impl<'r> Order<'r> {
         items.insert(at, item);
         let (left, right) = split(&items, at == LEAF);
         let children = [leaf_of(tx, left)?, leaf_of(tx, right)?];
-        let root = tx.alloc(Branch::of(&children))?;
+        let root = tx.alloc(Branch::from_children(&children))?;
         tx[field!(this.root)] = Top::Many(root);
         Ok(())
     }
@@ -273,7 +273,7 @@ fn split<T>(all: &[T], is_last: bool) -> (&[T], &[T]) {
 
 /// Makes a leaf with these items.
 fn leaf_of<'r>(tx: &Txn<'r>, items: &[Item<'r>]) -> pheap::Result<Child<'r>> {
-    let leaf = tx.alloc(Leaf::of(items))?;
+    let leaf = tx.alloc(Leaf::from_items(items))?;
     Ok(Child { first: items[0], count: items.len() as u64, node: Node::Leaf(leaf) })
 }
 
@@ -299,7 +299,7 @@ fn add_child<'r>(
     }
     let (left, right) = split(&children, at + 1 == BRANCH);
     branch::set(tx, branch, left);
-    let new = tx.alloc(Branch::of(right))?;
+    let new = tx.alloc(Branch::from_children(right))?;
     let count = right.iter().map(|child| child.count).sum();
     Ok(Some(Child { first: right[0].first, count, node: Node::Branch(new) }))
 }
@@ -323,7 +323,7 @@ fn merge<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) -> bool {
             (Node::Leaf(to), Node::Leaf(from)) => {
                 let mut items = tx[to].items();
                 items.extend(tx[from].items());
-                tx[to] = Leaf::of(&items);
+                tx[to] = Leaf::from_items(&items);
             }
             (Node::Branch(to), Node::Branch(from)) => {
                 let (mut all, mut moved) = (branch::children(tx, to), branch::children(tx, from));

@@ -170,13 +170,13 @@ impl WorkerState<'_> {
     }
 
     /// Replies to clients whose timeout has ended, and serves paused clients when the pause has ended.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn end_timed_out_waits(&mut self) {
         while let Some(&(at, client)) = self.timeouts.first() {
             if at > Instant::now() {
                 break;
             }
             self.timeouts.pop_first();
-            self.give_up_for(client, false);
+            self.end_wait(client, false);
         }
         if !self.paused.is_empty() && self.server.paused().is_none() {
             let clients = std::mem::take(&mut self.paused);
@@ -187,7 +187,7 @@ impl WorkerState<'_> {
 
     /// Replies to a client as if its timeout had ended, or with an error. If the client does not wait, it
     /// gets no reply.
-    pub(super) fn give_up_for(&mut self, client: u64, with_error: bool) {
+    pub(super) fn end_wait(&mut self, client: u64, with_error: bool) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         if let Some(blocked) = connection.blocked.take() {
             connection.session.profile.is_blocked.store(false, SeqCst);

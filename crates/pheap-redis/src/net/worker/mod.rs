@@ -203,7 +203,7 @@ impl WorkerState<'_> {
         self.read_mail();
         self.send_messages();
         self.serve();
-        self.give_up();
+        self.end_timed_out_waits();
         self.send_messages();
         self.syncs.request_sync();
         Ok(())
@@ -237,7 +237,7 @@ impl WorkerState<'_> {
                         self.release(writer);
                     }
                 }
-                Message::Unblock { client, with_error } => self.give_up_for(client, with_error),
+                Message::Unblock { client, with_error } => self.end_wait(client, with_error),
                 Message::Kill(client) => {
                     if let Some(connection) = self.connections.remove(&client) {
                         self.disconnect(connection);
