@@ -23,7 +23,7 @@ pub fn server(shards: u32, settings: &[(&str, &str)]) -> Server {
     let heap = options.in_memory().expect("there is memory");
     let store = Store::in_heap(heap, shards).expect("there is memory");
     let worker = Worker::new().expect("the system can do that");
-    Server::new(store, config, vec![worker.mailbox()], pheap_redis::command::all().count())
+    Server::new(store, config, vec![worker.mailbox()], pheap_redis::command::all_commands().count())
 }
 
 /// Returns the profile of a client that has just connected.

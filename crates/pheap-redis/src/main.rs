@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Instant;
 
 use clap::{CommandFactory, Parser};
-use pheap_redis::config::{Arguments as Line, Config, Form, Given, Reader};
+use pheap_redis::config::{CommandLine, Config, ConfigReader, GivenOption, OptionForm};
 use pheap_redis::copies::export::export;
-use pheap_redis::copies::import::{Imported, Left, import};
+use pheap_redis::copies::import::{ImportCounts, RedisFiles, import};
 use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Store, explained};
 use pheap_redis::link::Link;
 use pheap_redis::metrics::Exporter;
@@ -17,7 +17,7 @@ use pheap_redis::net::{Listener, Worker};
 use pheap_redis::process::descriptors;
 use pheap_redis::process::logging;
 use pheap_redis::process::ping::ping;
-use pheap_redis::process::{self, End, PidFile};
+use pheap_redis::process::{self, PidFile, StopSignals};
 use pheap_redis::scripts;
 use pheap_redis::server::clocks::Clocks;
 use pheap_redis::server::{Server, now};
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
 }
 
 /// Splits the command line into options of `redis.conf` and arguments of this program.
-fn split() -> (Line, Arguments) {
+fn split() -> (CommandLine, Arguments) {
     let mut command = Arguments::command();
     command.build();
     let own = |text: &str| {
@@ -118,14 +118,17 @@ fn split() -> (Line, Arguments) {
         let found = command.get_arguments().find(|argument| argument.get_long() == Some(name))?;
         Some(has_value && found.get_action().takes_values())
     };
-    let line = Line::split(std::env::args_os(), own);
+    let line = CommandLine::split(std::env::args_os(), own);
     let arguments = Arguments::parse_from(&line.others);
     (line, arguments)
 }
 
 /// Reads the options. Returns them with sentences for the person that starts the server.
-fn options(line: Line, arguments: &Arguments) -> Result<(Config, Vec<String>), Box<dyn std::error::Error>> {
-    let (mut reader, mut given) = (Reader::default(), line.options);
+fn options(
+    line: CommandLine,
+    arguments: &Arguments,
+) -> Result<(Config, Vec<String>), Box<dyn std::error::Error>> {
+    let (mut reader, mut given) = (ConfigReader::default(), line.options);
     if let Some(path) = &arguments.config {
         reader.file(path)?;
     }
@@ -136,10 +139,14 @@ fn options(line: Line, arguments: &Arguments) -> Result<(Config, Vec<String>), B
         reader.text("standard input", &text)?;
     }
     for option in &arguments.options {
-        given.push(Given::set(option)?);
+        given.push(GivenOption::set(option)?);
     }
     if let Some(threads) = arguments.threads {
-        given.push(Given { form: Form::Own, name: "io-threads".into(), values: vec![threads.to_string()] });
+        given.push(GivenOption {
+            form: OptionForm::Own,
+            name: "io-threads".into(),
+            values: vec![threads.to_string()],
+        });
     }
     reader.arguments(&given)?;
     Ok(reader.finish())
@@ -188,7 +195,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     logging::begin(&config)?;
     tracing::info!(pid = std::process::id(), "pheap-redis {} begins", env!("CARGO_PKG_VERSION"));
     notes.iter().for_each(|note| say(note));
-    let end = End::new()?;
+    let end = StopSignals::new()?;
     // Opening the heap may take long, so a port in use is reported first.
     let listeners = Listener::all(&config)?;
     let link = Link::new(&config)?;
@@ -230,7 +237,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let clocks = Clocks::new(&config, now());
     if let Some(file) = to_import(&store, &config, &path, arguments.import.as_deref())? {
         let began = Instant::now();
-        let Imported { keys, expired, empty, libraries } = import(&store, &clocks, &file)?;
+        let ImportCounts { keys, expired, empty, libraries } = import(&store, &clocks, &file)?;
         tracing::info!(
             "{keys} keys and {libraries} libraries of {} were imported in {} ms; {expired} keys that had \
              expired and {empty} keys without elements were left out",
@@ -240,7 +247,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mailboxes = workers.iter().map(Worker::mailbox).collect();
     let addresses: Vec<String> = listeners.iter().map(ToString::to_string).collect();
-    let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
+    let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all_commands().count());
     server.config_file = arguments.config;
     server.role.set_thread(link.mailbox());
     server.clocks = clocks;
@@ -286,12 +293,12 @@ fn to_import(
         }
         return Ok(None);
     }
-    let left = Left::find(config);
+    let left = RedisFiles::find(config);
     if asked.is_none() {
         left.advice(heap).iter().for_each(|sentence| say(sentence));
         return Ok(None);
     }
-    let file = left.choose(config)?;
+    let file = left.file_to_import(config)?;
     if file.is_none() {
         say(&format!(
             "nothing is imported: {} has no RDB file with the name `dbfilename` or dump.rdb; if it has \
@@ -309,7 +316,7 @@ fn serve(
     listeners: Vec<Listener>,
     link: Link,
     exporter: Option<Exporter>,
-    end: End,
+    end: StopSignals,
 ) -> std::io::Result<()> {
     thread::scope(|scope| {
         let no_more_signals = end.handle();

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
-use pheap_redis::command::{Known, all};
+use pheap_redis::command::{KnownCommand, all_commands};
 use pheap_redis::data::Owned;
 use pheap_redis::rdb;
 
@@ -50,8 +50,8 @@ enum Arg {
 /// Commands that leave the process, end it, or write files.
 const NOT_HERE: &[&str] = &["migrate", "shutdown", "save", "bgsave", "config|set", "config|rewrite"];
 
-static COMMANDS: LazyLock<Vec<Known>> =
-    LazyLock::new(|| all().filter(|known| !NOT_HERE.contains(&known.name)).collect());
+static COMMANDS: LazyLock<Vec<KnownCommand>> =
+    LazyLock::new(|| all_commands().filter(|known| !NOT_HERE.contains(&known.name)).collect());
 
 const KEYS: &[&str] = &["a", "b", "{a}b", "c", "news", "*"];
 

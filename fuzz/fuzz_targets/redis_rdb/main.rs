@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
 use pheap_redis::data::{Change, Owned, Store};
-use pheap_redis::rdb::{self, FileReader, FileWriter, Part};
+use pheap_redis::rdb::{self, FilePart, FileReader, FileWriter};
 
 #[path = "../../../crates/pheap-redis/src/rdb/samples.rs"]
 mod samples;
@@ -81,8 +81,8 @@ fn file(bytes: &[u8]) {
     let Ok(mut reader) = FileReader::new(bytes, bytes.len() as u64) else { return };
     while let Ok(Some(part)) = reader.next_part() {
         match part {
-            Part::Library(text) => assert!(text.len() <= 264 * bytes.len()),
-            Part::Entry(entry) => there_and_back(&entry.value),
+            FilePart::Library(text) => assert!(text.len() <= 264 * bytes.len()),
+            FilePart::Entry(entry) => there_and_back(&entry.value),
         }
     }
     assert!(reader.position() <= bytes.len() as u64);

@@ -10,7 +10,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use pheap_fuzz::redis::encoded;
 use pheap_redis::resp::input::Input;
-use pheap_redis::resp::request::{Limits, Parser};
+use pheap_redis::resp::request::{Parser, RequestLimits};
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::types::OwnedFrame;
 
@@ -60,7 +60,7 @@ impl Piece {
 type Request = Vec<Vec<u8>>;
 
 fn run(stream: &Stream) {
-    let limits = Limits { bulk: 1 << 20, authenticated: stream.authenticated };
+    let limits = RequestLimits { bulk: 1 << 20, authenticated: stream.authenticated };
     let mut bytes = Vec::new();
     stream.pieces.iter().for_each(|piece| piece.put(&mut bytes));
     let whole = at_once(&bytes, limits);
@@ -68,7 +68,7 @@ fn run(stream: &Stream) {
 }
 
 /// Returns all requests, and the error after them, if there is one.
-fn at_once(bytes: &[u8], limits: Limits) -> (Vec<Request>, Option<String>) {
+fn at_once(bytes: &[u8], limits: RequestLimits) -> (Vec<Request>, Option<String>) {
     let (mut all, mut rest) = (Vec::new(), bytes);
     loop {
         let oracle = oracle(rest);
@@ -112,7 +112,7 @@ fn oracle(bytes: &[u8]) -> Option<Request> {
     (bytes[..len] == encoded(&words)).then_some(words)
 }
 
-fn in_pieces(bytes: &[u8], reads: &[u8], limits: Limits) -> (Vec<Request>, Option<String>) {
+fn in_pieces(bytes: &[u8], reads: &[u8], limits: RequestLimits) -> (Vec<Request>, Option<String>) {
     const CHUNK: usize = 64;
     let (mut input, mut rest, mut all) = (Input::default(), bytes, Vec::new());
     let mut reads = reads.iter().map(|&read| 1 + usize::from(read)).chain(std::iter::repeat(7));
@@ -128,7 +128,7 @@ fn in_pieces(bytes: &[u8], reads: &[u8], limits: Limits) -> (Vec<Request>, Optio
             input.consume();
             if all.len() % 3 == 0 {
                 // Reads the request again, as after a rolled-back transaction.
-                input.go_back(start);
+                input.rewind_to(start);
                 assert!(input.is_ready(limits).expect("it was a request before"));
                 assert_eq!(input.words().to_vec(), words);
                 input.consume();

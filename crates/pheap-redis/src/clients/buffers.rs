@@ -8,7 +8,7 @@ use crate::text::words;
 
 /// Limits of a client's unread output. 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limit {
+pub struct OutputLimit {
     /// Bytes at which the client is disconnected at once.
     pub hard: u64,
     /// Bytes at which the client is disconnected after `seconds`.
@@ -19,16 +19,16 @@ pub struct Limit {
 
 /// The limits of each kind of client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limits {
+pub struct OutputLimits {
     /// Clients that subscribe to no channels.
-    pub normal: Limit,
+    pub normal: OutputLimit,
     /// Replicas. This server has none, so this limit has no effect.
-    pub replica: Limit,
+    pub replica: OutputLimit,
     /// Clients that subscribe to channels.
-    pub pubsub: Limit,
+    pub pubsub: OutputLimit,
 }
 
-impl Limits {
+impl OutputLimits {
     /// Changes the limits in a text: a kind of client, two numbers of bytes, and seconds; repeatedly, if
     /// wanted.
     ///
@@ -49,7 +49,7 @@ impl Limits {
             };
             match (words::bytes(group[1]), words::bytes(group[2]), group[3].parse::<u32>()) {
                 (Some(hard), Some(soft), Ok(seconds)) => {
-                    *limit = Limit { hard, soft, seconds: seconds.into() };
+                    *limit = OutputLimit { hard, soft, seconds: seconds.into() };
                 }
                 _ => {
                     return Err("Error in hard, soft or soft_seconds setting in buffer limit configuration.");
@@ -61,10 +61,10 @@ impl Limits {
     }
 }
 
-impl fmt::Display for Limits {
+impl fmt::Display for OutputLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = [(" normal", self.normal), (" slave", self.replica), (" pubsub", self.pubsub)];
-        for (i, (name, Limit { hard, soft, seconds })) in all.into_iter().enumerate() {
+        for (i, (name, OutputLimit { hard, soft, seconds })) in all.into_iter().enumerate() {
             write!(f, "{} {hard} {soft} {seconds}", if i == 0 { name.trim_start() } else { name })?;
         }
         Ok(())
@@ -73,31 +73,31 @@ impl fmt::Display for Limits {
 
 /// Limits that all threads read.
 #[derive(Debug, Default)]
-pub struct Shared([AtomicU64; 3]);
+pub struct SharedOutputLimit([AtomicU64; 3]);
 
-impl Shared {
+impl SharedOutputLimit {
     /// Sets the limits.
-    pub fn set(&self, limit: Limit) {
-        let Limit { hard, soft, seconds } = limit;
+    pub fn set(&self, limit: OutputLimit) {
+        let OutputLimit { hard, soft, seconds } = limit;
         self.0.iter().zip([hard, soft, seconds]).for_each(|(shared, new)| shared.store(new, Relaxed));
     }
 
     /// Returns the limits.
-    pub fn get(&self) -> Limit {
+    pub fn get(&self) -> OutputLimit {
         let [hard, soft, seconds] = self.0.each_ref().map(|shared| shared.load(Relaxed));
-        Limit { hard, soft, seconds }
+        OutputLimit { hard, soft, seconds }
     }
 }
 
 /// The time for which a client has reached its soft limit.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct SoftLimitTimer {
     since: Option<Instant>,
 }
 
-impl Watch {
+impl SoftLimitTimer {
     /// Returns whether a client with so many bytes of unread output has to be disconnected.
-    pub fn is_over(&mut self, bytes: usize, limit: Limit) -> bool {
+    pub fn is_over(&mut self, bytes: usize, limit: OutputLimit) -> bool {
         let reaches = |limit: u64| limit > 0 && bytes as u64 >= limit;
         if !reaches(limit.soft) {
             self.since = None;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn texts() {
-        let mut limits = Limits::default();
+        let mut limits = OutputLimits::default();
         limits.set("normal 1mb 2mb 60 replica 3mb 4mb 70 pubsub 5mb 6mb 80").unwrap();
         let shown = "normal 1048576 2097152 60 slave 3145728 4194304 70 pubsub 5242880 6291456 80";
         assert_eq!(limits.to_string(), shown);
@@ -137,16 +137,16 @@ mod tests {
 
     #[test]
     fn hard_and_soft() {
-        let mut watch = Watch::default();
-        let limit = Limit { hard: 100, soft: 0, seconds: 0 };
+        let mut watch = SoftLimitTimer::default();
+        let limit = OutputLimit { hard: 100, soft: 0, seconds: 0 };
         assert!(!watch.is_over(99, limit) && watch.is_over(100, limit));
-        let limit = Limit { hard: 0, soft: 10, seconds: 0 };
+        let limit = OutputLimit { hard: 0, soft: 10, seconds: 0 };
         assert!(!watch.is_over(10, limit) && !watch.is_over(9, limit));
-        let limit = Limit { hard: 0, soft: 10, seconds: 1000 };
+        let limit = OutputLimit { hard: 0, soft: 10, seconds: 1000 };
         assert!(!watch.is_over(1000, limit) && watch.since.is_some());
         watch.since = Instant::now().checked_sub(Duration::from_secs(1001));
         assert!(watch.since.is_none() || watch.is_over(10, limit));
         assert!(!watch.is_over(9, limit) && watch.since.is_none());
-        assert!(!watch.is_over(usize::MAX, Limit::default()));
+        assert!(!watch.is_over(usize::MAX, OutputLimit::default()));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::clients::Profile;
-use crate::clients::pubsub::Kind;
+use crate::clients::pubsub::SubscriptionKind;
 use crate::text::words;
 
 /// A database and a key in it.
@@ -52,7 +52,7 @@ pub struct Session {
     /// Whether memory was short and no key could be evicted when the present command began.
     pub out_of_memory: bool,
     /// The tracking options, if the client tracks keys.
-    pub tracking: Option<Options>,
+    pub tracking: Option<TrackingOptions>,
     /// Whether `CLIENT CACHING` applies to the client's next reads.
     pub caching: bool,
     /// The name of the last command.
@@ -68,7 +68,7 @@ pub struct Session {
 
 /// Options of `CLIENT TRACKING`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
+pub struct TrackingOptions {
     /// The id of the client that gets the messages instead.
     pub redirect: Option<u64>,
     /// Whether the client gets messages about all keys with certain prefixes, whether or not it has read
@@ -150,7 +150,7 @@ impl Session {
 
     /// Returns whether the client still wants a message of other clients. The message may have come after the
     /// client unsubscribed or ended `MONITOR`.
-    pub fn wants(&self, message: &[u8]) -> bool {
+    pub fn still_wants(&self, message: &[u8]) -> bool {
         if message.starts_with(b"+") {
             return self.monitors;
         }
@@ -163,9 +163,11 @@ impl Session {
         let name_len = words::int(digits.strip_prefix(b"$").unwrap_or_default());
         let name = name_len.and_then(|len| message.get(name_at..name_at + usize::try_from(len).ok()?));
         match (message[kind_at..kind_at + kind].trim_ascii(), name) {
-            (b"message", Some(channel)) => self.listens[Kind::Channel as usize].contains(channel),
-            (b"smessage", Some(channel)) => self.listens[Kind::Shard as usize].contains(channel),
-            (b"pmessage", Some(pattern)) => self.listens[Kind::Pattern as usize].contains(pattern),
+            (b"message", Some(channel)) => self.listens[SubscriptionKind::Channel as usize].contains(channel),
+            (b"smessage", Some(channel)) => self.listens[SubscriptionKind::Shard as usize].contains(channel),
+            (b"pmessage", Some(pattern)) => {
+                self.listens[SubscriptionKind::Pattern as usize].contains(pattern)
+            }
             _ => true,
         }
     }
@@ -176,7 +178,7 @@ impl Session {
     }
 
     /// Returns the subscriptions of a kind.
-    pub fn listens_to(&mut self, kind: Kind) -> &mut BTreeSet<Vec<u8>> {
+    pub fn listens_to(&mut self, kind: SubscriptionKind) -> &mut BTreeSet<Vec<u8>> {
         &mut self.listens[kind as usize]
     }
 
@@ -210,7 +212,7 @@ mod tests {
     use super::*;
     use crate::resp::Reply;
 
-    fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
+    fn encode_push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
         let mut reply = Reply::new(resp3);
         reply.push(parts.len());
         parts.iter().for_each(|part| reply.bulk(part));
@@ -221,8 +223,8 @@ mod tests {
     fn what_is_not_wanted_any_more() {
         let mut session = Session::new(Profile::nobody().into(), true);
         for resp3 in [false, true] {
-            session.listens[Kind::Channel as usize].insert(b"news\r\n".to_vec());
-            session.listens[Kind::Pattern as usize].insert(b"n*".to_vec());
+            session.listens[SubscriptionKind::Channel as usize].insert(b"news\r\n".to_vec());
+            session.listens[SubscriptionKind::Pattern as usize].insert(b"n*".to_vec());
             for (parts, is_there) in [
                 (&[&b"message"[..], b"news\r\n", b"x"][..], true),
                 (&[b"message", b"news", b"x"], false),
@@ -231,11 +233,11 @@ mod tests {
                 (&[b"pmessage", b"news\r\n", b"news", b"x"], false),
                 (&[b"invalidate", b"key"], true),
             ] {
-                assert_eq!(session.wants(&push(resp3, parts)), is_there, "{parts:?}");
+                assert_eq!(session.still_wants(&encode_push(resp3, parts)), is_there, "{parts:?}");
             }
         }
-        assert!(!session.wants(b"+a line\r\n"));
+        assert!(!session.still_wants(b"+a line\r\n"));
         session.monitors = true;
-        assert!(session.wants(b"+a line\r\n"));
+        assert!(session.still_wants(b"+a line\r\n"));
     }
 }

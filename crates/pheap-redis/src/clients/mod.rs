@@ -116,14 +116,14 @@ pub struct Filter {
     /// Clients that have connected to this address of the server.
     pub laddr: Option<Vec<u8>>,
     /// Clients of this kind.
-    pub kind: Option<Kind>,
+    pub kind: Option<ClientKind>,
     /// All clients except this id.
     pub not: Option<u64>,
 }
 
 /// The kind of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ClientKind {
     /// A client that sends commands.
     Normal,
     /// A client that subscribes to channels.
@@ -219,8 +219,8 @@ impl Profile {
             && filter.kind.is_none_or(|kind| kind == self.kind())
     }
 
-    fn kind(&self) -> Kind {
-        if self.state.lock().listens == [0; 3] { Kind::Normal } else { Kind::PubSub }
+    fn kind(&self) -> ClientKind {
+        if self.state.lock().listens == [0; 3] { ClientKind::Normal } else { ClientKind::PubSub }
     }
 
     /// Returns the client's line of `CLIENT LIST`: fields and values.

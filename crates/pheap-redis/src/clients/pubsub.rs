@@ -11,7 +11,7 @@ use crate::text::words;
 
 /// A subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listener {
+pub struct Subscriber {
     /// The client's id.
     pub client: u64,
     /// Whether the client used RESP3 when it subscribed. It gets the messages in that version.
@@ -20,7 +20,7 @@ pub struct Listener {
 
 /// The kind of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SubscriptionKind {
     /// A channel.
     Channel,
     /// All channels whose names match a pattern.
@@ -34,26 +34,26 @@ pub enum Kind {
 pub struct Channels {
     /// Number of all subscriptions.
     count: AtomicUsize,
-    names: [Mutex<HashMap<Vec<u8>, Vec<Listener>>>; 3],
+    names: [Mutex<HashMap<Vec<u8>, Vec<Subscriber>>>; 3],
 }
 
 impl Channels {
-    fn names(&self, kind: Kind) -> &Mutex<HashMap<Vec<u8>, Vec<Listener>>> {
+    fn names(&self, kind: SubscriptionKind) -> &Mutex<HashMap<Vec<u8>, Vec<Subscriber>>> {
         &self.names[kind as usize]
     }
 
     /// Adds a subscription to a channel, pattern or shard channel.
-    pub fn add(&self, name: &[u8], kind: Kind, listener: Listener) {
-        self.names(kind).lock().entry(name.to_vec()).or_default().push(listener);
+    pub fn add(&self, name: &[u8], kind: SubscriptionKind, subscriber: Subscriber) {
+        self.names(kind).lock().entry(name.to_vec()).or_default().push(subscriber);
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Removes a subscription.
-    pub fn remove(&self, name: &[u8], kind: Kind, client: u64) {
+    pub fn remove(&self, name: &[u8], kind: SubscriptionKind, client: u64) {
         let mut names = self.names(kind).lock();
         let Some(listeners) = names.get_mut(name) else { return };
         let before = listeners.len();
-        listeners.retain(|listener| listener.client != client);
+        listeners.retain(|subscriber| subscriber.client != client);
         self.count.fetch_sub(before - listeners.len(), Ordering::SeqCst);
         if listeners.is_empty() {
             names.remove(name);
@@ -64,22 +64,22 @@ impl Channels {
     /// it. For a channel, also calls it with the subscribers of each pattern that matches.
     pub fn publish(
         &self,
-        kind: Kind,
+        kind: SubscriptionKind,
         channel: &[u8],
         message: &[u8],
-        send: &mut dyn FnMut(Listener, &[&[u8]]),
+        send: &mut dyn FnMut(Subscriber, &[&[u8]]),
     ) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let word: &[u8] = if kind == Kind::Shard { b"smessage" } else { b"message" };
-        for listener in self.names(kind).lock().get(channel).into_iter().flatten() {
-            send(*listener, &[word, channel, message]);
+        let word: &[u8] = if kind == SubscriptionKind::Shard { b"smessage" } else { b"message" };
+        for subscriber in self.names(kind).lock().get(channel).into_iter().flatten() {
+            send(*subscriber, &[word, channel, message]);
         }
-        if kind == Kind::Shard {
+        if kind == SubscriptionKind::Shard {
             return;
         }
-        for (pattern, listeners) in &*self.names(Kind::Pattern).lock() {
+        for (pattern, listeners) in &*self.names(SubscriptionKind::Pattern).lock() {
             if words::matches(pattern, channel) {
                 listeners.iter().for_each(|to| send(*to, &[b"pmessage", pattern, channel, message]));
             }
@@ -87,23 +87,23 @@ impl Channels {
     }
 
     /// Returns the channels that match a pattern and have subscribers.
-    pub fn matching(&self, kind: Kind, pattern: &[u8]) -> Vec<Vec<u8>> {
+    pub fn matching(&self, kind: SubscriptionKind, pattern: &[u8]) -> Vec<Vec<u8>> {
         self.names(kind).lock().keys().filter(|name| words::matches(pattern, name)).cloned().collect()
     }
 
     /// Returns the number of subscribers of a channel.
-    pub fn listeners(&self, kind: Kind, channel: &[u8]) -> usize {
+    pub fn subscriber_count(&self, kind: SubscriptionKind, channel: &[u8]) -> usize {
         self.names(kind).lock().get(channel).map_or(0, Vec::len)
     }
 
     /// Returns the number of channels or patterns that have subscribers.
-    pub fn count(&self, kind: Kind) -> usize {
+    pub fn count(&self, kind: SubscriptionKind) -> usize {
         self.names(kind).lock().len()
     }
 }
 
 /// Encodes a message for a client.
-pub fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
+pub fn encode_push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
     let mut reply = Reply::new(resp3);
     reply.push(parts.len());
     parts.iter().for_each(|part| reply.bulk(part));
@@ -112,19 +112,19 @@ pub fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
 
 /// The wanted keyspace notifications (`notify-keyspace-events`): a bit for each letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted(pub u32);
+pub struct NotificationClasses(pub u32);
 
 /// Letters of event classes. `A` stands for the first ten.
 const CLASSES: &[u8] = b"g$lshzxetdnmKE";
 
-impl Wanted {
+impl NotificationClasses {
     /// Parses the letters of the option. Returns None if a letter is unknown.
-    pub fn parse(text: &str) -> Option<Wanted> {
+    pub fn parse(text: &str) -> Option<NotificationClasses> {
         let bit = |letter: u8| match letter {
             b'A' => Some((1 << 10) - 1),
             letter => CLASSES.iter().position(|&class| class == letter).map(|bit| 1 << bit),
         };
-        text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(Wanted)
+        text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(NotificationClasses)
     }
 
     /// Returns whether a letter is among them.
@@ -133,7 +133,7 @@ impl Wanted {
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for NotificationClasses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const ALL: u32 = (1 << 10) - 1;
         let classes = if self.0 & ALL == ALL { "AnKEm" } else { "g$lshzxetdnKEm" };
@@ -148,8 +148,8 @@ mod tests {
 
     fn published(channels: &Channels) -> Vec<(u64, Vec<u8>)> {
         let mut messages = Vec::new();
-        channels.publish(Kind::Channel, b"news", b"x", &mut |to, parts| {
-            messages.push((to.client, push(to.resp3, parts)))
+        channels.publish(SubscriptionKind::Channel, b"news", b"x", &mut |to, parts| {
+            messages.push((to.client, encode_push(to.resp3, parts)))
         });
         messages
     }
@@ -158,22 +158,22 @@ mod tests {
     fn who_listens_is_told() {
         let channels = Channels::default();
         assert!(published(&channels).is_empty());
-        channels.add(b"news", Kind::Channel, Listener { client: 1, resp3: false });
-        channels.add(b"n*", Kind::Pattern, Listener { client: 2, resp3: true });
+        channels.add(b"news", SubscriptionKind::Channel, Subscriber { client: 1, resp3: false });
+        channels.add(b"n*", SubscriptionKind::Pattern, Subscriber { client: 2, resp3: true });
         let messages = published(&channels);
         assert_eq!(messages[0], (1, b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec()));
         assert_eq!(
             messages[1],
             (2, b">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec())
         );
-        channels.remove(b"news", Kind::Channel, 1);
-        channels.remove(b"n*", Kind::Pattern, 2);
-        assert!(published(&channels).is_empty() && channels.count(Kind::Pattern) == 0);
+        channels.remove(b"news", SubscriptionKind::Channel, 1);
+        channels.remove(b"n*", SubscriptionKind::Pattern, 2);
+        assert!(published(&channels).is_empty() && channels.count(SubscriptionKind::Pattern) == 0);
     }
 
     #[test]
     fn wanted_notifications() {
-        let wanted = Wanted::parse("KA").unwrap();
+        let wanted = NotificationClasses::parse("KA").unwrap();
         assert!(
             wanted.has(b'K')
                 && wanted.has(b'g')
@@ -181,9 +181,9 @@ mod tests {
                 && !wanted.has(b'E')
                 && !wanted.has(b'm')
         );
-        assert_eq!(Wanted::parse("Q"), None);
+        assert_eq!(NotificationClasses::parse("Q"), None);
         for (given, shown) in [("KA", "AK"), ("EmKg", "gKEm"), ("A", "A"), ("", ""), ("g$lshzxetdE", "AE")] {
-            assert_eq!(Wanted::parse(given).unwrap().to_string(), shown);
+            assert_eq!(NotificationClasses::parse(given).unwrap().to_string(), shown);
         }
     }
 }

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::clients::client::{Options, Session};
+use crate::clients::client::{Session, TrackingOptions};
 use crate::clients::{Clients, Profile};
 use crate::resp::Reply;
 
 /// The keys whose copies are invalid. None means all keys.
-pub type Keys = Option<Arc<[Vec<u8>]>>;
+pub type NoticeKeys = Option<Arc<[Vec<u8>]>>;
 
 /// A message to a client. It is encoded when it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Notice {
     /// Copies are invalid.
     Invalid {
         /// The keys of the copies.
-        keys: Keys,
+        keys: NoticeKeys,
         /// Whether the copies are those of another client, which redirects its messages.
         redirected: bool,
     },
@@ -55,11 +55,11 @@ pub struct Tracking {
     prefixes: AtomicUsize,
     /// The most keys that may be recorded; 0: no limit.
     limit: AtomicU64,
-    table: Mutex<Table>,
+    table: Mutex<TrackingTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct TrackingTable {
     trackers: HashMap<u64, Tracker>,
     /// The readers of each key. Some may have disconnected or ended tracking.
     readers: BTreeMap<Vec<u8>, BTreeSet<u64>>,
@@ -67,20 +67,20 @@ struct Table {
     items: usize,
     /// The clients in broadcast mode, by prefix.
     prefixes: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// The last key that `forget` has dropped. The next call continues behind it.
+    /// The last key that `drop_excess_keys` has dropped. The next call continues behind it.
     forgotten: Vec<u8>,
 }
 
 /// A client that tracks keys.
 #[derive(Debug)]
 struct Tracker {
-    options: Options,
+    options: TrackingOptions,
     prefixes: BTreeSet<Vec<u8>>,
     profile: Arc<Profile>,
 }
 
-/// The most keys that one call of [`Tracking::forget`] drops.
-const TURN: usize = 1000;
+/// The most keys that one call of [`Tracking::drop_excess_keys`] drops.
+const MAX_DROPPED: usize = 1000;
 
 /// The channel of the messages to clients in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -122,7 +122,7 @@ impl Notice {
 impl Tracker {
     /// Returns the message about `keys`, and the client that gets it. If that client has disconnected,
     /// returns a message to this one that says so.
-    fn notice(&self, clients: &Clients, keys: Keys) -> (u64, Notice) {
+    fn notice(&self, clients: &Clients, keys: NoticeKeys) -> (u64, Notice) {
         match self.options.redirect {
             None => (self.profile.id, Notice::Invalid { keys, redirected: false }),
             Some(to) if clients.get(to).is_some() => (to, Notice::Invalid { keys, redirected: true }),
@@ -134,9 +134,9 @@ impl Tracker {
     }
 }
 
-impl Table {
+impl TrackingTable {
     /// Removes and returns the readers of a key.
-    fn take(&mut self, key: &[u8]) -> BTreeSet<u64> {
+    fn remove_readers(&mut self, key: &[u8]) -> BTreeSet<u64> {
         let readers = self.readers.remove(key).unwrap_or_default();
         self.items -= readers.len();
         readers
@@ -161,12 +161,12 @@ impl Tracking {
 
     /// Begins tracking for a client. In broadcast mode, adds these prefixes to those that the client has; no
     /// prefixes mean all keys.
-    pub fn enable(&self, session: &mut Session, options: Options, prefixes: &[&[u8]]) {
+    pub fn enable(&self, session: &mut Session, options: TrackingOptions, prefixes: &[&[u8]]) {
         let (id, profile) = (session.id, &session.profile);
         session.tracking = Some(options);
         profile.redirect_is_broken.store(false, Ordering::Relaxed);
         let mut table = self.table.lock();
-        let Table { trackers, prefixes: all, .. } = &mut *table;
+        let TrackingTable { trackers, prefixes: all, .. } = &mut *table;
         let new = || Tracker { options, prefixes: BTreeSet::new(), profile: profile.clone() };
         let tracker = trackers.entry(id).or_insert_with(new);
         tracker.options = options;
@@ -199,12 +199,12 @@ impl Tracking {
         }
         if table.trackers.is_empty() {
             // While other clients track keys, the records of this client stay until the keys change.
-            *table = Table::default();
+            *table = TrackingTable::default();
         }
         self.count(&table);
     }
 
-    fn count(&self, table: &Table) {
+    fn count(&self, table: &TrackingTable) {
         self.clients.store(table.trackers.len(), Ordering::SeqCst);
         self.keys.store(table.readers.len(), Ordering::SeqCst);
         self.prefixes.store(table.prefixes.len(), Ordering::SeqCst);
@@ -244,7 +244,7 @@ impl Tracking {
             return;
         }
         let mut table = self.table.lock();
-        let readers = table.take(key);
+        let readers = table.remove_readers(key);
         if readers.is_empty() {
             return;
         }
@@ -305,21 +305,21 @@ impl Tracking {
 
     /// Drops recorded keys if there are more than the limit. Returns messages to their readers, as if the
     /// keys had changed.
-    pub fn forget(&self, clients: &Clients) -> Vec<(u64, Notice)> {
+    pub fn drop_excess_keys(&self, clients: &Clients) -> Vec<(u64, Notice)> {
         let limit = usize::try_from(self.limit.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let mut notices = Vec::new();
         if limit == 0 || self.keys.load(Ordering::Relaxed) <= limit {
             return notices;
         }
         let mut table = self.table.lock();
-        for _ in 0..TURN {
+        for _ in 0..MAX_DROPPED {
             if table.readers.len() <= limit {
                 break;
             }
             let after = (Bound::Excluded(&table.forgotten[..]), Bound::Unbounded);
             let next = table.readers.range::<[u8], _>(after).next().or(table.readers.first_key_value());
             let Some(key) = next.map(|(key, _)| key.clone()) else { break };
-            let readers = table.take(&key);
+            let readers = table.remove_readers(&key);
             let keys: Arc<[Vec<u8>]> = Arc::new([key.clone()]);
             table.forgotten = key;
             let trackers = readers.into_iter().filter_map(|reader| table.reader(reader));
@@ -349,8 +349,12 @@ mod tests {
     fn readers_are_told_once() {
         let (clients, tracking) = (Clients::default(), Tracking::default());
         let [mut one, mut two, mut three] = [1, 2, 3].map(|id| session(id, &clients));
-        tracking.enable(&mut one, Options::default(), &[]);
-        tracking.enable(&mut two, Options { redirect: Some(3), no_loop: true, ..Options::default() }, &[]);
+        tracking.enable(&mut one, TrackingOptions::default(), &[]);
+        tracking.enable(
+            &mut two,
+            TrackingOptions { redirect: Some(3), no_loop: true, ..TrackingOptions::default() },
+            &[],
+        );
         for client in [1, 2] {
             tracking.remember(client, [&b"a"[..], b"b", b"a"].into_iter());
         }
@@ -380,7 +384,7 @@ mod tests {
     fn prefixes() {
         let (clients, tracking) = (Clients::default(), Tracking::default());
         let [mut one, mut two] = [1, 2].map(|id| session(id, &clients));
-        let options = Options { broadcast: true, no_loop: true, ..Options::default() };
+        let options = TrackingOptions { broadcast: true, no_loop: true, ..TrackingOptions::default() };
         tracking.enable(&mut one, options, &[b"a", b"b"]);
         tracking.enable(&mut two, options, &[]);
         assert_eq!(tracking.prefixes_of(2), [b""]);
@@ -398,18 +402,18 @@ mod tests {
     fn too_many_keys() {
         let (clients, tracking) = (Clients::default(), Tracking::default());
         let mut one = session(1, &clients);
-        tracking.enable(&mut one, Options { no_loop: true, ..Options::default() }, &[]);
+        tracking.enable(&mut one, TrackingOptions { no_loop: true, ..TrackingOptions::default() }, &[]);
         let names: Vec<_> = (0..3000).map(|number| format!("{number:04}").into_bytes()).collect();
         tracking.remember(1, names.iter().map(Vec::as_slice));
-        assert!(tracking.forget(&clients).is_empty());
+        assert!(tracking.drop_excess_keys(&clients).is_empty());
         tracking.set_limit(1500);
-        assert_eq!(tracking.forget(&clients).len(), 1000);
-        let rest = tracking.forget(&clients);
+        assert_eq!(tracking.drop_excess_keys(&clients).len(), 1000);
+        let rest = tracking.drop_excess_keys(&clients);
         assert_eq!((rest.len(), &rest[0].1), (500, &invalid(&["1000"], false)));
-        assert!(tracking.forget(&clients).is_empty());
+        assert!(tracking.drop_excess_keys(&clients).is_empty());
         // The next call goes on with later keys, and does not always drop the first ones.
         tracking.remember(1, [&b"0"[..]].into_iter());
-        assert_eq!(tracking.forget(&clients), [(1, invalid(&["1500"], false))]);
+        assert_eq!(tracking.drop_excess_keys(&clients), [(1, invalid(&["1500"], false))]);
         assert_eq!(tracking.totals(), [1, 1500, 1500, 0]);
     }
 
@@ -424,7 +428,7 @@ mod tests {
         };
         let (own, others) = (invalid(&["k"], false), invalid(&["k"], true));
         assert_eq!(written(&client, &others), "");
-        client.listens_to(crate::clients::pubsub::Kind::Channel).insert(b"x".to_vec());
+        client.listens_to(crate::clients::pubsub::SubscriptionKind::Channel).insert(b"x".to_vec());
         assert_eq!(
             written(&client, &others),
             "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n"

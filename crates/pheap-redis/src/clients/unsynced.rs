@@ -55,7 +55,7 @@ impl Unsynced {
     }
 
     /// Returns whether a write to a key that this thread may have seen may not be durable.
-    pub fn has(&self, key: &[u8]) -> bool {
+    pub fn is_unsynced(&self, key: &[u8]) -> bool {
         [ALL, slot(key)].iter().any(|&place| self.counts[place].load(Ordering::Acquire) > 0)
     }
 }
@@ -73,12 +73,12 @@ mod tests {
         let mut later = Vec::new();
         unsynced.count(Some([a, b]), &mut later);
         unsynced.uncount(&mut counted);
-        assert!(unsynced.has(a) && unsynced.has(b) && !unsynced.has(b"c"));
+        assert!(unsynced.is_unsynced(a) && unsynced.is_unsynced(b) && !unsynced.is_unsynced(b"c"));
         unsynced.uncount(&mut later);
-        assert!(!unsynced.has(a) && !unsynced.has(b));
+        assert!(!unsynced.is_unsynced(a) && !unsynced.is_unsynced(b));
         unsynced.count(None::<[&[u8]; 0]>, &mut later);
-        assert!(unsynced.has(a) && unsynced.has(b"c"));
+        assert!(unsynced.is_unsynced(a) && unsynced.is_unsynced(b"c"));
         unsynced.uncount(&mut later);
-        assert!(!unsynced.has(a) && later.is_empty());
+        assert!(!unsynced.is_unsynced(a) && later.is_empty());
     }
 }

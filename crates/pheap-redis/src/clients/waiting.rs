@@ -74,7 +74,7 @@ impl Waiting {
 
     /// Returns whether a client waits for a key. A client that begins to wait later looks at the key
     /// afterwards.
-    pub fn has(&self, db: usize, key: &[u8]) -> bool {
+    pub fn has_waiters(&self, db: usize, key: &[u8]) -> bool {
         self.count.load(Ordering::SeqCst) > 0 && self.keys.lock()[db].contains_key(key)
     }
 
@@ -102,15 +102,17 @@ mod tests {
     fn who_came_first_is_first() {
         let waiting = Waiting::default();
         let [one, two] = [7, 3].map(|client| Waiter { client, thread: 0, needs_key: false });
-        assert!(!waiting.has(0, b"a"));
+        assert!(!waiting.has_waiters(0, b"a"));
         waiting.add(0, b"a", one);
         waiting.add(0, b"a", two);
         waiting.add(0, b"a", one);
         assert_eq!(waiting.for_key(0, b"a"), [one, two]);
-        assert!(waiting.has(0, b"a") && !waiting.has(1, b"a") && !waiting.has(0, b"b"));
+        assert!(
+            waiting.has_waiters(0, b"a") && !waiting.has_waiters(1, b"a") && !waiting.has_waiters(0, b"b")
+        );
         waiting.remove(0, b"a", one);
         assert_eq!(waiting.for_key(0, b"a"), [two]);
         waiting.remove(0, b"a", two);
-        assert!(!waiting.has(0, b"a"));
+        assert!(!waiting.has_waiters(0, b"a"));
     }
 }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::object::{Limits, is_compact};
-use super::values::Kind;
+use super::object::{EncodingLimits, is_compact};
+use super::values::ValueType;
 use super::{Args, Cx, Done, Fail, answer};
 use crate::data::{DATABASES, P, View};
 use crate::resp::Reply;
@@ -117,7 +117,7 @@ pub(super) fn float(text: &[u8]) -> Result<f64, Fail> {
 
 /// Returns the indexes from `start` to `end`, inclusive, of `len` elements. Negative arguments count from the
 /// end: -1 is the last element.
-pub(super) fn places(start: i64, end: i64, len: usize) -> Range<usize> {
+pub(super) fn index_range(start: i64, end: i64, len: usize) -> Range<usize> {
     let len = len as i64;
     let from_end = |at: i64| if at < 0 { at.saturating_add(len) } else { at };
     let (first, last) = (from_end(start).max(0), from_end(end).min(len - 1));
@@ -126,8 +126,8 @@ pub(super) fn places(start: i64, end: i64, len: usize) -> Range<usize> {
 
 /// Returns the indexes from `start` to `end`, inclusive, in a string. An `end` before the first byte means
 /// the first byte.
-pub(super) fn places_in_string(start: i64, end: i64, len: usize) -> Range<usize> {
-    places(start, end.max(-(len as i64)), len)
+pub(super) fn byte_range(start: i64, end: i64, len: usize) -> Range<usize> {
+    index_range(start, end.max(-(len as i64)), len)
 }
 
 /// Parses a timeout in milliseconds. 0 means no timeout.
@@ -188,21 +188,21 @@ impl<'a> Scan<'a> {
 
     /// Scans the elements of a key's value. `f` calls [`answer`](Self::answer); its fourth argument is
     /// whether Redis would keep the value in a compact encoding.
-    pub(super) fn of_value<K: Kind>(
+    pub(super) fn of_value<K: ValueType>(
         cx: &mut Cx<'_>,
         args: &Args<'_>,
         out: &mut Reply,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, K::At<'r>>, Scan<'_>, bool, &mut Reply),
     ) -> Done {
         cursor(args[2])?;
-        let limits = Limits::of(cx);
-        cx.look::<K, _>(args[1], |view, this| {
+        let limits = EncodingLimits::from_config(cx);
+        cx.read_value::<K, _>(args[1], |view, this| {
             let Some(this) = this else {
                 out.array(2);
                 out.bulk(b"0");
                 return answer::empty(out);
             };
-            let is_compact = is_compact(view, K::value(this), &limits);
+            let is_compact = is_compact(view, K::into_value(this), &limits);
             f(view, this, Scan::parse(&args[2..], false)?, is_compact, out);
             Ok(())
         })
@@ -226,7 +226,7 @@ impl<'a> Scan<'a> {
             let (some, next) = step(at);
             for element in some {
                 seen += 1;
-                if self.wants(name(element)) {
+                if self.matches_pattern(name(element)) {
                     found.push(element);
                 }
             }
@@ -237,13 +237,13 @@ impl<'a> Scan<'a> {
         }
         out.array(2);
         out.bulk(at.reverse_bits().to_string().as_bytes());
-        let (begun, mut count) = (out.begin(), 0);
+        let (begun, mut count) = (out.defer_len(), 0);
         found.into_iter().for_each(|element| count += write(element, out));
         out.end_array(begun, count);
     }
 
     /// Returns whether the name matches the pattern.
-    pub(super) fn wants(&self, name: &[u8]) -> bool {
+    pub(super) fn matches_pattern(&self, name: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| words::matches(pattern, name))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::args::{int, value, word};
 use super::bits::offset;
-use super::buffers::{Limit, buffer};
+use super::buffers::{StringLimit, buffer};
 use super::table::{ADD, KEY, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail};
 use crate::resp::Reply;
@@ -11,18 +11,18 @@ use crate::text::words;
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("bitfield", -2, ADD, KEY, bitfield),
     Command::new("bitfield_ro", -2, READ_FAST, KEY, |cx, args, out| {
-        let steps = parse(args, Limit::of(cx))?;
+        let subcommands = parse(args, StringLimit::of_client(cx))?;
         Fail::err_when(
-            steps.iter().any(|step| step.what != What::Get),
+            subcommands.iter().any(|subcommand| subcommand.what != BitfieldOp::Get),
             "BITFIELD_RO only supports the GET subcommand",
         )?;
-        look(cx, args[1], &steps, out)
+        read_fields(cx, args[1], &subcommands, out)
     }),
 ];
 
 /// Type of an integer: signed (two's complement) or unsigned, and its width in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind {
+struct IntegerType {
     is_signed: bool,
     bits: u32,
 }
@@ -42,7 +42,7 @@ const OVERFLOWS: &[(&str, Overflow)] =
     &[("wrap", Overflow::Wrap), ("sat", Overflow::Saturate), ("fail", Overflow::Fail)];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum BitfieldOp {
     Get,
     Set(i64),
     Increase(i64),
@@ -50,15 +50,15 @@ enum What {
 
 /// A parsed subcommand.
 #[derive(Debug, Clone, Copy)]
-struct Step {
-    what: What,
-    kind: Kind,
+struct BitfieldSubcommand {
+    what: BitfieldOp,
+    kind: IntegerType,
     offset: u64,
     overflow: Overflow,
 }
 
-impl Kind {
-    fn parse(text: &[u8]) -> Result<Kind, Fail> {
+impl IntegerType {
+    fn parse(text: &[u8]) -> Result<IntegerType, Fail> {
         let (is_signed, bits) = match text {
             [b'i', bits @ ..] => (true, bits),
             [b'u', bits @ ..] => (false, bits),
@@ -69,7 +69,7 @@ impl Kind {
         let bits = bits.ok_or_else(|| {
             Fail::err("Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.")
         })?;
-        Ok(Kind { is_signed, bits: bits as u32 })
+        Ok(IntegerType { is_signed, bits: bits as u32 })
     }
 
     /// Returns the number of this type that has these bits.
@@ -95,7 +95,7 @@ impl Kind {
     }
 }
 
-impl Step {
+impl BitfieldSubcommand {
     /// Returns the range of bytes that contains the number, and the distance of its lowest bit from the end
     /// of that range.
     fn place(self) -> (usize, usize, u32) {
@@ -124,8 +124,8 @@ impl Step {
     }
 }
 
-fn parse(args: &Args<'_>, limit: Limit) -> Result<Vec<Step>, Fail> {
-    let (mut steps, mut overflow) = (Vec::new(), Overflow::Wrap);
+fn parse(args: &Args<'_>, limit: StringLimit) -> Result<Vec<BitfieldSubcommand>, Fail> {
+    let (mut subcommands, mut overflow) = (Vec::new(), Overflow::Wrap);
     let mut rest = args[2..].iter();
     while let Some(name) = rest.next() {
         match (name.to_ascii_lowercase().as_slice(), rest.len()) {
@@ -134,36 +134,36 @@ fn parse(args: &Args<'_>, limit: Limit) -> Result<Vec<Step>, Fail> {
                     .ok_or_else(|| Fail::err("Invalid OVERFLOW type specified"))?;
             }
             (name @ b"get", 2..) | (name @ (b"set" | b"incrby"), 3..) => {
-                let kind = Kind::parse(value(&mut rest)?)?;
+                let kind = IntegerType::parse(value(&mut rest)?)?;
                 let offset = offset(value(&mut rest)?, Some(kind.bits), limit)?;
                 let what = match name {
-                    b"get" => What::Get,
-                    b"set" => What::Set(int(value(&mut rest)?)?),
-                    _ => What::Increase(int(value(&mut rest)?)?),
+                    b"get" => BitfieldOp::Get,
+                    b"set" => BitfieldOp::Set(int(value(&mut rest)?)?),
+                    _ => BitfieldOp::Increase(int(value(&mut rest)?)?),
                 };
-                steps.push(Step { what, kind, offset, overflow });
+                subcommands.push(BitfieldSubcommand { what, kind, offset, overflow });
             }
             _ => return Err(Fail::SYNTAX),
         }
     }
-    Ok(steps)
+    Ok(subcommands)
 }
 
 /// Answers with the numbers at these places.
-fn look(cx: &mut Cx<'_>, key: &[u8], steps: &[Step], out: &mut Reply) -> Done {
-    cx.look_at_string(key, |bytes| {
-        out.array(steps.len());
-        steps.iter().for_each(|step| out.int(step.get(bytes.unwrap_or_default())));
+fn read_fields(cx: &mut Cx<'_>, key: &[u8], subcommands: &[BitfieldSubcommand], out: &mut Reply) -> Done {
+    cx.read_string(key, |bytes| {
+        out.array(subcommands.len());
+        subcommands.iter().for_each(|subcommand| out.int(subcommand.get(bytes.unwrap_or_default())));
         Ok(())
     })
 }
 
 fn bitfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    let steps = parse(args, Limit::of(cx))?;
-    let changing = steps.iter().filter(|step| step.what != What::Get);
-    let Some(len) = changing.map(|step| step.place().1).max() else {
-        return look(cx, key, &steps, out);
+    let subcommands = parse(args, StringLimit::of_client(cx))?;
+    let changing = subcommands.iter().filter(|subcommand| subcommand.what != BitfieldOp::Get);
+    let Some(len) = changing.map(|subcommand| subcommand.place().1).max() else {
+        return read_fields(cx, key, &subcommands, out);
     };
     let changes = cx.write(key, |tx, db| {
         let buffer = buffer(tx, db, key, now)?;
@@ -171,28 +171,28 @@ fn bitfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         if grows {
             buffer.resize(tx, len, 0)?;
         }
-        out.array(steps.len());
+        out.array(subcommands.len());
         let mut changes = 0;
-        for step in &steps {
-            let old = step.get(tx[buffer].as_slice(tx, ..));
+        for subcommand in &subcommands {
+            let old = subcommand.get(tx[buffer].as_slice(tx, ..));
             // For an unsigned type, a negative argument is taken as a large unsigned number.
-            let (new, tells_new) = match step.what {
-                What::Get => {
+            let (new, tells_new) = match subcommand.what {
+                BitfieldOp::Get => {
                     out.int(old);
                     continue;
                 }
-                What::Set(number) if step.kind.is_signed => (i128::from(number), false),
-                What::Set(number) => (i128::from(number as u64), false),
-                What::Increase(by) => (i128::from(old) + i128::from(by), true),
+                BitfieldOp::Set(number) if subcommand.kind.is_signed => (i128::from(number), false),
+                BitfieldOp::Set(number) => (i128::from(number as u64), false),
+                BitfieldOp::Increase(by) => (i128::from(old) + i128::from(by), true),
             };
-            let Some(new) = step.kind.fit(new, step.overflow) else {
+            let Some(new) = subcommand.kind.fit(new, subcommand.overflow) else {
                 out.null();
                 continue;
             };
             out.int(if tells_new { new } else { old });
             if new != old {
-                let (from, to, _) = step.place();
-                step.set(buffer.as_mut_slice(tx, from..to), new);
+                let (from, to, _) = subcommand.place();
+                subcommand.set(buffer.as_mut_slice(tx, from..to), new);
             }
             changes += u64::from(grows || new != old);
         }
@@ -210,16 +210,17 @@ mod tests {
     fn numbers_anywhere() {
         for bits in 1..=64 {
             for offset in 0..20 {
-                let kind = Kind { is_signed: true, bits };
-                let step = Step { what: What::Get, kind, offset, overflow: Overflow::Wrap };
-                let (from, to, _) = step.place();
+                let kind = IntegerType { is_signed: true, bits };
+                let subcommand =
+                    BitfieldSubcommand { what: BitfieldOp::Get, kind, offset, overflow: Overflow::Wrap };
+                let (from, to, _) = subcommand.place();
                 for number in [0, -1, i64::MIN, i64::MAX, 0x0123_4567_89ab_cdef] {
                     let number = kind.number(number as u64);
                     for background in [0, 0xff] {
                         let mut bytes = [background; 12];
-                        step.set(&mut bytes[from..to], number);
-                        assert_eq!(step.get(&bytes), number, "{bits} {offset}");
-                        step.set(&mut bytes[from..to], if background == 0 { 0 } else { -1 });
+                        subcommand.set(&mut bytes[from..to], number);
+                        assert_eq!(subcommand.get(&bytes), number, "{bits} {offset}");
+                        subcommand.set(&mut bytes[from..to], if background == 0 { 0 } else { -1 });
                         assert_eq!(bytes, [background; 12], "{bits} {offset}: only there");
                     }
                 }
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn numbers_that_do_not_fit() {
-        let (i8, u8) = (Kind { is_signed: true, bits: 8 }, Kind { is_signed: false, bits: 8 });
+        let (i8, u8) = (IntegerType { is_signed: true, bits: 8 }, IntegerType { is_signed: false, bits: 8 });
         for (kind, number, wrapped, saturated) in
             [(i8, 128, -128, 127), (i8, -129, 127, -128), (u8, 256, 0, 255), (u8, -1, 255, 0)]
         {
@@ -237,7 +238,7 @@ mod tests {
             assert_eq!(kind.fit(number, Overflow::Saturate), Some(saturated));
             assert_eq!(kind.fit(number, Overflow::Fail), None);
         }
-        let i64 = Kind { is_signed: true, bits: 64 };
+        let i64 = IntegerType { is_signed: true, bits: 64 };
         assert_eq!(i64.fit(1 << 63, Overflow::Wrap), Some(i64::MIN));
     }
 }

@@ -1,7 +1,7 @@
 //! Bits of strings: `GETBIT`, `SETBIT`, `BITCOUNT`, `BITPOS`, `BITOP`.
 
-use super::args::{int, one_of, places_in_string};
-use super::buffers::{Limit, buffer};
+use super::args::{byte_range, int, one_of};
+use super::buffers::{StringLimit, buffer};
 use super::table::{ADD, KEY, READ, READ_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, yes_or_no};
 use crate::data::Owned;
@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// Parses the position of a bit. Bit 0 is the highest bit of the first byte. If `bits` is given, `#n` means
 /// the position of field number `n`, where each field has that many bits.
-pub(super) fn offset(text: &[u8], bits: Option<u32>, limit: Limit) -> Result<u64, Fail> {
+pub(super) fn offset(text: &[u8], bits: Option<u32>, limit: StringLimit) -> Result<u64, Fail> {
     let (number, unit) = match (text, bits) {
         ([b'#', number @ ..], Some(bits)) => (number, i64::from(bits)),
         _ => (text, 1),
@@ -35,14 +35,14 @@ fn is_set(bytes: &[u8], offset: u64) -> bool {
 }
 
 fn getbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let offset = offset(args[2], None, Limit::of(cx))?;
-    let bit = cx.look_at_string(args[1], |bytes| Ok(bytes.is_some_and(|bytes| is_set(bytes, offset))));
+    let offset = offset(args[2], None, StringLimit::of_client(cx))?;
+    let bit = cx.read_string(args[1], |bytes| Ok(bytes.is_some_and(|bytes| is_set(bytes, offset))));
     bit.map(|bit| out.int(i64::from(bit)))
 }
 
 fn setbit(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    let offset = offset(args[2], None, Limit::of(cx))?;
+    let offset = offset(args[2], None, StringLimit::of_client(cx))?;
     let bit = words::int(args[3]).filter(|bit| matches!(bit, 0 | 1));
     let bit = bit.ok_or_else(|| Fail::err("bit is not an integer or out of range"))? == 1;
     let at = (offset / 8) as usize;
@@ -82,7 +82,7 @@ fn is_of_bits(unit: &[u8]) -> Result<bool, Fail> {
 /// end, or `None` if the range is empty.
 fn bits_of(start: i64, end: i64, is_of_bits: bool, bytes: usize) -> Option<(u64, u64)> {
     let (unit, len) = if is_of_bits { (1, 8 * bytes) } else { (8, bytes) };
-    let places = places_in_string(start, end, len);
+    let places = byte_range(start, end, len);
     (!places.is_empty()).then(|| (unit * places.start as u64, unit * places.end as u64 - 1))
 }
 
@@ -102,7 +102,7 @@ fn ones(word: &[u8]) -> u32 {
 }
 
 fn bitcount(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let ones = cx.look_at_string(args[1], |bytes| {
+    let ones = cx.read_string(args[1], |bytes| {
         let Some(bytes) = bytes else { return Ok(0) };
         let bits = match args[2..] {
             [] => bits_of(0, -1, false, bytes.len()),
@@ -145,7 +145,7 @@ fn bitpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         1 => true,
         _ => return Err(Fail::err("The bit argument must be 1 or 0.")),
     };
-    let place = cx.look_at_string(args[1], |bytes| {
+    let place = cx.read_string(args[1], |bytes| {
         let Some(bytes) = bytes else { return Ok(if bit { -1 } else { 0 }) };
         let (start, end, is_of_bits) = match args[3..] {
             [] => (0, None, false),
@@ -172,7 +172,7 @@ fn bitpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 /// Operation of `BITOP`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Op {
+enum BitOp {
     And,
     Or,
     Xor,
@@ -180,18 +180,18 @@ enum Op {
 }
 
 /// Combines `all` with `more`, as if zeros followed the shorter one.
-fn combine(op: Op, all: &mut Vec<u8>, more: &[u8]) {
+fn combine(op: BitOp, all: &mut Vec<u8>, more: &[u8]) {
     if all.len() < more.len() {
         all.resize(more.len(), 0);
     }
     let pairs = all.iter_mut().zip(more);
     match op {
-        Op::And => pairs.for_each(|(byte, other)| *byte &= other),
-        Op::Or => pairs.for_each(|(byte, other)| *byte |= other),
-        Op::Xor => pairs.for_each(|(byte, other)| *byte ^= other),
-        Op::Not => {}
+        BitOp::And => pairs.for_each(|(byte, other)| *byte &= other),
+        BitOp::Or => pairs.for_each(|(byte, other)| *byte |= other),
+        BitOp::Xor => pairs.for_each(|(byte, other)| *byte ^= other),
+        BitOp::Not => {}
     }
-    if op == Op::And {
+    if op == BitOp::And {
         all[more.len()..].fill(0);
     }
 }
@@ -199,16 +199,16 @@ fn combine(op: Op, all: &mut Vec<u8>, more: &[u8]) {
 fn bitop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let keys = &args[3..];
     let op = match args[1].to_ascii_lowercase().as_slice() {
-        b"and" => Op::And,
-        b"or" => Op::Or,
-        b"xor" => Op::Xor,
-        b"not" if keys.len() == 1 => Op::Not,
+        b"and" => BitOp::And,
+        b"or" => BitOp::Or,
+        b"xor" => BitOp::Xor,
+        b"not" if keys.len() == 1 => BitOp::Not,
         b"not" => return Err(Fail::err("BITOP NOT must be called with a single source key.")),
         _ => return Err(Fail::SYNTAX),
     };
     let mut result = Vec::new();
     for (i, key) in keys.iter().enumerate() {
-        cx.look_at_string(key, |bytes| {
+        cx.read_string(key, |bytes| {
             let bytes = bytes.unwrap_or_default();
             if i == 0 {
                 result.extend_from_slice(bytes)
@@ -218,11 +218,11 @@ fn bitop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             Ok(())
         })?;
     }
-    if op == Op::Not {
+    if op == BitOp::Not {
         result.iter_mut().for_each(|byte| *byte = !*byte);
     }
     out.count(result.len());
-    cx.replace(args[2], b'$', "set", &Owned::String(result))
+    cx.replace_value(args[2], b'$', "set", &Owned::String(result))
 }
 
 #[cfg(test)]
@@ -259,9 +259,9 @@ mod tests {
             combine(op, &mut all, b);
             all
         };
-        assert_eq!(all(Op::And, b"\xff\xff", b"\x0f"), b"\x0f\0");
-        assert_eq!(all(Op::And, b"\x0f", b"\xff\xff"), b"\x0f\0");
-        assert_eq!(all(Op::Or, b"\xf0", b"\x0f\x01"), b"\xff\x01");
-        assert_eq!(all(Op::Xor, b"\xff\xff", b"\x0f"), b"\xf0\xff");
+        assert_eq!(all(BitOp::And, b"\xff\xff", b"\x0f"), b"\x0f\0");
+        assert_eq!(all(BitOp::And, b"\x0f", b"\xff\xff"), b"\x0f\0");
+        assert_eq!(all(BitOp::Or, b"\xf0", b"\x0f\x01"), b"\xff\x01");
+        assert_eq!(all(BitOp::Xor, b"\xff\xff", b"\x0f"), b"\xf0\xff");
     }
 }

@@ -9,12 +9,12 @@ use crate::data::{Change, Db, Txn, Value};
 
 /// Maximum length of a string, in bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Limit(u64);
+pub(super) struct StringLimit(u64);
 
-impl Limit {
-    pub(super) fn of(cx: &Cx<'_>) -> Limit {
+impl StringLimit {
+    pub(super) fn of_client(cx: &Cx<'_>) -> StringLimit {
         // The master has accepted the length already.
-        Limit(if cx.session.is_master { u64::MAX } else { cx.server.limits.bulk.load(Relaxed) })
+        StringLimit(if cx.session.is_master { u64::MAX } else { cx.server.options.bulk.load(Relaxed) })
     }
 
     /// Returns `len + more`, or an error if that is too long for a string.

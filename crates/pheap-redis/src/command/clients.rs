@@ -7,7 +7,7 @@ use super::args::{int, last_word, one_of, timeout_ms};
 use super::table::{ADMIN, LOOK};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok, tracking, yes_or_no};
 use crate::clients::client::Replies;
-use crate::clients::{Filter, Kind, Pause};
+use crate::clients::{ClientKind, Filter, Pause};
 use crate::connections::mailbox::Message;
 use crate::resp::Reply;
 use crate::text::words;
@@ -104,11 +104,11 @@ fn reply(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-fn kind(name: &[u8]) -> Result<Kind, Fail> {
+fn kind(name: &[u8]) -> Result<ClientKind, Fail> {
     match name.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(Kind::Normal),
-        b"pubsub" => Ok(Kind::PubSub),
-        b"master" | b"slave" | b"replica" => Ok(Kind::Server),
+        b"normal" => Ok(ClientKind::Normal),
+        b"pubsub" => Ok(ClientKind::PubSub),
+        b"master" | b"slave" | b"replica" => Ok(ClientKind::Server),
         _ => Err(Fail::err(format_args!("Unknown client type '{}'", words::lossy(name)))),
     }
 }

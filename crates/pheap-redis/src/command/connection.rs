@@ -181,7 +181,7 @@ fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         if !cx.session.watched.contains_key(&name) {
             cx.server.watched.add(cx.session.db, key, &cx.session.watched_changed);
             // While a script is slow, this command has no shard locked.
-            let is_over = cx.keyspace.has(cx.store().shard_of(key))
+            let is_over = cx.keyspace.has_shard(cx.store().shard_of(key))
                 && cx.read(key, |view, db| db.deadline(view, key).is_some_and(|deadline| deadline <= now));
             cx.session.watched.insert(name, is_over);
         }

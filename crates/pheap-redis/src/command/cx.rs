@@ -7,7 +7,7 @@ use pheap::{P, Shards, Txn, View};
 
 use super::{Args, Command, Keys};
 use crate::clients::client::Session;
-use crate::clients::pubsub::{Listener, push};
+use crate::clients::pubsub::{Subscriber, encode_push};
 use crate::clients::tracking::Stale;
 use crate::clients::waiting::Signal;
 use crate::connections::mailbox::Parcel;
@@ -60,18 +60,18 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Returns the present extent, for [`go_back`](Self::go_back).
-    pub fn mark(&self) -> (usize, usize, u64) {
+    /// Returns the present extent, for [`roll_back_to`](Self::roll_back_to).
+    pub fn savepoint(&self) -> (usize, usize, u64) {
         (self.signals.len(), self.messages.len(), self.dirty)
     }
 
     /// Adds a message of a channel. From the commands whose effects are collected here, a client gets
     /// messages up to the hard limit of its output; the message that reaches the limit gets it disconnected.
-    pub fn send(&mut self, server: &Server, to: Listener, parts: &[&[u8]]) {
-        let most = server.limits.messages.get().hard;
+    pub fn send(&mut self, server: &Server, to: Subscriber, parts: &[&[u8]]) {
+        let most = server.options.messages.get().hard;
         let told = self.told.entry(to.client).or_default();
         if most == 0 || *told < most {
-            let bytes = push(to.resp3, parts);
+            let bytes = encode_push(to.resp3, parts);
             *told += bytes.len() as u64;
             self.messages.push((to.client, bytes));
         }
@@ -80,7 +80,7 @@ impl Effects {
     /// Records that the clients that wait for a key, if there are any, must look at the key again.
     pub fn signal(&mut self, server: &Server, db: usize, key: &[u8]) {
         // A client that begins to wait later looks at the key after this transaction has ended.
-        if server.waiting.has(db, key) {
+        if server.waiting.has_waiters(db, key) {
             self.signals.insert(Signal { db, key: key.to_vec() });
         }
     }
@@ -88,7 +88,7 @@ impl Effects {
     /// Records that client `by` (0: none) has changed a key, for the clients that watch the key or may have
     /// it cached.
     pub fn modified(&mut self, server: &Server, by: u64, db: usize, key: &[u8]) {
-        server.watched.touch(db, key);
+        server.watched.mark_changed(db, key);
         if server.tracking.is_wanted() {
             server.tracking.changed(&server.clients, by, key, &mut self.stale);
         }
@@ -100,7 +100,7 @@ impl Effects {
     }
 
     /// Takes the notices and messages to other clients, after commands of client `by` (0: none).
-    pub fn parcels(&mut self, server: &Server, by: u64) -> Vec<(u64, Parcel)> {
+    pub fn take_parcels(&mut self, server: &Server, by: u64) -> Vec<(u64, Parcel)> {
         let Stale { notices, changed, .. } = &mut self.stale;
         let broadcast = server.tracking.broadcast(&server.clients, by, changed);
         let notices = std::mem::take(notices).into_iter().map(|(to, notice)| (to, Parcel::Notice(notice)));
@@ -109,8 +109,8 @@ impl Effects {
         notices.chain(messages).chain(broadcast).collect()
     }
 
-    /// Removes the effects added since [`mark`](Self::mark), except notices.
-    pub fn go_back(&mut self, (signals, messages, dirty): (usize, usize, u64)) {
+    /// Removes the effects added since [`savepoint`](Self::savepoint), except notices.
+    pub fn roll_back_to(&mut self, (signals, messages, dirty): (usize, usize, u64)) {
         self.signals.truncate(signals);
         if self.messages.len() > messages {
             self.messages.truncate(messages);
@@ -134,7 +134,7 @@ impl Cx<'_> {
     /// if the key is new and the notification is wanted.
     pub fn write<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Db<'r>>) -> R) -> R {
         let (shard, db, now) = (self.shard_of(key), self.session.db, self.now);
-        if !self.server.wants(b'n') {
+        if !self.server.wants_notification(b'n') {
             return self.write_shard(shard, |tx, dbs| f(tx, dbs.at(db)));
         }
         let (result, is_new) = self.write_shard(shard, |tx, dbs| {
@@ -177,7 +177,7 @@ impl Cx<'_> {
 
     /// Removes a key and records the deletion. Returns whether the key existed.
     pub fn remove(&mut self, key: &[u8]) -> bool {
-        let is_there = self.has(key);
+        let is_there = self.key_exists(key);
         if is_there {
             self.write(key, |tx, db| _ = db.remove(tx, key));
             self.touched(b'g', "del", key);
@@ -187,7 +187,7 @@ impl Cx<'_> {
 
     /// Returns the shard of a key. If only one shard is locked, that shard contains all keys of the command.
     pub(super) fn shard_of(&self, key: &[u8]) -> usize {
-        self.keyspace.only().unwrap_or_else(|| self.store().shard_of(key))
+        self.keyspace.only_shard().unwrap_or_else(|| self.store().shard_of(key))
     }
 
     /// Returns the store, which contains all shards.
@@ -274,13 +274,13 @@ pub fn shards_of(
 /// The shards that are locked while a command runs.
 pub trait Keyspace {
     /// Returns the shard if it is the only one.
-    fn only(&self) -> Option<usize> {
+    fn only_shard(&self) -> Option<usize> {
         None
     }
 
     /// Returns whether a shard is locked.
-    fn has(&self, shard: usize) -> bool {
-        self.only() == Some(shard)
+    fn has_shard(&self, shard: usize) -> bool {
+        self.only_shard() == Some(shard)
     }
 
     /// Calls `f` once with a shard, for reading.
@@ -298,9 +298,9 @@ pub trait Keyspace {
 }
 
 /// No shards.
-pub struct Nothing;
+pub struct NoShards;
 
-impl Keyspace for Nothing {
+impl Keyspace for NoShards {
     fn read(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         panic!("the command says that it has no keys");
     }
@@ -317,7 +317,7 @@ pub struct OneRead<'v, 'r> {
 }
 
 impl Keyspace for OneRead<'_, '_> {
-    fn only(&self) -> Option<usize> {
+    fn only_shard(&self) -> Option<usize> {
         Some(self.shard)
     }
 
@@ -341,7 +341,7 @@ pub struct OneTxn<'t, 'r> {
 }
 
 impl Keyspace for OneTxn<'_, '_> {
-    fn only(&self) -> Option<usize> {
+    fn only_shard(&self) -> Option<usize> {
         Some(self.shard)
     }
 
@@ -355,21 +355,21 @@ impl Keyspace for OneTxn<'_, '_> {
 }
 
 /// Several shards, for changes.
-pub struct Several<'t, 'a> {
+pub struct SeveralShards<'t, 'a> {
     /// The transaction over the shards.
     pub shards: &'t mut Shards<'a, Shard<'static>>,
     /// Numbers of the shards, in ascending order.
     pub numbers: &'t [usize],
 }
 
-impl Several<'_, '_> {
+impl SeveralShards<'_, '_> {
     fn index(&self, shard: usize) -> usize {
         self.numbers.binary_search(&shard).expect("the command has said which keys it touches")
     }
 }
 
-impl Keyspace for Several<'_, '_> {
-    fn has(&self, shard: usize) -> bool {
+impl Keyspace for SeveralShards<'_, '_> {
+    fn has_shard(&self, shard: usize) -> bool {
         self.numbers.binary_search(&shard).is_ok()
     }
 

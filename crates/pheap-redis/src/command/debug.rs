@@ -37,7 +37,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         (b"panic", []) => panic!("`DEBUG PANIC` was called"),
         // The heap is the only copy of the data, so there is nothing to load from elsewhere.
         (b"reload", _) => cx.store().heap().checkpoint().map_err(|error| Fail::err(&error))?,
-        (b"set-active-expire", [flag]) => cx.server.limits.expires.store(int(flag)? != 0, Relaxed),
+        (b"set-active-expire", [flag]) => cx.server.options.expires.store(int(flag)? != 0, Relaxed),
         (b"sleep", [seconds]) => {
             let seconds = std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<f64>().ok());
             let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -6,7 +6,7 @@ use super::{Args, Command, Cx, Done, Fail, Flags, answer, ok};
 use crate::data::Change;
 use crate::rdb;
 use crate::resp::Reply;
-use crate::server::clocks::Usage;
+use crate::server::clocks::KeyUsage;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("dump", 2, READ, KEY, dump),
@@ -24,29 +24,29 @@ fn dump(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 /// The options of `RESTORE`.
 #[derive(Default)]
-struct Options {
+struct RestoreOptions {
     replaces: bool,
     is_absolute: bool,
-    usage: Option<Usage>,
+    usage: Option<KeyUsage>,
 }
 
-impl Options {
-    fn parse(args: &Args<'_>) -> Result<Options, Fail> {
-        let (mut options, mut rest) = (Options::default(), args.iter());
+impl RestoreOptions {
+    fn parse(args: &Args<'_>) -> Result<RestoreOptions, Fail> {
+        let (mut options, mut rest) = (RestoreOptions::default(), args.iter());
         while let Some(option) = rest.next() {
             match option.to_ascii_lowercase().as_slice() {
                 b"replace" => options.replaces = true,
                 b"absttl" => options.is_absolute = true,
-                b"idletime" if !matches!(options.usage, Some(Usage::Often(_))) => {
+                b"idletime" if !matches!(options.usage, Some(KeyUsage::Frequency(_))) => {
                     let seconds = int(value(&mut rest)?)?;
                     Fail::err_when(seconds < 0, "Invalid IDLETIME value, must be >= 0")?;
-                    options.usage = Some(Usage::Idle(seconds));
+                    options.usage = Some(KeyUsage::Idle(seconds));
                 }
-                b"freq" if !matches!(options.usage, Some(Usage::Idle(_))) => {
+                b"freq" if !matches!(options.usage, Some(KeyUsage::Idle(_))) => {
                     let often = u8::try_from(int(value(&mut rest)?)?);
                     let often =
                         often.map_err(|_| Fail::err("Invalid FREQ value, must be >= 0 and <= 255"))?;
-                    options.usage = Some(Usage::Often(often));
+                    options.usage = Some(KeyUsage::Frequency(often));
                 }
                 _ => return Err(Fail::SYNTAX),
             }
@@ -57,8 +57,8 @@ impl Options {
 
 fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    let options = Options::parse(&args[4..])?;
-    let is_there = cx.has(key);
+    let options = RestoreOptions::parse(&args[4..])?;
+    let is_there = cx.key_exists(key);
     if is_there && !options.replaces {
         return Err(Fail::Error("BUSYKEY Target key name already exists.".into()));
     }

@@ -70,7 +70,8 @@ fn expire(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &m
     let invalid = || invalid_time(&words::lossy(args[0]).to_lowercase());
     let ms = int(args[2])?.checked_mul(unit_ms).ok_or_else(invalid)?;
     let deadline = if is_time { ms } else { ms.checked_add(cx.clock).ok_or_else(invalid)? };
-    let is_wanted = cx.has(key) && conditions.hold(cx.read(key, |view, db| db.deadline(view, key)), deadline);
+    let is_wanted =
+        cx.key_exists(key) && conditions.hold(cx.read(key, |view, db| db.deadline(view, key)), deadline);
     if is_wanted && deadline <= now {
         cx.remove(key);
     } else if is_wanted {
@@ -82,7 +83,7 @@ fn expire(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &m
 
 fn persist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let key = args[1];
-    let has_one = cx.has(key) && cx.read(key, |view, db| db.deadline(view, key).is_some());
+    let has_one = cx.key_exists(key) && cx.read(key, |view, db| db.deadline(view, key).is_some());
     if has_one {
         cx.write(key, |tx, db| db.set_deadline(tx, key, None))?;
         cx.touched(b'g', "persist", key);
@@ -92,7 +93,7 @@ fn persist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn ttl(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.clock);
-    if !cx.has(key) {
+    if !cx.key_exists(key) {
         return answer::int(out, -2);
     }
     let told = match cx.read(key, |view, db| db.deadline(view, key)) {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::args::{SYNC_OR_ASYNC, last_word};
 use super::functions_dump as dump;
-use super::script::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
+use super::script::{Engine, EngineKind, LOAD, LOAD_AGAIN, LONG_LOAD, ScriptCall, with_engine};
 use super::scripts::{RUN, RUN_READ_ONLY, may_run, number_of_keys};
 use super::table::{ADD, LOOK, WRITE, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::data::{Change, Value};
 use crate::resp::Reply;
 use crate::scripts::libraries::{Function, Library, Loaded, first_line};
-use crate::scripts::{BUSY_EVAL, Declared};
+use crate::scripts::{BUSY_EVAL, ScriptFlags};
 use crate::server::Server;
 use crate::text::words;
 
@@ -48,7 +48,7 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
     let number = words::int(args[2]).ok_or_else(|| Fail::err("Bad number of keys provided"))?;
     let keys = number_of_keys(args, number)?;
     may_run(cx, function.declared, is_read_only)?;
-    with_engine(&cx.server.scripts, Kind::Functions, |engine| {
+    with_engine(&cx.server.scripts, EngineKind::Functions, |engine| {
         if engine.function(library.number, &function.name).is_none() {
             // Another thread loaded the library.
             keep(engine, &loaded);
@@ -56,16 +56,16 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
             engine.load(library.number, library.code(), limit).map_err(Fail::err)?;
         }
         let callable = engine.function(library.number, &function.name);
-        let call = Call {
+        let call = ScriptCall {
             called: args[1],
             name: &function.name,
             code: library.code(),
             function: callable.ok_or_else(|| Fail::err("Function not found"))?,
-            kind: Kind::Functions,
+            kind: EngineKind::Functions,
             command: args,
             keys,
-            is_read_only: is_read_only || function.declared.has(Declared::NO_WRITES),
-            may_need_memory: function.declared.has(Declared::ALLOW_OOM),
+            is_read_only: is_read_only || function.declared.has(ScriptFlags::NO_WRITES),
+            may_need_memory: function.declared.has(ScriptFlags::ALLOW_OOM),
         };
         engine.run(cx, &call, out)
     })
@@ -80,8 +80,8 @@ fn compile(engine: &Engine, server: &Server, text: &[u8], limit: Duration) -> Re
         return Err("No functions registered".into());
     }
     let declared = |flags: &[String]| {
-        let flags = flags.iter().filter_map(|flag| Declared::parse(flag.as_bytes()));
-        flags.fold(Declared::default(), Declared::and)
+        let flags = flags.iter().filter_map(|flag| ScriptFlags::parse(flag.as_bytes()));
+        flags.fold(ScriptFlags::default(), ScriptFlags::and)
     };
     let functions = registered
         .into_iter()
@@ -91,7 +91,7 @@ fn compile(engine: &Engine, server: &Server, text: &[u8], limit: Duration) -> Re
 }
 
 fn compiled(server: &Server, text: &[u8], limit: Duration) -> Result<Arc<Library>, Fail> {
-    with_engine(&server.scripts, Kind::Functions, |engine| {
+    with_engine(&server.scripts, EngineKind::Functions, |engine| {
         compile(engine, server, text, limit).map(Arc::new).map_err(Fail::err)
     })
 }
@@ -121,7 +121,7 @@ fn store(cx: &mut Cx<'_>, loaded: Loaded) -> Done {
         Ok::<_, pheap::Error>(())
     })?;
     cx.effects.dirty += 1;
-    with_engine(&cx.server.scripts, Kind::Functions, |engine| {
+    with_engine(&cx.server.scripts, EngineKind::Functions, |engine| {
         keep(engine, &loaded);
         Ok(())
     })?;
@@ -217,7 +217,7 @@ fn list(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let name = library.name.to_ascii_lowercase();
         pattern.as_ref().is_none_or(|pattern| words::matches(pattern, name.as_bytes()))
     };
-    let (begun, mut len) = (out.begin(), 0);
+    let (begun, mut len) = (out.defer_len(), 0);
     for library in loaded.iter().filter(is_wanted) {
         len += 1;
         out.map(3 + usize::from(has_code));

@@ -1,6 +1,6 @@
 //! The format of `FUNCTION DUMP`, which is that of RDB files, as in Redis.
 
-use crate::rdb::{Reader, library, open, put_library, seal};
+use crate::rdb::{RdbReader, library, open, put_library, seal};
 
 const DAMAGED: &str = "failed loading the given functions payload";
 
@@ -18,7 +18,7 @@ pub(super) fn write<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Vec<u8> {
 /// If the dump is invalid. The error says why.
 pub(super) fn read(dump: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let dump = open(dump).map_err(|_| "DUMP payload version or checksum are wrong")?;
-    let (mut from, mut texts) = (Reader::of(dump), Vec::new());
+    let (mut from, mut texts) = (RdbReader::from_bytes(dump), Vec::new());
     while from.left() > 0 {
         let opcode = from.byte().map_err(|_| DAMAGED)?;
         let text = library(opcode, &mut from).map_err(|_| DAMAGED)?;
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn function_dump_round_trip() {
         let texts = [vec![b'a'; 10], vec![b'b'; 1000], vec![b'c'; 100_000]];
         let dump = write(texts.iter().map(Vec::as_slice));
         assert_eq!(read(&dump).unwrap(), texts);

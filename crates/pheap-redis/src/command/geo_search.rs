@@ -1,35 +1,35 @@
 //! Searches for geographic positions near another one: `GEOSEARCH`, `GEORADIUS` and their variants.
 
 use super::args::{int, value};
-use super::geo::{coordinates, distance, place, place_of, unit};
-use super::sorted_sets::{Scored, store};
+use super::geo::{coordinates_of, parse_coordinates, unit, write_coordinates, write_distance};
+use super::sorted_sets::{ScoredMembers, store_members};
 use super::table::{ADD, KEY, READ, TWO_KEYS};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Sorted, View};
 use crate::resp::Reply;
-use crate::text::geo::{Place, Shape};
+use crate::text::geo::{Coordinates, Shape};
 use crate::text::words::{self, lossy};
 
 const MAY_STORE: Flags = ADD.and(Flags::MOVABLE_KEYS);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("georadius", -6, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
-        run(cx, args, Variant::AroundPlace { may_store: true }, out)
+        search(cx, args, GeoVariant::AroundPlace { may_store: true }, out)
     })
     .accesses("RO access", "OW update"),
     Command::new("georadius_ro", -6, READ, KEY, |cx, args, out| {
-        run(cx, args, Variant::AroundPlace { may_store: false }, out)
+        search(cx, args, GeoVariant::AroundPlace { may_store: false }, out)
     }),
     Command::new("georadiusbymember", -5, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
-        run(cx, args, Variant::AroundMember { may_store: true }, out)
+        search(cx, args, GeoVariant::AroundMember { may_store: true }, out)
     })
     .accesses("RO access", "OW update"),
     Command::new("georadiusbymember_ro", -5, READ, KEY, |cx, args, out| {
-        run(cx, args, Variant::AroundMember { may_store: false }, out)
+        search(cx, args, GeoVariant::AroundMember { may_store: false }, out)
     }),
-    Command::new("geosearch", -7, READ, KEY, |cx, args, out| run(cx, args, Variant::Search, out)),
+    Command::new("geosearch", -7, READ, KEY, |cx, args, out| search(cx, args, GeoVariant::Search, out)),
     Command::new("geosearchstore", -8, ADD, TWO_KEYS, |cx, args, out| {
-        run(cx, args, Variant::SearchAndStore, out)
+        search(cx, args, GeoVariant::SearchAndStore, out)
     })
     .accesses("OW update", "RO access"),
 ];
@@ -50,35 +50,38 @@ fn keys_and_target(args: &Args<'_>, keys: &mut Vec<usize>) {
 
 /// Which command is run.
 #[derive(Clone, Copy, PartialEq)]
-enum Variant {
+enum GeoVariant {
     AroundPlace { may_store: bool },
     AroundMember { may_store: bool },
     Search,
     SearchAndStore,
 }
 
-impl Variant {
+impl GeoVariant {
     fn is_search(self) -> bool {
-        matches!(self, Variant::Search | Variant::SearchAndStore)
+        matches!(self, GeoVariant::Search | GeoVariant::SearchAndStore)
     }
 
     fn has_target_option(self) -> bool {
-        matches!(self, Variant::AroundPlace { may_store: true } | Variant::AroundMember { may_store: true })
+        matches!(
+            self,
+            GeoVariant::AroundPlace { may_store: true } | GeoVariant::AroundMember { may_store: true }
+        )
     }
 }
 
 /// The parsed arguments.
 #[derive(Default)]
-struct Asked<'a> {
-    middle: Option<Around<'a>>,
+struct GeoSearchArgs<'a> {
+    centre: Option<GeoCentre<'a>>,
     shape: Option<Shape>,
     /// Length in metres of the unit of all distances.
     unit: f64,
     with_distance: bool,
-    with_number: bool,
+    with_hash: bool,
     with_coordinates: bool,
     /// Order of the result by distance.
-    order: Option<Order>,
+    order: Option<DistanceOrder>,
     count: Option<usize>,
     /// Whether any `count` matches are enough, not necessarily the nearest.
     any: bool,
@@ -87,15 +90,15 @@ struct Asked<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Order {
+enum DistanceOrder {
     NearestFirst,
     NearestLast,
 }
 
 /// The centre of the search.
 #[derive(Clone, Copy)]
-enum Around<'a> {
-    Place(Place),
+enum GeoCentre<'a> {
+    Coordinates(Coordinates),
     Member(&'a [u8]),
 }
 
@@ -103,8 +106,8 @@ fn number(text: &[u8], error: &str) -> Result<f64, Fail> {
     words::float(text).ok_or_else(|| Fail::err(error))
 }
 
-impl<'a> Asked<'a> {
-    fn circle(&mut self, radius: &[u8], unit_name: &[u8]) -> Done {
+impl<'a> GeoSearchArgs<'a> {
+    fn set_circle(&mut self, radius: &[u8], unit_name: &[u8]) -> Done {
         let radius = number(radius, "need numeric radius")?;
         Fail::err_when(radius < 0.0, "radius cannot be negative")?;
         self.unit = unit(unit_name)?;
@@ -112,7 +115,7 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    fn rectangle(&mut self, width: &[u8], height: &[u8], unit_name: &[u8]) -> Done {
+    fn set_rectangle(&mut self, width: &[u8], height: &[u8], unit_name: &[u8]) -> Done {
         let (width, height) = (number(width, "need numeric width")?, number(height, "need numeric height")?);
         Fail::err_when(width < 0.0 || height < 0.0, "height or width cannot be negative")?;
         self.unit = unit(unit_name)?;
@@ -124,33 +127,33 @@ impl<'a> Asked<'a> {
     /// member of it. If it does not exist, any name is accepted.
     fn parse(
         args: &'a Args<'a>,
-        variant: Variant,
+        variant: GeoVariant,
         exists: bool,
         is_member: impl Fn(&[u8]) -> bool,
-    ) -> Result<Asked<'a>, Fail> {
-        let mut asked = Asked { unit: 1.0, ..Asked::default() };
+    ) -> Result<GeoSearchArgs<'a>, Fail> {
+        let mut asked = GeoSearchArgs { unit: 1.0, ..GeoSearchArgs::default() };
         let member = |name: &'a [u8]| {
             let is_known = !exists || is_member(name);
             is_known
-                .then_some(Around::Member(name))
+                .then_some(GeoCentre::Member(name))
                 .ok_or_else(|| Fail::err("could not decode requested zset member"))
         };
         let mut rest = match variant {
-            Variant::AroundPlace { .. } => {
-                asked.middle = Some(Around::Place(place(args[2], args[3])?));
-                asked.circle(args[4], args[5])?;
+            GeoVariant::AroundPlace { .. } => {
+                asked.centre = Some(GeoCentre::Coordinates(parse_coordinates(args[2], args[3])?));
+                asked.set_circle(args[4], args[5])?;
                 args[6..].iter()
             }
-            Variant::AroundMember { .. } => {
-                asked.middle = Some(member(args[2])?);
+            GeoVariant::AroundMember { .. } => {
+                asked.centre = Some(member(args[2])?);
                 // If the key does not exist, Redis does not check the radius.
                 if exists {
-                    asked.circle(args[3], args[4])?;
+                    asked.set_circle(args[3], args[4])?;
                 }
                 args[5..].iter()
             }
-            Variant::Search => args[2..].iter(),
-            Variant::SearchAndStore => {
+            GeoVariant::Search => args[2..].iter(),
+            GeoVariant::SearchAndStore => {
                 asked.target = Some(args[1]);
                 args[3..].iter()
             }
@@ -159,11 +162,11 @@ impl<'a> Asked<'a> {
         while let Some(option) = rest.next() {
             match (option.to_ascii_lowercase().as_slice(), rest.len()) {
                 (b"withdist", _) => asked.with_distance = true,
-                (b"withhash", _) => asked.with_number = true,
+                (b"withhash", _) => asked.with_hash = true,
                 (b"withcoord", _) => asked.with_coordinates = true,
                 (b"any", _) => asked.any = true,
-                (b"asc", _) => asked.order = Some(Order::NearestFirst),
-                (b"desc", _) => asked.order = Some(Order::NearestLast),
+                (b"asc", _) => asked.order = Some(DistanceOrder::NearestFirst),
+                (b"desc", _) => asked.order = Some(DistanceOrder::NearestLast),
                 (b"count", 1..) => {
                     let count = usize::try_from(int(value(&mut rest)?)?).ok().filter(|&count| count > 0);
                     asked.count = Some(count.ok_or_else(|| Fail::err("COUNT must be > 0"))?);
@@ -172,18 +175,23 @@ impl<'a> Asked<'a> {
                     asked.target = Some(value(&mut rest)?);
                     asked.stores_distances = name == b"storedist";
                 }
-                (b"storedist", _) if variant == Variant::SearchAndStore => asked.stores_distances = true,
-                (b"frommember", 1..) if is_search && !matches!(asked.middle, Some(Around::Place(_))) => {
-                    asked.middle = Some(member(value(&mut rest)?)?);
+                (b"storedist", _) if variant == GeoVariant::SearchAndStore => asked.stores_distances = true,
+                (b"frommember", 1..)
+                    if is_search && !matches!(asked.centre, Some(GeoCentre::Coordinates(_))) =>
+                {
+                    asked.centre = Some(member(value(&mut rest)?)?);
                 }
-                (b"fromlonlat", 2..) if is_search && !matches!(asked.middle, Some(Around::Member(_))) => {
-                    asked.middle = Some(Around::Place(place(value(&mut rest)?, value(&mut rest)?)?));
+                (b"fromlonlat", 2..) if is_search && !matches!(asked.centre, Some(GeoCentre::Member(_))) => {
+                    asked.centre = Some(GeoCentre::Coordinates(parse_coordinates(
+                        value(&mut rest)?,
+                        value(&mut rest)?,
+                    )?));
                 }
                 (b"byradius", 2..) if is_search && !matches!(asked.shape, Some(Shape::Box { .. })) => {
-                    asked.circle(value(&mut rest)?, value(&mut rest)?)?;
+                    asked.set_circle(value(&mut rest)?, value(&mut rest)?)?;
                 }
                 (b"bybox", 3..) if is_search && !matches!(asked.shape, Some(Shape::Circle { .. })) => {
-                    asked.rectangle(value(&mut rest)?, value(&mut rest)?, value(&mut rest)?)?;
+                    asked.set_rectangle(value(&mut rest)?, value(&mut rest)?, value(&mut rest)?)?;
                 }
                 _ => return Err(Fail::SYNTAX),
             }
@@ -193,10 +201,10 @@ impl<'a> Asked<'a> {
     }
 
     /// Fails if the options contradict each other.
-    fn check(&self, args: &Args<'_>, variant: Variant) -> Done {
-        if self.target.is_some() && (self.with_distance || self.with_number || self.with_coordinates) {
+    fn check(&self, args: &Args<'_>, variant: GeoVariant) -> Done {
+        if self.target.is_some() && (self.with_distance || self.with_hash || self.with_coordinates) {
             let what = match variant {
-                Variant::SearchAndStore => "GEOSEARCHSTORE",
+                GeoVariant::SearchAndStore => "GEOSEARCHSTORE",
                 _ => "STORE option in GEORADIUS",
             };
             return Err(Fail::err(format_args!(
@@ -206,7 +214,7 @@ impl<'a> Asked<'a> {
         let exactly_one = |of: &str| {
             Err(Fail::err(format_args!("exactly one of {of} can be specified for {}", lossy(args[0]))))
         };
-        if variant.is_search() && self.middle.is_none() {
+        if variant.is_search() && self.centre.is_none() {
             return exactly_one("FROMMEMBER or FROMLONLAT");
         }
         if variant.is_search() && self.shape.is_none() {
@@ -216,40 +224,45 @@ impl<'a> Asked<'a> {
     }
 
     /// Returns the matches, in the requested order.
-    fn find<'v, 'r>(&self, view: &'v View<'r>, sorted: &Sorted<'r>) -> Vec<Found<'v>> {
-        let middle = match self.middle {
-            Some(Around::Place(place)) => Some(place),
-            Some(Around::Member(name)) => place_of(view, sorted, name),
+    fn find<'v, 'r>(&self, view: &'v View<'r>, sorted: &Sorted<'r>) -> Vec<GeoMatch<'v>> {
+        let centre = match self.centre {
+            Some(GeoCentre::Coordinates(place)) => Some(place),
+            Some(GeoCentre::Member(name)) => coordinates_of(view, sorted, name),
             None => None,
         };
-        let (Some(middle), Some(shape)) = (middle, self.shape) else { return Vec::new() };
+        let (Some(centre), Some(shape)) = (centre, self.shape) else { return Vec::new() };
         let enough = self.count.filter(|_| self.any).unwrap_or(usize::MAX);
         let mut found = Vec::new();
-        for (first, end) in shape.numbers(middle) {
+        for (first, end) in shape.geohash_ranges(centre) {
             let rank = sorted.count_before(view, |item| item.score < first as f64);
             for item in sorted.iter(view, rank, usize::MAX, false) {
                 if item.score >= end as f64 || found.len() >= enough {
                     break;
                 }
-                let place = Place::of_score(item.score);
-                if let Some(distance) = shape.distance(middle, place) {
-                    found.push(Found { member: &view[item.member], score: item.score, place, distance });
+                let place = Coordinates::from_score(item.score);
+                if let Some(distance) = shape.distance(centre, place) {
+                    found.push(GeoMatch { member: &view[item.member], score: item.score, place, distance });
                 }
             }
         }
         // `COUNT` without `ANY` and without an order means the nearest ones.
-        let order = self.order.or_else(|| (self.count.is_some() && !self.any).then_some(Order::NearestFirst));
+        let order =
+            self.order.or_else(|| (self.count.is_some() && !self.any).then_some(DistanceOrder::NearestFirst));
         match order {
-            Some(Order::NearestFirst) => found.sort_by(|one, two| one.distance.total_cmp(&two.distance)),
-            Some(Order::NearestLast) => found.sort_by(|one, two| two.distance.total_cmp(&one.distance)),
+            Some(DistanceOrder::NearestFirst) => {
+                found.sort_by(|one, two| one.distance.total_cmp(&two.distance))
+            }
+            Some(DistanceOrder::NearestLast) => {
+                found.sort_by(|one, two| two.distance.total_cmp(&one.distance))
+            }
             None => {}
         }
         found.truncate(self.count.unwrap_or(usize::MAX));
         found
     }
 
-    fn write(&self, out: &mut Reply, found: &[Found<'_>]) {
-        let more = [self.with_distance, self.with_number, self.with_coordinates];
+    fn write(&self, out: &mut Reply, found: &[GeoMatch<'_>]) {
+        let more = [self.with_distance, self.with_hash, self.with_coordinates];
         let more = more.into_iter().filter(|&is_wanted| is_wanted).count();
         out.array(found.len());
         for one in found {
@@ -258,47 +271,47 @@ impl<'a> Asked<'a> {
             }
             out.bulk(one.member);
             if self.with_distance {
-                distance(out, one.distance / self.unit);
+                write_distance(out, one.distance / self.unit);
             }
-            if self.with_number {
+            if self.with_hash {
                 out.int(one.score as i64);
             }
             if self.with_coordinates {
-                coordinates(out, one.place);
+                write_coordinates(out, one.place);
             }
         }
     }
 }
 
 /// A match.
-struct Found<'v> {
+struct GeoMatch<'v> {
     member: &'v [u8],
     score: f64,
-    place: Place,
+    place: Coordinates,
     /// Distance from the centre, in metres.
     distance: f64,
 }
 
-fn run(cx: &mut Cx<'_>, args: &Args<'_>, variant: Variant, out: &mut Reply) -> Done {
-    let key = args[if variant == Variant::SearchAndStore { 2 } else { 1 }];
-    let to_store = cx.look::<Sorted, _>(key, |view, sorted| {
+fn search(cx: &mut Cx<'_>, args: &Args<'_>, variant: GeoVariant, out: &mut Reply) -> Done {
+    let key = args[if variant == GeoVariant::SearchAndStore { 2 } else { 1 }];
+    let to_store = cx.read_value::<Sorted, _>(key, |view, sorted| {
         let sorted = sorted.map(|sorted| &view[sorted]);
         let is_member = |name: &[u8]| sorted.is_some_and(|sorted| sorted.score(view, name).is_some());
-        let asked = Asked::parse(args, variant, sorted.is_some(), is_member)?;
+        let asked = GeoSearchArgs::parse(args, variant, sorted.is_some(), is_member)?;
         let found = sorted.map_or(Vec::new(), |sorted| asked.find(view, sorted));
         let Some(target) = asked.target else {
             asked.write(out, &found);
             return Ok(None);
         };
         let score =
-            |one: &Found<'_>| if asked.stores_distances { one.distance / asked.unit } else { one.score };
-        let found: Scored = found.iter().map(|one| (one.member.to_vec(), score(one))).collect();
+            |one: &GeoMatch<'_>| if asked.stores_distances { one.distance / asked.unit } else { one.score };
+        let found: ScoredMembers = found.iter().map(|one| (one.member.to_vec(), score(one))).collect();
         Ok(Some((target.to_vec(), found)))
     })?;
     if let Some((target, found)) = to_store {
         out.count(found.len());
         let event = if variant.is_search() { "geosearchstore" } else { "georadiusstore" };
-        store(cx, &target, event, found)?;
+        store_members(cx, &target, event, found)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Hashes.
 
 use super::args::{Scan, int};
-use super::pick::{self, Wanted};
+use super::pick::{self, PickCount};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, answer, ok, yes_or_no};
@@ -18,8 +18,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("hgetall", 2, READ, KEY, hgetall),
     Command::new("hincrby", 4, ADD_FAST, KEY, hincrby),
     Command::new("hincrbyfloat", 4, ADD_FAST, KEY, hincrbyfloat),
-    Command::new("hkeys", 2, READ, KEY, |cx, args, out| all(cx, args[1], Part::Field, out)),
-    Command::new("hlen", 2, READ_FAST, KEY, values::len::<Hash>).access("RO"),
+    Command::new("hkeys", 2, READ, KEY, |cx, args, out| all(cx, args[1], EntryPart::Field, out)),
+    Command::new("hlen", 2, READ_FAST, KEY, values::answer_len::<Hash>).access("RO"),
     Command::new("hmget", -3, READ_FAST, KEY, hmget),
     Command::new("hmset", -4, ADD_FAST, KEY, |cx, args, out| {
         set(cx, args, "hmset")?;
@@ -32,12 +32,12 @@ pub(super) const COMMANDS: &[Command] = &[
         .access("RW update"),
     Command::new("hsetnx", 4, ADD_FAST, KEY, hsetnx).access("RW insert"),
     Command::new("hstrlen", 3, READ_FAST, KEY, hstrlen).access("RO"),
-    Command::new("hvals", 2, READ, KEY, |cx, args, out| all(cx, args[1], Part::Value, out)),
+    Command::new("hvals", 2, READ, KEY, |cx, args, out| all(cx, args[1], EntryPart::Value, out)),
 ];
 
 /// The part of an entry that is answered.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+enum EntryPart {
     Field,
     Value,
 }
@@ -50,7 +50,7 @@ fn put<'r>(tx: &mut Txn<'r>, hash: P<'r, Hash<'r>>, field: &[u8], value: &[u8]) 
 
 /// Calls `f` with the value of a field.
 fn with_field(cx: &mut Cx<'_>, args: &Args<'_>, f: impl FnOnce(Option<&[u8]>)) -> Done {
-    cx.look::<Hash, _>(args[1], |view, hash| {
+    cx.read_value::<Hash, _>(args[1], |view, hash| {
         let value = hash.and_then(|hash| hash.get(view, args[2]));
         f(value.map(|&value| &view[value]));
         Ok(())
@@ -70,7 +70,7 @@ fn hstrlen(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn hmget(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.look::<Hash, _>(args[1], |view, hash| {
+    cx.read_value::<Hash, _>(args[1], |view, hash| {
         out.array(args.len() - 2);
         for field in &args[2..] {
             out.maybe_bulk(hash.and_then(|hash| hash.get(view, field)).map(|&value| &view[value]));
@@ -80,7 +80,7 @@ fn hmget(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn hgetall(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.look::<Hash, _>(args[1], |view, hash| {
+    cx.read_value::<Hash, _>(args[1], |view, hash| {
         out.map(hash.map_or(0, |hash| view[hash].len()));
         for (field, &value) in hash.into_iter().flat_map(|hash| hash.iter(view)) {
             out.bulk(field);
@@ -91,11 +91,11 @@ fn hgetall(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 /// Answers with all fields, or with all values.
-fn all(cx: &mut Cx<'_>, key: &[u8], part: Part, out: &mut Reply) -> Done {
-    cx.look::<Hash, _>(key, |view, hash| {
+fn all(cx: &mut Cx<'_>, key: &[u8], part: EntryPart, out: &mut Reply) -> Done {
+    cx.read_value::<Hash, _>(key, |view, hash| {
         out.array(hash.map_or(0, |hash| view[hash].len()));
         for (field, &value) in hash.into_iter().flat_map(|hash| hash.iter(view)) {
-            out.bulk(if part == Part::Field { field } else { &view[value] });
+            out.bulk(if part == EntryPart::Field { field } else { &view[value] });
         }
         Ok(())
     })
@@ -108,7 +108,7 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, command: &str) -> Result<usize, Fail> {
         return Err(Fail::arity(command));
     }
     let count = pairs.len() as u64;
-    let new = cx.fill::<Hash, _>(args[1], |tx, hash| {
+    let new = cx.change_or_create::<Hash, _>(args[1], |tx, hash| {
         let mut new = 0;
         for pair in pairs {
             new += usize::from(put(tx, hash, pair[0], pair[1])?);
@@ -121,7 +121,7 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, command: &str) -> Result<usize, Fail> {
 
 fn hsetnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, field) = (args[1], args[2]);
-    let is_new = cx.fill::<Hash, _>(key, |tx, hash| {
+    let is_new = cx.change_or_create::<Hash, _>(key, |tx, hash| {
         Ok(!hash.contains_key(tx, field) && put(tx, hash, field, args[3])?)
     })?;
     if is_new {
@@ -131,7 +131,7 @@ fn hsetnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn hdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let count = cx.shrink::<Hash>(args[1], "hdel", |tx, hash, _| {
+    let count = cx.remove_elements::<Hash>(args[1], "hdel", |tx, hash, _| {
         Ok(args[2..].iter().filter(|field| hash.remove(tx, *field).is_some()).count())
     });
     count.map(|count| out.count(count.unwrap_or(0)))
@@ -188,8 +188,8 @@ fn hincrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn hrandfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let asked = Wanted::of_pairs(&args[2..], "withvalues")?;
-    cx.look::<Hash, _>(args[1], |view, hash| {
+    let asked = PickCount::of_pairs(&args[2..], "withvalues")?;
+    cx.read_value::<Hash, _>(args[1], |view, hash| {
         let len = hash.map_or(0, |hash| view[hash].len());
         let one = || hash.and_then(|hash| hash.choose(view, random));
         let all = || hash.into_iter().flat_map(|hash| hash.iter(view));

@@ -23,7 +23,7 @@ impl From<Corrupted> for Fail {
 }
 
 /// Calls `f` with the HyperLogLog of a key, if there is one.
-fn look<'r, R>(
+fn with_hll<'r, R>(
     view: &View<'r>,
     db: &Db<'r>,
     key: &[u8],
@@ -62,7 +62,7 @@ fn most(cx: &Cx<'_>) -> usize {
 fn pfadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, elements, now, most) = (args[1], &args[2..], cx.now, most(cx));
     let changes = cx.write(key, |tx, db| {
-        let sparse = look(tx, &tx[db], key, now, |bytes, encoding| {
+        let sparse = with_hll(tx, &tx[db], key, now, |bytes, encoding| {
             (encoding == Encoding::Sparse).then(|| bytes.to_vec())
         })?;
         let (mut hll, mut changes) = match sparse {
@@ -96,7 +96,8 @@ fn add_to_dense<'r>(
     for element in elements {
         let (register, value) = hll::pattern(element);
         let (bytes, shift) = hll::place(register);
-        let is_greater = look(tx, &tx[db], key, now, |hll, _| value > hll::get(&hll[bytes.clone()], shift))?;
+        let is_greater =
+            with_hll(tx, &tx[db], key, now, |hll, _| value > hll::get(&hll[bytes.clone()], shift))?;
         if is_greater == Some(true) {
             let buffer = buffer(tx, db, key, now)?;
             hll::put(buffer.as_mut_slice(tx, bytes), shift, value);
@@ -118,7 +119,7 @@ fn pfcount(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return answer::int(out, hll::estimate(&hll::histogram_of(&all)) as i64);
     }
     let count = cx.read(key, |view, db| {
-        look(view, db, key, now, |bytes, _| match hll::cached(bytes) {
+        with_hll(view, db, key, now, |bytes, _| match hll::cached(bytes) {
             Some(count) => Ok((count, true)),
             None => hll::histogram(bytes).map(|histogram| (hll::estimate(&histogram), false)),
         })
@@ -140,7 +141,7 @@ fn merge_all(cx: &mut Cx<'_>, keys: &Args<'_>, all: &mut Registers) -> Result<bo
     let (now, mut is_dense) = (cx.now, false);
     for key in keys {
         let merged = cx.read(key, |view, db| {
-            look(view, db, key, now, |bytes, encoding| {
+            with_hll(view, db, key, now, |bytes, encoding| {
                 is_dense |= encoding == Encoding::Dense;
                 hll::merge(all, bytes)
             })
@@ -155,7 +156,7 @@ fn pfmerge(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let mut all = Box::new([0; REGISTERS]);
     let is_dense = merge_all(cx, &args[1..], &mut all)?;
     cx.write(key, |tx, db| {
-        let old = look(tx, &tx[db], key, now, |bytes, _| bytes.to_vec())?;
+        let old = with_hll(tx, &tx[db], key, now, |bytes, _| bytes.to_vec())?;
         let mut hll = old.unwrap_or_else(hll::empty);
         if is_dense {
             hll::make_dense(&mut hll)?;
@@ -172,7 +173,7 @@ fn pfmerge(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn pfdebug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[2], cx.now);
-    let hll = cx.read(key, |view, db| look(view, db, key, now, |bytes, _| bytes.to_vec()))?;
+    let hll = cx.read(key, |view, db| with_hll(view, db, key, now, |bytes, _| bytes.to_vec()))?;
     let mut hll = hll.ok_or_else(|| Fail::err("The specified key does not exist"))?;
     let is_sparse = hll::encoding(&hll) == Some(Encoding::Sparse);
     match args[1].to_ascii_lowercase().as_slice() {

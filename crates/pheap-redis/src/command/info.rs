@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::table::LOOK;
-use super::{Args, Command, Cx, Done, Keys, all, answer};
-use crate::clients::pubsub::Kind;
+use super::{Args, Command, Cx, Done, Keys, all_commands, answer};
+use crate::clients::pubsub::SubscriptionKind;
 use crate::clients::{Filter, Profile};
 use crate::data::DATABASES;
 use crate::resp::Reply;
 use crate::server::role::Stage;
 use crate::stats::counts::{BUCKETS, Sum, Transferred};
-use crate::stats::usage::Whose;
+use crate::stats::usage::CpuScope;
 use crate::text::words::lossy;
 
 pub(super) const COMMANDS: &[Command] = &[Command::new("info", -1, LOOK, Keys::Everything, info)];
@@ -273,9 +273,9 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     let [total, current] = cx.server.memory.exceeded();
     line(text, "total_eviction_exceeded_time", total.as_millis());
     line(text, "current_eviction_exceeded_time", current.as_millis());
-    line(text, "pubsub_channels", cx.server.channels.count(Kind::Channel));
-    line(text, "pubsub_patterns", cx.server.channels.count(Kind::Pattern));
-    line(text, "pubsubshard_channels", cx.server.channels.count(Kind::Shard));
+    line(text, "pubsub_channels", cx.server.channels.count(SubscriptionKind::Channel));
+    line(text, "pubsub_patterns", cx.server.channels.count(SubscriptionKind::Pattern));
+    line(text, "pubsubshard_channels", cx.server.channels.count(SubscriptionKind::Shard));
     let [_, keys, items, prefixes] = cx.server.tracking.totals();
     line(text, "tracking_total_keys", keys);
     line(text, "tracking_total_items", items);
@@ -340,9 +340,10 @@ fn replication(cx: &mut Cx<'_>, text: &mut String) {
 }
 
 fn cpu(_: &mut Cx<'_>, text: &mut String) {
-    let all = [(Whose::Process, ""), (Whose::Children, "_children"), (Whose::Thread, "_main_thread")];
+    let all =
+        [(CpuScope::Process, ""), (CpuScope::Children, "_children"), (CpuScope::Thread, "_main_thread")];
     for (whose, name) in all {
-        let [system, user] = crate::stats::usage::times(whose);
+        let [system, user] = crate::stats::usage::cpu_times(whose);
         line(text, &format!("used_cpu_sys{name}"), format_args!("{system:.6}"));
         line(text, &format!("used_cpu_user{name}"), format_args!("{user:.6}"));
     }
@@ -355,7 +356,7 @@ fn errors(cx: &mut Cx<'_>, text: &mut String) {
 }
 
 fn commands(cx: &mut Cx<'_>, text: &mut String) {
-    for known in all() {
+    for known in all_commands() {
         let sum = cx.server.counted(known.number);
         if sum.calls + sum.rejected == 0 {
             continue;
@@ -385,7 +386,7 @@ fn latencies(cx: &mut Cx<'_>, text: &mut String) {
         .split_whitespace()
         .filter_map(|share| share.parse().ok())
         .collect();
-    for known in all() {
+    for known in all_commands() {
         let sum = cx.server.counted(known.number);
         if sum.calls > 0 {
             let each = shares.iter().map(|&share| format!("p{share}={:.3}", at_most(&sum, share)));

@@ -1,13 +1,18 @@
 //! `COMMAND`: describes the commands.
 
 use super::table::{Access, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, answer, lookup, resolve, top};
+use super::{
+    Args, Command, Cx, Done, Fail, Flags, Group, Keys, KnownCommand, all_commands, answer, lookup, resolve,
+    top_level_commands,
+};
 use crate::resp::Reply;
 use crate::text::words::matches;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("command", -1, LOOK, Keys::None, info).with_subcommands(),
-    Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| answer::count(out, top().count())),
+    Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| {
+        answer::count(out, top_level_commands().count())
+    }),
     Command::new("command|docs", -2, LOOK, Keys::None, docs),
     Command::new("command|getkeys", -4, LOOK, Keys::None, |_, args, out| {
         let (_, words, keys) = keys_of(args)?;
@@ -32,8 +37,8 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn info(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let some: Vec<Option<Known>> = match args {
-        [] | [_] | [_, _] => top().map(Some).collect(),
+    let some: Vec<Option<KnownCommand>> = match args {
+        [] | [_] | [_, _] => top_level_commands().map(Some).collect(),
         [_, _, names @ ..] => names.iter().map(|name| lookup(name)).collect(),
     };
     out.array(some.len());
@@ -47,8 +52,8 @@ fn info(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let some: Vec<Known> = if args.len() == 2 {
-        top().collect()
+    let some: Vec<KnownCommand> = if args.len() == 2 {
+        top_level_commands().collect()
     } else {
         args[2..].iter().filter_map(|name| lookup(name)).collect()
     };
@@ -57,7 +62,7 @@ fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-fn doc(known: Known, out: &mut Reply) {
+fn doc(known: KnownCommand, out: &mut Reply) {
     let subcommands = known.command.subcommands();
     let count = subcommands.clone().count();
     out.bulk(known.name.as_bytes());
@@ -71,18 +76,19 @@ fn doc(known: Known, out: &mut Reply) {
 }
 
 /// Returns the command that is asked about, its words, and the positions of its keys.
-fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize>), Fail> {
+fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(KnownCommand, &'w Args<'a>, Vec<usize>), Fail> {
     let words = &args[2..];
-    let has_none = |known: Known| {
+    let has_none = |known: KnownCommand| {
         matches!(known.keys, Keys::None | Keys::Everything | Keys::Heap | Keys::From(_) | Keys::Libraries)
     };
     let no_keys = || Fail::err("The command has no key arguments");
-    let known =
-        resolve(words).map_err(|refused| match refused.number.and_then(|number| all().nth(number)) {
+    let known = resolve(words).map_err(|refused| {
+        match refused.number.and_then(|number| all_commands().nth(number)) {
             Some(known) if has_none(known) => no_keys(),
             Some(_) => Fail::err("Invalid number of arguments specified for command"),
             None => Fail::err("Invalid command specified"),
-        })?;
+        }
+    })?;
     if has_none(known) {
         return Err(no_keys());
     }
@@ -95,7 +101,7 @@ fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize
 }
 
 /// Returns the access of a command to its first key, and to the others.
-fn access(known: Known, words: &Args<'_>) -> [Access; 2] {
+fn access(known: KnownCommand, words: &Args<'_>) -> [Access; 2] {
     let by_flags = |only_reads: bool| [if only_reads { "RO access" } else { "RW access update" }; 2];
     match known.name {
         "set" if !words.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get")) => ["OW update"; 2],
@@ -119,15 +125,15 @@ fn only_reads(words: &Args<'_>) -> bool {
 
 fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let names: Vec<&str> = match args[2..] {
-        [] => all().map(|known| known.command.name).collect(),
+        [] => all_commands().map(|known| known.command.name).collect(),
         [filter, how, what] if filter.eq_ignore_ascii_case(b"filterby") => {
-            let is_meant: &dyn Fn(&Known) -> bool = match how.to_ascii_lowercase().as_slice() {
+            let is_meant: &dyn Fn(&KnownCommand) -> bool = match how.to_ascii_lowercase().as_slice() {
                 b"pattern" => &|known| matches(&what.to_ascii_lowercase(), known.name.as_bytes()),
                 b"aclcat" => &|known| categories(known).iter().any(|name| name.as_bytes() == what),
                 b"module" => &|_| false,
                 _ => return Err(Fail::SYNTAX),
             };
-            all().filter(is_meant).map(|known| known.command.name).collect()
+            all_commands().filter(is_meant).map(|known| known.command.name).collect()
         }
         _ => return Err(Fail::SYNTAX),
     };
@@ -135,7 +141,7 @@ fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 /// Returns the ACL categories of a command.
-pub(super) fn categories(known: &Known) -> Vec<&'static str> {
+pub(super) fn categories(known: &KnownCommand) -> Vec<&'static str> {
     let flags = known.flags;
     let mut all = vec![match known.group {
         Group::Generic => "keyspace",
@@ -165,7 +171,7 @@ pub(super) fn categories(known: &Known) -> Vec<&'static str> {
     all
 }
 
-fn describe(known: Known, out: &mut Reply) {
+fn describe(known: KnownCommand, out: &mut Reply) {
     let (first, last, step) = match known.keys {
         Keys::Range(first, last, step) => (first, last, step),
         _ => (0, 0, 0),
@@ -199,11 +205,11 @@ mod tests {
     #[test]
     fn each_command_can_be_described() {
         let mut out = Reply::new(false);
-        for known in all() {
+        for known in all_commands() {
             describe(known, &mut out);
             assert!(!categories(&known).is_empty(), "{}", known.command.name);
         }
-        assert!(crate::text::words::lossy(out.since(0)).contains("@keyspace"));
+        assert!(crate::text::words::lossy(out.bytes_since(0)).contains("@keyspace"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn exists(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    answer::count(out, args[1..].iter().filter(|key| cx.has(key)).count())
+    answer::count(out, args[1..].iter().filter(|key| cx.key_exists(key)).count())
 }
 
 fn del(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

@@ -1,20 +1,20 @@
 //! `LCS`: the longest common subsequence of two strings.
 
 use super::args::{int, value};
-use super::buffers::Limit;
+use super::buffers::StringLimit;
 use super::table::{READ, TWO_KEYS};
 use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[Command::new("lcs", -3, READ, TWO_KEYS, lcs)];
 
-fn string(cx: &mut Cx<'_>, key: &[u8]) -> Result<Vec<u8>, Fail> {
-    cx.look_at_string(key, |bytes| Ok(bytes.unwrap_or_default().to_vec()))
+fn string_or_empty(cx: &mut Cx<'_>, key: &[u8]) -> Result<Vec<u8>, Fail> {
+    cx.read_string(key, |bytes| Ok(bytes.unwrap_or_default().to_vec()))
         .map_err(|_| Fail::err("The specified keys must contain string values"))
 }
 
 fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (a, b) = (string(cx, args[1])?, string(cx, args[2])?);
+    let (a, b) = (string_or_empty(cx, args[1])?, string_or_empty(cx, args[2])?);
     let (mut wants_places, mut wants_len, mut wants_lens, mut least) = (false, false, false, 0);
     let mut rest = args[3..].iter();
     while let Some(option) = rest.next() {
@@ -32,8 +32,8 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     )?;
     let too_much = || Fail::err("Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
     let bytes = (a.len() + 1).saturating_mul(b.len() + 1).saturating_mul(size_of::<u32>());
-    Limit::of(cx).check(bytes, 0).map_err(|_| too_much())?;
-    let table = Table::of(&a, &b).ok_or_else(too_much)?;
+    StringLimit::of_client(cx).check(bytes, 0).map_err(|_| too_much())?;
+    let table = LcsTable::compute(&a, &b).ok_or_else(too_much)?;
     if wants_len {
         return answer::count(out, table.len(a.len(), b.len()));
     }
@@ -61,14 +61,14 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 /// Length of the longest common subsequence of each pair of prefixes.
-struct Table {
+struct LcsTable {
     lens: Vec<u32>,
     width: usize,
 }
 
 /// A run of equal bytes.
 #[derive(Debug, PartialEq, Eq)]
-struct Run {
+struct CommonRun {
     /// Start in the first string.
     a: usize,
     /// Start in the second string.
@@ -76,9 +76,9 @@ struct Run {
     len: usize,
 }
 
-impl Table {
+impl LcsTable {
     /// Returns the table, or `None` if there is not enough memory for it.
-    fn of(a: &[u8], b: &[u8]) -> Option<Table> {
+    fn compute(a: &[u8], b: &[u8]) -> Option<LcsTable> {
         let width = b.len() + 1;
         let cells = (a.len() + 1).checked_mul(width)?;
         let mut lens = Vec::new();
@@ -90,7 +90,7 @@ impl Table {
                 row[j + 1] = if x == y { above[j] + 1 } else { above[j + 1].max(row[j]) };
             }
         }
-        Some(Table { lens, width })
+        Some(LcsTable { lens, width })
     }
 
     fn len(&self, i: usize, j: usize) -> usize {
@@ -98,16 +98,16 @@ impl Table {
     }
 
     /// Returns the runs of a longest common subsequence, from the end.
-    fn runs(&self, a: &[u8], b: &[u8]) -> Vec<Run> {
+    fn runs(&self, a: &[u8], b: &[u8]) -> Vec<CommonRun> {
         let (mut i, mut j) = (a.len(), b.len());
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<CommonRun> = Vec::new();
         while i > 0 && j > 0 {
             if a[i - 1] == b[j - 1] {
                 match runs.last_mut() {
                     Some(run) if (run.a, run.b) == (i, j) => {
-                        *run = Run { a: i - 1, b: j - 1, len: run.len + 1 }
+                        *run = CommonRun { a: i - 1, b: j - 1, len: run.len + 1 }
                     }
-                    _ => runs.push(Run { a: i - 1, b: j - 1, len: 1 }),
+                    _ => runs.push(CommonRun { a: i - 1, b: j - 1, len: 1 }),
                 }
                 (i, j) = (i - 1, j - 1);
             } else if self.len(i - 1, j) > self.len(i, j - 1) {
@@ -127,9 +127,9 @@ mod tests {
     #[test]
     fn the_longest_one() {
         let (a, b) = (b"ohmytext", b"mynewtext");
-        let table = Table::of(a, b).unwrap();
+        let table = LcsTable::compute(a, b).unwrap();
         assert_eq!(table.len(8, 9), 6);
-        assert_eq!(table.runs(a, b), [Run { a: 4, b: 5, len: 4 }, Run { a: 2, b: 0, len: 2 }]);
-        assert_eq!(Table::of(b"", b"x").unwrap().len(0, 1), 0);
+        assert_eq!(table.runs(a, b), [CommonRun { a: 4, b: 5, len: 4 }, CommonRun { a: 2, b: 0, len: 2 }]);
+        assert_eq!(LcsTable::compute(b"", b"x").unwrap().len(0, 1), 0);
     }
 }

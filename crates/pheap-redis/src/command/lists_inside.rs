@@ -1,6 +1,6 @@
 //! Lists: elements within them (`LINSERT`, `LPOS`, `LREM`, `LTRIM`).
 
-use super::args::{count, int, one_of, places, value};
+use super::args::{count, index_range, int, one_of, value};
 use super::table::{ADD, KEY, READ, WRITE};
 use super::values::get;
 use super::{Args, Command, Cx, Done, Fail, answer, ok};
@@ -87,7 +87,7 @@ fn is_at<'r>(view: &View<'r>, list: P<'r, List<'r>>, place: usize, element: &[u8
 
 fn linsert(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let offset = one_of(args[2], &[("before", 0), ("after", 1)])?;
-    let len = cx.change::<List, _>(args[1], |tx, list| {
+    let len = cx.change_value::<List, _>(args[1], |tx, list| {
         let Some(list) = list else { return Ok(0) };
         let Some(index) = (0..tx[list].len()).find(|&place| is_at(tx, list, place, args[3])) else {
             return Ok(-1);
@@ -105,7 +105,7 @@ fn linsert(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn lrem(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let count = int(args[2])?;
     let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
-    let removed = cx.shrink::<List>(args[1], "lrem", |tx, list, len| {
+    let removed = cx.remove_elements::<List>(args[1], "lrem", |tx, list, len| {
         let is_it = |place: &usize| is_at(tx, list, *place, args[3]);
         let mut places: Vec<usize> = if count < 0 {
             (0..len).rev().filter(is_it).take(most).collect()
@@ -128,7 +128,7 @@ fn ltrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let trimmed = cx.write(key, |tx, db| {
         let Some(list) = get::<List>(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(None) };
         let len = tx[list].len();
-        let kept = places(start, end, len);
+        let kept = index_range(start, end, len);
         if kept.is_empty() {
             db.remove(tx, key);
             return Ok(Some((len, true)));
@@ -171,8 +171,8 @@ fn lpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Some(0) => usize::MAX,
         Some(count) => count,
     };
-    let (begun, mut found, mut skip) = (out.begin(), 0, rank.unsigned_abs() - 1);
-    cx.look::<List, _>(args[1], |view, list| {
+    let (begun, mut found, mut skip) = (out.defer_len(), 0, rank.unsigned_abs() - 1);
+    cx.read_value::<List, _>(args[1], |view, list| {
         let Some(list) = list else { return Ok(()) };
         let len = view[list].len();
         for step in 0..if most == 0 { len } else { len.min(most) } {

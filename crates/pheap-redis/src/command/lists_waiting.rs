@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::args::{counted_pop, timeout};
-use super::lists::{End, take};
+use super::lists::{ListEnd, pop_elements};
 use super::table::{ADD, COUNTED, COUNTED_BEHIND_ONE, TWO_KEYS, WRITE};
 use super::values::{get, get_or_new};
 use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys, answer};
@@ -16,45 +16,45 @@ const BLOCKING_MOVE: Flags = ADD.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("blmove", 6, BLOCKING_MOVE, TWO_KEYS, |cx, args, out| {
-        let (from, to) = (End::parse(args[3])?, End::parse(args[4])?);
+        let (from, to) = (ListEnd::parse(args[3])?, ListEnd::parse(args[4])?);
         blocking_move(cx, args, from, to, timeout(args[5])?, out)
     })
     .accesses("RW access delete", "RW insert"),
     Command::new("blmpop", -5, BLOCK_COUNTED, COUNTED_BEHIND_ONE, blmpop).access("RW access delete"),
     Command::new("blpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
-        blocking_pop(cx, args, End::Left, out)
+        blocking_pop(cx, args, ListEnd::Left, out)
     })
     .access("RW access delete"),
     Command::new("brpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
-        blocking_pop(cx, args, End::Right, out)
+        blocking_pop(cx, args, ListEnd::Right, out)
     })
     .access("RW access delete"),
     Command::new("brpoplpush", 4, BLOCKING_MOVE, TWO_KEYS, |cx, args, out| {
-        blocking_move(cx, args, End::Right, End::Left, timeout(args[3])?, out)
+        blocking_move(cx, args, ListEnd::Right, ListEnd::Left, timeout(args[3])?, out)
     })
     .accesses("RW access delete", "RW insert"),
     Command::new("lmove", 5, ADD, TWO_KEYS, |cx, args, out| {
-        move_or_null(cx, args, End::parse(args[3])?, End::parse(args[4])?, out)
+        move_or_null(cx, args, ListEnd::parse(args[3])?, ListEnd::parse(args[4])?, out)
     })
     .accesses("RW access delete", "RW insert"),
     Command::new("lmpop", -4, WRITE.and(Flags::MOVABLE_KEYS), COUNTED, lmpop).access("RW access delete"),
     Command::new("rpoplpush", 3, ADD, TWO_KEYS, |cx, args, out| {
-        move_or_null(cx, args, End::Right, End::Left, out)
+        move_or_null(cx, args, ListEnd::Right, ListEnd::Left, out)
     })
     .accesses("RW access delete", "RW insert"),
 ];
 
-/// Calls `take` for each key until one has elements. If none has, the command blocks according to `wait`
+/// Calls `pop` for each key until one has elements. If none has, the command blocks according to `wait`
 /// (position of the first key in the command, and timeout) if it may, or answers with a null array.
-pub(super) fn take_first(
+pub(super) fn pop_first_nonempty(
     cx: &mut Cx<'_>,
     keys: &Args<'_>,
     wait: Option<(usize, Option<f64>)>,
     out: &mut Reply,
-    mut take: impl FnMut(&mut Cx<'_>, &[u8], &mut Reply) -> Result<bool, Fail>,
+    mut pop: impl FnMut(&mut Cx<'_>, &[u8], &mut Reply) -> Result<bool, Fail>,
 ) -> Done {
     for key in keys {
-        match take(cx, key, out) {
+        match pop(cx, key, out) {
             Ok(false) => {}
             Ok(true) => return Ok(()),
             // The type of the key has changed since the command began to wait.
@@ -75,10 +75,10 @@ fn wait_for(keys: Range<usize>, timeout: Option<f64>) -> Fail {
     Fail::Block(Block { keys, has_ids, is_counted, timeout, needs_keys, instead })
 }
 
-fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
+fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: ListEnd, out: &mut Reply) -> Done {
     let (keys, timeout) = (&args[1..args.len() - 1], timeout(args[args.len() - 1])?);
-    take_first(cx, keys, Some((1, timeout)), out, |cx, key, out| {
-        take(cx, key, 1, end, out, |out, _| {
+    pop_first_nonempty(cx, keys, Some((1, timeout)), out, |cx, key, out| {
+        pop_elements(cx, key, 1, end, out, |out, _| {
             out.array(2);
             out.bulk(key);
         })
@@ -86,23 +86,23 @@ fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> 
 }
 
 fn lmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    take_several(cx, counted_pop(&args[1..], End::parse)?, None, out)
+    pop_from_first_list(cx, counted_pop(&args[1..], ListEnd::parse)?, None, out)
 }
 
 fn blmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let asked = counted_pop(&args[2..], End::parse)?;
-    take_several(cx, asked, Some((3, timeout(args[1])?)), out)
+    let asked = counted_pop(&args[2..], ListEnd::parse)?;
+    pop_from_first_list(cx, asked, Some((3, timeout(args[1])?)), out)
 }
 
 /// Removes elements of the first key that exists, and answers with the key and an array of elements.
-fn take_several(
+fn pop_from_first_list(
     cx: &mut Cx<'_>,
-    (keys, end, count): (&Args<'_>, End, usize),
+    (keys, end, count): (&Args<'_>, ListEnd, usize),
     wait: Option<(usize, Option<f64>)>,
     out: &mut Reply,
 ) -> Done {
-    take_first(cx, keys, wait, out, |cx, key, out| {
-        take(cx, key, count, end, out, |out, count| {
+    pop_first_nonempty(cx, keys, wait, out, |cx, key, out| {
+        pop_elements(cx, key, count, end, out, |out, count| {
             out.array(2);
             out.bulk(key);
             out.array(count);
@@ -112,9 +112,15 @@ fn take_several(
 
 /// Moves an element from one list to another, or to the other end, and writes it. Returns whether there was
 /// one.
-fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Reply) -> Result<bool, Fail> {
+fn move_one(
+    cx: &mut Cx<'_>,
+    args: &Args<'_>,
+    from: ListEnd,
+    to: ListEnd,
+    out: &mut Reply,
+) -> Result<bool, Fail> {
     let (source, target, now) = (args[1], args[2], cx.now);
-    match cx.look::<List, _>(source, |_, list| Ok(list.is_some())) {
+    match cx.read_value::<List, _>(source, |_, list| Ok(list.is_some())) {
         Ok(true) => {}
         // The type of the key may have changed since the command began to wait.
         Err(Fail::Error(_)) if cx.session.resumes => return Ok(false),
@@ -137,7 +143,7 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
             Ok::<_, Fail>(is_gone)
         })?
     } else {
-        cx.look::<List, _>(target, |_, _| Ok(()))?;
+        cx.read_value::<List, _>(target, |_, _| Ok(()))?;
         let (element, is_gone) = cx.write(source, |tx, db| {
             let Some(list) = get::<List>(tx, &tx[db], source, now)? else { return Ok((None, false)) };
             let element = from.pop(tx, list).map(|element| tx[element].to_vec());
@@ -148,7 +154,7 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
             Ok::<_, Fail>((element, is_gone))
         })?;
         let Some(element) = element else { return Ok(false) };
-        cx.fill::<List, _>(target, |tx, list| {
+        cx.change_or_create::<List, _>(target, |tx, list| {
             let element = tx.alloc_slice_copy(&element)?;
             to.push(tx, list, element).map_err(Fail::from)
         })?;
@@ -164,7 +170,7 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
     Ok(true)
 }
 
-fn move_or_null(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Reply) -> Done {
+fn move_or_null(cx: &mut Cx<'_>, args: &Args<'_>, from: ListEnd, to: ListEnd, out: &mut Reply) -> Done {
     if !move_one(cx, args, from, to, out)? {
         out.null();
     }
@@ -174,8 +180,8 @@ fn move_or_null(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut 
 fn blocking_move(
     cx: &mut Cx<'_>,
     args: &Args<'_>,
-    from: End,
-    to: End,
+    from: ListEnd,
+    to: ListEnd,
     timeout: Option<f64>,
     out: &mut Reply,
 ) -> Done {

@@ -45,7 +45,7 @@ fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
 }
 
 /// The parsed arguments.
-struct Options<'a> {
+struct MigrateOptions<'a> {
     copies: bool,
     replaces: bool,
     /// The arguments of `AUTH` at the other server.
@@ -53,9 +53,9 @@ struct Options<'a> {
     keys: &'a [&'a [u8]],
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: &'a Args<'a>) -> Result<Options<'a>, Fail> {
-        let mut options = Options { copies: false, replaces: false, auth: &[], keys: &args[3..4] };
+impl<'a> MigrateOptions<'a> {
+    fn parse(args: &'a Args<'a>) -> Result<MigrateOptions<'a>, Fail> {
+        let mut options = MigrateOptions { copies: false, replaces: false, auth: &[], keys: &args[3..4] };
         let mut at = OPTIONS;
         while let Some(option) = args.get(at) {
             at += 1;
@@ -86,7 +86,7 @@ impl<'a> Options<'a> {
 }
 
 fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let options = Options::parse(args)?;
+    let options = MigrateOptions::parse(args)?;
     let (timeout, db) = (int(args[5])?, int(args[4])?);
     let timeout = Duration::from_millis(if timeout <= 0 { 1000 } else { timeout as u64 });
     let (mut request, mut keys) = (Vec::new(), Vec::new());
@@ -108,7 +108,7 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return answer::simple(out, "NOKEY");
     }
     // The keys must be durable here before the other server gets them.
-    if cx.server.limits.always.load(Relaxed) {
+    if cx.server.options.always.load(Relaxed) {
         cx.store().heap().sync()?;
     }
     let mut target = connect(args[1], args[2], timeout).map_err(|error| match error.kind() {

@@ -60,12 +60,15 @@ mod tracking;
 mod values;
 
 use answer::{ok, yes_or_no};
-pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, shards_of};
+pub use cx::{Cx, Effects, Keyspace, Meanwhile, NoShards, OneRead, OneTxn, SeveralShards, shards_of};
 pub use fail::{Block, Done, Fail};
 pub use functions::load_libraries;
-pub use replication::begin as begin_replication;
+pub use replication::begin_replication;
 pub use slow::{hidden, monitor_line};
-pub use table::{Command, Flags, Group, Keys, Known, Refused, all, lookup, resolve, top};
+pub use table::{
+    Command, Flags, Group, Keys, KnownCommand, RefusedRequest, all_commands, lookup, resolve,
+    top_level_commands,
+};
 
 /// The arguments of a command, with its name first.
 pub type Args<'a> = [&'a [u8]];

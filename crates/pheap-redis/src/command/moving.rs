@@ -23,14 +23,14 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// A key in a database.
 #[derive(Clone, Copy, PartialEq)]
-struct Place<'k> {
+struct DbKey<'k> {
     db: usize,
     key: &'k [u8],
 }
 
 fn store(
     cx: &mut Cx<'_>,
-    Place { db, key }: Place<'_>,
+    DbKey { db, key }: DbKey<'_>,
     value: &Owned,
     deadline: Option<i64>,
 ) -> pheap::Result<()> {
@@ -44,7 +44,7 @@ fn store(
 
 /// Moves the value of an existing key to another key or database, replacing any value there. Within a shard,
 /// only a pointer moves.
-fn relocate(cx: &mut Cx<'_>, from: Place<'_>, to: Place<'_>) -> pheap::Result<()> {
+fn relocate(cx: &mut Cx<'_>, from: DbKey<'_>, to: DbKey<'_>) -> pheap::Result<()> {
     let [shard, target] = [from.key, to.key].map(|key| cx.shard_of(key));
     if shard == target {
         return cx.write_shard(shard, |tx, dbs| {
@@ -60,7 +60,7 @@ fn relocate(cx: &mut Cx<'_>, from: Place<'_>, to: Place<'_>) -> pheap::Result<()
 }
 
 /// Sends the notification `new` for a key, unless the key existed before.
-fn tell_if_new(cx: &mut Cx<'_>, to: Place<'_>, was_there: bool) {
+fn tell_if_new(cx: &mut Cx<'_>, to: DbKey<'_>, was_there: bool) {
     if !was_there {
         cx.notify_in(to.db, b'n', "new", to.key);
     }
@@ -69,9 +69,9 @@ fn tell_if_new(cx: &mut Cx<'_>, to: Place<'_>, was_there: bool) {
 /// Renames a key. Returns whether it was renamed.
 fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, Fail> {
     let db = cx.session.db;
-    let (from, to) = (Place { db, key: args[1] }, Place { db, key: args[2] });
-    Fail::NO_SUCH_KEY.when(!cx.has_in(from.db, from.key))?;
-    let was_there = cx.has_in(to.db, to.key);
+    let (from, to) = (DbKey { db, key: args[1] }, DbKey { db, key: args[2] });
+    Fail::NO_SUCH_KEY.when(!cx.key_exists_in(from.db, from.key))?;
+    let was_there = cx.key_exists_in(to.db, to.key);
     if from == to || only_if_free && was_there {
         return Ok(false);
     }
@@ -88,9 +88,9 @@ const SAME: Fail = Fail::Error(std::borrow::Cow::Borrowed("ERR source and destin
 
 fn move_to(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let db = database(cx, args[2])?;
-    let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[1] });
+    let (from, to) = (DbKey { db: cx.session.db, key: args[1] }, DbKey { db, key: args[1] });
     SAME.when(from == to)?;
-    let is_possible = cx.has_in(from.db, from.key) && !cx.has_in(to.db, to.key);
+    let is_possible = cx.key_exists_in(from.db, from.key) && !cx.key_exists_in(to.db, to.key);
     if is_possible {
         relocate(cx, from, to)?;
         tell_if_new(cx, to, false);
@@ -112,11 +112,11 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             _ => return Err(Fail::SYNTAX),
         }
     }
-    let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[2] });
+    let (from, to) = (DbKey { db: cx.session.db, key: args[1] }, DbKey { db, key: args[2] });
     SAME.when(from == to)?;
-    let is_possible = cx.has_in(from.db, from.key) && (replaces || !cx.has_in(to.db, to.key));
+    let is_possible = cx.key_exists_in(from.db, from.key) && (replaces || !cx.key_exists_in(to.db, to.key));
     if let Some((value, deadline)) = is_possible.then(|| cx.copy_in(from.db, from.key)).flatten() {
-        let was_there = cx.has_in(to.db, to.key);
+        let was_there = cx.key_exists_in(to.db, to.key);
         store(cx, to, &value, deadline)?;
         tell_if_new(cx, to, was_there);
         cx.changed(to.db, to.key);
@@ -149,7 +149,7 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.effects.dirty += 1;
     // A client that waits for a key in one of the databases may find it now.
     for db in [first, second] {
-        let signals = server.waiting.keys_in(db, |key| cx.has_in(db, key));
+        let signals = server.waiting.keys_in(db, |key| cx.key_exists_in(db, key));
         cx.effects.signals.extend(signals);
     }
     ok(out)

@@ -40,17 +40,17 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("memory|usage", -3, READ.and(Flags::GLANCE), SUBKEY, usage).access("RO"),
     Command::container("object"),
     Command::new("object|encoding", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
-        let limits = Limits::of(cx);
-        look(cx, args[2], out, |view, entry, out| {
+        let limits = EncodingLimits::from_config(cx);
+        with_entry(cx, args[2], out, |view, entry, out| {
             out.bulk(encoding(view, entry.value, &limits).as_bytes());
         })
     })
     .access("RO"),
     Command::new("object|freq", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
         let server = cx.server;
-        let often = server.clocks.often(args[2], cx.now);
-        if server.clocks.counts() {
-            return look(cx, args[2], out, |_, _, out| out.int(often.into()));
+        let often = server.clocks.frequency(args[2], cx.now);
+        if server.clocks.is_lfu() {
+            return with_entry(cx, args[2], out, |_, _, out| out.int(often.into()));
         }
         not_known(cx, args[2], out, "An LFU maxmemory policy is not selected, access frequency not tracked.")
     })
@@ -58,7 +58,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::help("object|help"),
     Command::new("object|idletime", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
         let server = cx.server;
-        if server.clocks.counts() {
+        if server.clocks.is_lfu() {
             return not_known(
                 cx,
                 args[2],
@@ -69,17 +69,17 @@ pub(super) const COMMANDS: &[Command] = &[
         let idle = server.clocks.idle_seconds(args[2], cx.now);
         // Records the usage of keys from now on, because the client may ask again.
         server.clocks.turn_on();
-        look(cx, args[2], out, |_, _, out| out.int(idle))
+        with_entry(cx, args[2], out, |_, _, out| out.int(idle))
     })
     .access("RO"),
     Command::new("object|refcount", 3, READ.and(Flags::GLANCE), SUBKEY, |cx, args, out| {
-        look(cx, args[2], out, |_, _, out| out.int(1))
+        with_entry(cx, args[2], out, |_, _, out| out.int(1))
     })
     .access("RO"),
 ];
 
 /// Calls `f` with the entry of a key. Answers null if there is no such key.
-fn look(
+fn with_entry(
     cx: &mut Cx<'_>,
     key: &[u8],
     out: &mut Reply,
@@ -95,7 +95,7 @@ fn look(
 
 /// Answers null if there is no such key, and otherwise that the eviction policy does not record the property.
 fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
-    if !cx.has(key) {
+    if !cx.key_exists(key) {
         return answer::null(out);
     }
     Err(Fail::err(format_args!(
@@ -104,17 +104,17 @@ fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
 }
 
 /// Maximum sizes for compact encodings in Redis: number of entries, and bytes of one entry.
-pub(super) struct Limits {
+pub(super) struct EncodingLimits {
     hash: [usize; 2],
     sorted: [usize; 2],
     integers: usize,
 }
 
-impl Limits {
-    pub(super) fn of(cx: &Cx<'_>) -> Limits {
+impl EncodingLimits {
+    pub(super) fn from_config(cx: &Cx<'_>) -> EncodingLimits {
         let config = cx.server.config.read();
         let limit = |name| config.int(name) as usize;
-        Limits {
+        EncodingLimits {
             hash: [limit("hash-max-listpack-entries"), limit("hash-max-listpack-value")],
             sorted: [limit("zset-max-listpack-entries"), limit("zset-max-listpack-value")],
             integers: limit("set-max-intset-entries"),
@@ -125,17 +125,17 @@ impl Limits {
 /// Returns the name of the encoding that Redis would use for the value of a key, or an empty string if there
 /// is no such key.
 pub(super) fn encoding_of(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
-    let (limits, now) = (Limits::of(cx), cx.now);
+    let (limits, now) = (EncodingLimits::from_config(cx), cx.now);
     cx.read(key, |view, db| db.entry(view, key, now).map_or("", |entry| encoding(view, entry.value, &limits)))
 }
 
 /// Returns whether Redis would use a compact encoding for a value.
-pub(super) fn is_compact<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> bool {
+pub(super) fn is_compact<'r>(view: &View<'r>, value: Value<'r>, limits: &EncodingLimits) -> bool {
     matches!(encoding(view, value, limits), "listpack" | "intset")
 }
 
 /// Returns the name of the encoding that Redis would use for a value. (This server has other encodings.)
-fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static str {
+fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &EncodingLimits) -> &'static str {
     let is_small = |mut texts: &mut dyn Iterator<Item = &[u8]>, len: usize, [entries, bytes]: [usize; 2]| {
         len <= entries && Iterator::all(&mut texts, |text| text.len() <= bytes)
     };
@@ -179,7 +179,7 @@ fn usage(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         _ => return Err(Fail::SYNTAX),
     };
     let key_bytes = size::text(args[2].len()) + size_of::<Entry<'_>>();
-    look(cx, args[2], out, |view, entry, out| {
+    with_entry(cx, args[2], out, |view, entry, out| {
         out.count(key_bytes + size::value(view, entry.value, samples));
     })
 }

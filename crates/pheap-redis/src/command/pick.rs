@@ -9,17 +9,17 @@ use crate::text::words;
 
 /// How many elements are wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Wanted {
+pub(super) enum PickCount {
     /// This many distinct elements, or all if there are fewer.
     Distinct(usize),
     /// This many elements, each chosen among all.
     Any(usize),
 }
 
-impl Wanted {
+impl PickCount {
     /// Parses a count. A negative count means that elements may repeat. If each element is a pair, only half
     /// the range is allowed.
-    pub(super) fn parse(text: &[u8], is_pair: bool) -> Result<Wanted, Fail> {
+    pub(super) fn parse(text: &[u8], is_pair: bool) -> Result<PickCount, Fail> {
         let count = words::int(text).ok_or(Fail::NOT_AN_INTEGER)?;
         if count == i64::MIN {
             return Err(Fail::err(format_args!(
@@ -30,29 +30,29 @@ impl Wanted {
         }
         Fail::err_when(is_pair && count.abs() > i64::MAX / 2, "value is out of range")?;
         let number = count.unsigned_abs() as usize;
-        Ok(if count < 0 { Wanted::Any(number) } else { Wanted::Distinct(number) })
+        Ok(if count < 0 { PickCount::Any(number) } else { PickCount::Distinct(number) })
     }
 
     /// Parses an optional count, and an option `name` after it that asks for pairs. `None`: a single element
     /// is wanted.
-    pub(super) fn of_pairs(args: &Args<'_>, name: &str) -> Result<(Option<Wanted>, bool), Fail> {
+    pub(super) fn of_pairs(args: &Args<'_>, name: &str) -> Result<(Option<PickCount>, bool), Fail> {
         match args {
             [] => Ok((None, false)),
-            [count] => Ok((Some(Wanted::parse(count, false)?), false)),
+            [count] => Ok((Some(PickCount::parse(count, false)?), false)),
             [count, options @ ..] => {
-                Wanted::parse(count, false)?;
+                PickCount::parse(count, false)?;
                 Fail::SYNTAX
                     .when(!matches!(options, [option] if option.eq_ignore_ascii_case(name.as_bytes())))?;
-                Ok((Some(Wanted::parse(count, true)?), true))
+                Ok((Some(PickCount::parse(count, true)?), true))
             }
         }
     }
 
     /// Returns the number of elements chosen from a collection of `len` elements, which is not 0.
-    pub(super) fn of(self, len: usize) -> usize {
+    pub(super) fn for_len(self, len: usize) -> usize {
         match self {
-            Wanted::Distinct(count) => count.min(len),
-            Wanted::Any(count) => count,
+            PickCount::Distinct(count) => count.min(len),
+            PickCount::Any(count) => count,
         }
     }
 }
@@ -61,15 +61,15 @@ impl Wanted {
 /// it returns false. `one` returns a random element, `all` returns all elements, and `id` identifies an
 /// element.
 pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
-    wanted: Wanted,
+    wanted: PickCount,
     len: usize,
     mut one: impl FnMut() -> Option<T>,
     all: impl FnOnce() -> I,
     id: impl Fn(T) -> &'v [u8],
     mut each: impl FnMut(T) -> bool,
 ) {
-    let count = wanted.of(len);
-    if matches!(wanted, Wanted::Any(_)) || count <= 1 {
+    let count = wanted.for_len(len);
+    if matches!(wanted, PickCount::Any(_)) || count <= 1 {
         (0..count).map_while(|_| one()).all(each);
     } else if count == len {
         all().all(each);
@@ -98,7 +98,7 @@ pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
 /// Answers `HRANDFIELD`, `SRANDMEMBER` and `ZRANDMEMBER`. `len` is the number of elements, or 0 if there is
 /// no collection. `name` returns the name of an element; `write` writes its other half, if pairs are wanted.
 pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
-    (wanted, has_halves): (Option<Wanted>, bool),
+    (wanted, has_halves): (Option<PickCount>, bool),
     len: usize,
     mut one: impl FnMut() -> Option<T>,
     all: impl FnOnce() -> I,
@@ -107,7 +107,7 @@ pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
     write: impl Fn(T, &mut Reply),
 ) -> Done {
     let Some(wanted) = wanted else { return answer::maybe_bulk(out, one().map(name)) };
-    let count = if len == 0 { 0 } else { wanted.of(len) };
+    let count = if len == 0 { 0 } else { wanted.for_len(len) };
     let is_nested = has_halves && out.is_resp3();
     out.array(if has_halves && !is_nested { 2 * count } else { count });
     if count > 0 {
@@ -142,21 +142,21 @@ mod tests {
             pick(wanted, 100, one, || elements.iter(), |element| element, each);
             chosen
         };
-        assert_eq!(chosen(Wanted::Any(usize::MAX)).len(), 2000);
+        assert_eq!(chosen(PickCount::Any(usize::MAX)).len(), 2000);
         for count in [0, 1, 5, 33, 34, 99, 100, 1000] {
-            let distinct: HashSet<u8> = chosen(Wanted::Distinct(count)).into_iter().collect();
+            let distinct: HashSet<u8> = chosen(PickCount::Distinct(count)).into_iter().collect();
             assert_eq!(distinct.len(), count.min(100));
-            assert_eq!(chosen(Wanted::Any(count)).len(), count);
+            assert_eq!(chosen(PickCount::Any(count)).len(), count);
         }
     }
 
     #[test]
     fn counts() {
-        assert_eq!(Wanted::parse(b"-3", true).unwrap(), Wanted::Any(3));
-        assert_eq!(Wanted::parse(b"9223372036854775807", false).unwrap().of(5), 5);
+        assert_eq!(PickCount::parse(b"-3", true).unwrap(), PickCount::Any(3));
+        assert_eq!(PickCount::parse(b"9223372036854775807", false).unwrap().for_len(5), 5);
         for (text, is_pair) in [("x", false), ("-9223372036854775808", false), ("4611686018427387904", true)]
         {
-            assert!(Wanted::parse(text.as_bytes(), is_pair).is_err(), "{text}");
+            assert!(PickCount::parse(text.as_bytes(), is_pair).is_err(), "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::table::{LOOK, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer};
 use crate::clients::client::Session;
-use crate::clients::pubsub::{Kind, Listener};
+use crate::clients::pubsub::{Subscriber, SubscriptionKind};
 use crate::resp::Reply;
 
 const LISTEN: Flags = LOOK.and(Flags::PUBSUB).and(Flags::NOSCRIPT).and(Flags::UNASKED).and(Flags::LISTENING);
@@ -11,38 +11,52 @@ const TELL: Flags = LOOK.and(Flags::PUBSUB);
 const PUBLISH: Flags = LOOK.and(Flags::PUBSUB).and(Flags::FAST).and(Flags::MAY_REPLICATE);
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("psubscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, Kind::Pattern, out)),
-    Command::new("publish", 3, PUBLISH, Keys::None, |cx, args, out| publish(cx, args, Kind::Channel, out)),
+    Command::new("psubscribe", -2, LISTEN, Keys::None, |cx, args, out| {
+        listen(cx, args, SubscriptionKind::Pattern, out)
+    }),
+    Command::new("publish", 3, PUBLISH, Keys::None, |cx, args, out| {
+        publish(cx, args, SubscriptionKind::Channel, out)
+    }),
     Command::container("pubsub"),
     Command::new("pubsub|channels", -2, TELL, Keys::None, |cx, args, out| {
-        channels(cx, args, Kind::Channel, out)
+        channels(cx, args, SubscriptionKind::Channel, out)
     }),
     Command::new("pubsub|help", 2, LOOK, Keys::None, |_, args, out| tell_subcommands(args, HELP, out)),
     Command::new("pubsub|numpat", 2, TELL, Keys::None, |cx, _, out| {
-        answer::count(out, cx.server.channels.count(Kind::Pattern))
+        answer::count(out, cx.server.channels.count(SubscriptionKind::Pattern))
     }),
     Command::new("pubsub|numsub", -2, TELL, Keys::None, |cx, args, out| {
-        listeners(cx, args, Kind::Channel, out)
+        write_subscriber_counts(cx, args, SubscriptionKind::Channel, out)
     }),
     Command::new("pubsub|shardchannels", -2, TELL, Keys::None, |cx, args, out| {
-        channels(cx, args, Kind::Shard, out)
+        channels(cx, args, SubscriptionKind::Shard, out)
     }),
     Command::new("pubsub|shardnumsub", -2, TELL, Keys::None, |cx, args, out| {
-        listeners(cx, args, Kind::Shard, out)
+        write_subscriber_counts(cx, args, SubscriptionKind::Shard, out)
     }),
-    Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Pattern, out)),
-    Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| publish(cx, args, Kind::Shard, out)),
+    Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| {
+        leave(cx, args, SubscriptionKind::Pattern, out)
+    }),
+    Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| {
+        publish(cx, args, SubscriptionKind::Shard, out)
+    }),
     Command::new("ssubscribe", -2, LISTEN, Keys::None, |cx, args, out| {
         // As in Redis, `SSUBSCRIBE` is refused where a command may not block, that is in transactions.
         Fail::err_when(!cx.may_block, "SSUBSCRIBE isn't allowed for a DENY BLOCKING client")?;
-        listen(cx, args, Kind::Shard, out)
+        listen(cx, args, SubscriptionKind::Shard, out)
     }),
-    Command::new("subscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, Kind::Channel, out)),
-    Command::new("sunsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Shard, out)),
-    Command::new("unsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Channel, out)),
+    Command::new("subscribe", -2, LISTEN, Keys::None, |cx, args, out| {
+        listen(cx, args, SubscriptionKind::Channel, out)
+    }),
+    Command::new("sunsubscribe", -1, LISTEN, Keys::None, |cx, args, out| {
+        leave(cx, args, SubscriptionKind::Shard, out)
+    }),
+    Command::new("unsubscribe", -1, LISTEN, Keys::None, |cx, args, out| {
+        leave(cx, args, SubscriptionKind::Channel, out)
+    }),
 ];
 
-fn publish(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
+fn publish(cx: &mut Cx<'_>, args: &Args<'_>, kind: SubscriptionKind, out: &mut Reply) -> Done {
     let (server, mut count) = (cx.server, 0);
     server.channels.publish(kind, args[1], args[2], &mut |to, parts| {
         count += 1;
@@ -51,7 +65,7 @@ fn publish(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Don
     answer::count(out, count)
 }
 
-fn channels(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
+fn channels(cx: &mut Cx<'_>, args: &Args<'_>, kind: SubscriptionKind, out: &mut Reply) -> Done {
     let pattern = match args[2..] {
         [] => &b"*"[..],
         [pattern] => pattern,
@@ -61,11 +75,16 @@ fn channels(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Do
     answer::bulks(out, names.iter())
 }
 
-fn listeners(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
+fn write_subscriber_counts(
+    cx: &mut Cx<'_>,
+    args: &Args<'_>,
+    kind: SubscriptionKind,
+    out: &mut Reply,
+) -> Done {
     out.array(2 * (args.len() - 2));
     for channel in &args[2..] {
         out.bulk(channel);
-        out.count(cx.server.channels.listeners(kind, channel));
+        out.count(cx.server.channels.subscriber_count(kind, channel));
     }
     Ok(())
 }
@@ -85,35 +104,39 @@ const HELP: &[&str] = &[
 
 /// Confirms a change of subscriptions, with the number of the client's subscriptions: to channels of shards,
 /// or to channels and patterns.
-fn confirm(session: &Session, kind: Kind, what: &str, name: Option<&[u8]>, out: &mut Reply) {
-    let of = |kind: Kind| session.listens[kind as usize].len();
+fn confirm(session: &Session, kind: SubscriptionKind, what: &str, name: Option<&[u8]>, out: &mut Reply) {
+    let of = |kind: SubscriptionKind| session.listens[kind as usize].len();
     out.push(3);
     out.bulk(what.as_bytes());
     out.maybe_bulk(name);
-    out.count(if kind == Kind::Shard { of(kind) } else { of(Kind::Channel) + of(Kind::Pattern) });
+    out.count(if kind == SubscriptionKind::Shard {
+        of(kind)
+    } else {
+        of(SubscriptionKind::Channel) + of(SubscriptionKind::Pattern)
+    });
 }
 
-fn listen(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
+fn listen(cx: &mut Cx<'_>, args: &Args<'_>, kind: SubscriptionKind, out: &mut Reply) -> Done {
     let what = match kind {
-        Kind::Channel => "subscribe",
-        Kind::Pattern => "psubscribe",
-        Kind::Shard => "ssubscribe",
+        SubscriptionKind::Channel => "subscribe",
+        SubscriptionKind::Pattern => "psubscribe",
+        SubscriptionKind::Shard => "ssubscribe",
     };
-    let listener = Listener { client: cx.session.id, resp3: cx.session.resp3 };
+    let subscriber = Subscriber { client: cx.session.id, resp3: cx.session.resp3 };
     for name in &args[1..] {
         if cx.session.listens_to(kind).insert(name.to_vec()) {
-            cx.server.channels.add(name, kind, listener);
+            cx.server.channels.add(name, kind, subscriber);
         }
         confirm(cx.session, kind, what, Some(name), out);
     }
     Ok(())
 }
 
-fn leave(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
+fn leave(cx: &mut Cx<'_>, args: &Args<'_>, kind: SubscriptionKind, out: &mut Reply) -> Done {
     let what = match kind {
-        Kind::Channel => "unsubscribe",
-        Kind::Pattern => "punsubscribe",
-        Kind::Shard => "sunsubscribe",
+        SubscriptionKind::Channel => "unsubscribe",
+        SubscriptionKind::Pattern => "punsubscribe",
+        SubscriptionKind::Shard => "sunsubscribe",
     };
     let some = match args[1..] {
         [] => cx.session.listens_to(kind).iter().cloned().collect(),

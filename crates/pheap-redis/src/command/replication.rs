@@ -75,8 +75,8 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })?;
     let text = master.as_ref().map(Master::to_string).unwrap_or_default();
     server.config.write().set("replicaof", &text).map_err(Fail::err)?;
-    server.gates.begin();
-    server.role.follow(master, progress.position);
+    server.gates.enable();
+    server.role.set_master(master, progress.position);
     if before.is_none() {
         // The blocked clients wait for writes of clients, which a replica refuses.
         for client in server.clients.matching(&Filter::default()) {
@@ -94,14 +94,14 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 ///
 /// # Errors
 /// If the heap cannot be read or changed.
-pub fn begin(server: &Server) -> pheap::Result<()> {
+pub fn begin_replication(server: &Server) -> pheap::Result<()> {
     let before = server.store.progress()?;
     let option = server.config.read().text("replicaof").to_owned();
     // The option was checked when it was set.
     let master = option.parse::<Master>().ok().filter(|_| before.left.as_ref() != Some(&option));
     if let Some(master) = master {
-        server.gates.begin();
-        server.role.follow(Some(master), before.position);
+        server.gates.enable();
+        server.role.set_master(Some(master), before.position);
         return Ok(());
     }
     if !option.is_empty() {

@@ -13,7 +13,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (pattern, db, now, shards) = (args[1], cx.session.db, cx.now, cx.store().shards().len());
-    let (begun, mut count) = (out.begin(), 0);
+    let (begun, mut count) = (out.defer_len(), 0);
     for shard in 0..shards {
         cx.read_shard(shard, |view, dbs| {
             let db = &view[dbs.at(db)];
@@ -48,7 +48,7 @@ fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (mut shard, mut at) = (first_shard(args, shards), (asked.from >> SHARD_BITS).reverse_bits());
     let mut seen = 0;
     while seen < asked.count && shard < shards {
-        if !cx.keyspace.has(shard) {
+        if !cx.keyspace.has_shard(shard) {
             return Err(Fail::MoreShards);
         }
         at = cx.read_shard(shard, |view, dbs| {
@@ -59,7 +59,7 @@ fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                     seen += 1;
                     let is_kind =
                         asked.kind.as_deref().is_none_or(|kind| kind == entry.value.type_name().as_bytes());
-                    if is_kind && asked.wants(key) && db.get(view, key, now).is_some() {
+                    if is_kind && asked.matches_pattern(key) && db.get(view, key, now).is_some() {
                         keys.push(key.to_vec());
                     }
                 }

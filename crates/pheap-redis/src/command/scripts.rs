@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::args::{SYNC_OR_ASYNC, int, last_word};
-use super::script::{Call, Kind, with_engine};
+use super::script::{EngineKind, ScriptCall, with_engine};
 use super::table::{LOOK, READ, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer, ok};
 use crate::resp::Reply;
-use crate::scripts::{Declared, Script, Sha, sha1};
+use crate::scripts::{Script, ScriptFlags, Sha, sha1};
 use crate::server::MASTER_DOWN;
 
 /// Flags of commands that run scripts and functions.
@@ -51,12 +51,12 @@ pub(super) fn number_of_keys(args: &Args<'_>, number: i64) -> Result<usize, Fail
 
 /// Fails if a script with these declared flags may not run now. A script that declares nothing may always
 /// run: its commands are checked one by one.
-pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Result<(), Fail> {
-    if declared.has(Declared::NOTHING) {
+pub(super) fn may_run(cx: &Cx<'_>, declared: ScriptFlags, is_read_only: bool) -> Result<(), Fail> {
+    if declared.has(ScriptFlags::NOTHING) {
         return Ok(());
     }
     Fail::err_when(
-        is_read_only && !declared.has(Declared::NO_WRITES),
+        is_read_only && !declared.has(ScriptFlags::NO_WRITES),
         "Can not execute a script with write flag using *_ro command.",
     )?;
     let server = cx.server;
@@ -64,17 +64,17 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Re
         return Ok(());
     }
     if server.role.is_replica() {
-        if server.is_read_only() && !declared.has(Declared::NO_WRITES) {
+        if server.is_read_only() && !declared.has(ScriptFlags::NO_WRITES) {
             return Err(Fail::Error(
                 "READONLY You can not run script with write flag on readonly replica.".into(),
             ));
         }
-        if server.is_stale() && !declared.has(Declared::ALLOW_STALE) {
+        if server.is_stale() && !declared.has(ScriptFlags::ALLOW_STALE) {
             return Err(Fail::Error(MASTER_DOWN.into()));
         }
     }
     // A script that only reads needs no memory.
-    if cx.session.out_of_memory && !declared.has(Declared::ALLOW_OOM.and(Declared::NO_WRITES)) {
+    if cx.session.out_of_memory && !declared.has(ScriptFlags::ALLOW_OOM.and(ScriptFlags::NO_WRITES)) {
         return Err(Fail::Error(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"
                 .into(),
@@ -90,7 +90,7 @@ fn known(cx: &Cx<'_>, text: &[u8]) -> Result<Arc<Script>, Fail> {
         return Ok(script);
     }
     let script = Arc::new(Script::new(text).map_err(Fail::err)?);
-    with_engine(scripts, Kind::Scripts, |engine| engine.script(&script))?;
+    with_engine(scripts, EngineKind::Scripts, |engine| engine.script(&script))?;
     scripts.add(script.clone());
     Ok(script)
 }
@@ -118,17 +118,17 @@ fn run(
     out: &mut Reply,
 ) -> Done {
     may_run(cx, script.declared, is_read_only)?;
-    with_engine(&cx.server.scripts, Kind::Scripts, |engine| {
-        let call = Call {
+    with_engine(&cx.server.scripts, EngineKind::Scripts, |engine| {
+        let call = ScriptCall {
             called: args[1],
             name: std::str::from_utf8(&script.sha).unwrap_or_default(),
             code: script.code(),
             function: engine.script(script)?,
-            kind: Kind::Scripts,
+            kind: EngineKind::Scripts,
             command: args,
             keys,
-            is_read_only: is_read_only || script.declared.has(Declared::NO_WRITES),
-            may_need_memory: script.declared.has(Declared::ALLOW_OOM),
+            is_read_only: is_read_only || script.declared.has(ScriptFlags::NO_WRITES),
+            may_need_memory: script.declared.has(ScriptFlags::ALLOW_OOM),
         };
         engine.run(cx, &call, out)
     })

@@ -7,7 +7,7 @@ use pheap::SyncPolicy;
 use super::args::{int, last_word, timeout_ms};
 use super::introspect::categories;
 use super::table::{ADMIN, LOOK, MANAGE, READ_FAST};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, answer, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all_commands, answer, ok};
 use crate::config::{Config, Setting};
 use crate::resp::Reply;
 use crate::server::since_1970;
@@ -145,7 +145,7 @@ fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>, _: &mut Reply) -> Done {
 }
 
 fn acl_cat(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let known: Vec<_> = all().map(|known| (known, categories(&known))).collect();
+    let known: Vec<_> = all_commands().map(|known| (known, categories(&known))).collect();
     let some: Vec<&str> = match args[2..] {
         [] => {
             let mut names: Vec<&str> = known.iter().flat_map(|(_, categories)| categories).copied().collect();
@@ -265,19 +265,19 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
     }
     let policy = seen.contains("appendfsync").then(|| config.sync_policy());
-    // Must precede `limits.follow`, after which replies no longer wait for the log: with these policies,
+    // Must precede `options.apply`, after which replies no longer wait for the log: with these policies,
     // commits are in the log's file before a reply can be sent.
     if let Some(policy) = policy.filter(|policy| *policy != SyncPolicy::Awaited) {
         cx.store().heap().set_sync_policy(policy)?;
     }
-    cx.server.limits.follow(&config);
+    cx.server.options.apply(&config);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
     crate::process::logging::set_level(&config);
-    cx.server.clocks.follow(&config);
+    cx.server.clocks.apply(&config);
     let limit = config.int("maxmemory") as u64;
     *current = config;
     if policy == Some(SyncPolicy::Awaited) {
-        // Must follow `limits.follow`: from there on, replies wait, and reads wait for counted writes. This
+        // Must follow `options.apply`: from there on, replies wait, and reads wait for counted writes. This
         // call also syncs the log, which covers the earlier commits whose counts are gone. If a commit is
         // too late for this sync, its thread sees that replies wait. The call is needed even if the policy
         // was `Awaited` before: the sync of an earlier `CONFIG SET` may have failed.

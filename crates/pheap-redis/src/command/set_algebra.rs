@@ -34,20 +34,20 @@ type Elements = Vec<Vec<u8>>;
 
 /// Returns the length of each key's set, or `None` where there is no key.
 fn lengths(cx: &mut Cx<'_>, keys: &[&[u8]]) -> Result<Vec<Option<usize>>, Fail> {
-    let len = |key: &&[u8]| cx.look::<Set, _>(key, |view, set| Ok(set.map(|set| view[set].len())));
+    let len = |key: &&[u8]| cx.read_value::<Set, _>(key, |view, set| Ok(set.map(|set| view[set].len())));
     keys.iter().map(len).collect()
 }
 
 /// Returns the elements of a key's set.
 fn elements(cx: &mut Cx<'_>, key: &[u8]) -> Result<Elements, Fail> {
-    cx.look::<Set, _>(key, |view, set| {
+    cx.read_value::<Set, _>(key, |view, set| {
         Ok(set.into_iter().flat_map(|set| set.iter(view)).map(<[u8]>::to_vec).collect())
     })
 }
 
 /// Keeps only the elements that are in a key's set, or, without `is_in`, those that are not.
-fn keep(cx: &mut Cx<'_>, key: &[u8], elements: &mut Elements, is_in: bool) -> Done {
-    cx.look::<Set, _>(key, |view, set| {
+fn retain_elements(cx: &mut Cx<'_>, key: &[u8], elements: &mut Elements, is_in: bool) -> Done {
+    cx.read_value::<Set, _>(key, |view, set| {
         elements.retain(|element| set.is_some_and(|set| set.contains(view, element)) == is_in);
         Ok(())
     })
@@ -62,7 +62,7 @@ fn intersection(cx: &mut Cx<'_>, keys: &[&[u8]]) -> Result<Elements, Fail> {
     order.sort_by_key(|&at| lengths[at]);
     let mut common = elements(cx, keys[order[0]])?;
     for &at in &order[1..] {
-        keep(cx, keys[at], &mut common, true)?;
+        retain_elements(cx, keys[at], &mut common, true)?;
     }
     Ok(common)
 }
@@ -74,7 +74,7 @@ fn difference(cx: &mut Cx<'_>, keys: &[&[u8]]) -> Result<Elements, Fail> {
         if rest.is_empty() {
             break;
         }
-        keep(cx, key, &mut rest, false)?;
+        retain_elements(cx, key, &mut rest, false)?;
     }
     Ok(rest)
 }
@@ -83,7 +83,7 @@ fn union(cx: &mut Cx<'_>, keys: &[&[u8]]) -> Result<Elements, Fail> {
     lengths(cx, keys)?;
     let mut all = HashSet::new();
     for key in keys {
-        cx.look::<Set, _>(key, |view, set| {
+        cx.read_value::<Set, _>(key, |view, set| {
             for element in set.into_iter().flat_map(|set| set.iter(view)) {
                 if !all.contains(element) {
                     all.insert(element.to_vec());
@@ -116,7 +116,7 @@ fn store(
 ) -> Done {
     let elements = combine(cx, &args[2..])?;
     out.count(elements.len());
-    cx.replace(args[1], b's', event, &Owned::Set(elements))
+    cx.replace_value(args[1], b's', event, &Owned::Set(elements))
 }
 
 fn sintercard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::args::int;
 use super::table::{ADMIN, LOOK};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, Known, all, answer, ok};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, KnownCommand, all_commands, answer, ok};
 use crate::resp::Reply;
 use crate::server::since_1970;
 use crate::stats::counts::{BUCKETS, Sum};
@@ -177,7 +177,7 @@ fn graph(event: &str, series: &Series, now: i64) -> String {
 }
 
 fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (begun, mut count) = (out.begin(), 0);
+    let (begun, mut count) = (out.defer_len(), 0);
     let mut show = |name: &str, sum: Sum| {
         if sum.calls == 0 {
             return;
@@ -188,7 +188,7 @@ fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         out.field("calls").int(sum.calls as i64);
         out.bulk(b"histogram_usec");
         let used: Vec<usize> = (0..BUCKETS).filter(|&bucket| sum.histogram[bucket] > 0).collect();
-        let (begun, mut pairs) = (out.begin(), 0);
+        let (begun, mut pairs) = (out.defer_len(), 0);
         // For each bucket that is not empty: the number of calls up to its end.
         for bucket in used {
             out.int(1 << bucket);
@@ -198,14 +198,16 @@ fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         out.end_map(begun, pairs);
     };
     if args.len() == 2 {
-        all().for_each(|command| show(command.name, cx.server.counted(command.number)));
+        all_commands().for_each(|command| show(command.name, cx.server.counted(command.number)));
     }
     for name in &args[2..] {
         let name = lossy(name).to_ascii_lowercase();
-        let is_meant = |command: &Known| {
+        let is_meant = |command: &KnownCommand| {
             command.name.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'))
         };
-        all().filter(is_meant).for_each(|command| show(command.name, cx.server.counted(command.number)));
+        all_commands()
+            .filter(is_meant)
+            .for_each(|command| show(command.name, cx.server.counted(command.number)));
     }
     out.end_map(begun, count);
     Ok(())

@@ -21,7 +21,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// The parsed arguments.
 #[derive(Default)]
-struct Asked<'a> {
+struct SortArgs<'a> {
     descending: bool,
     by_text: bool,
     /// Index of the first element to answer, and their number.
@@ -34,9 +34,9 @@ struct Asked<'a> {
     store: Option<&'a [u8]>,
 }
 
-impl<'a> Asked<'a> {
-    fn parse(args: &Args<'a>, may_store: bool) -> Result<Asked<'a>, Fail> {
-        let mut asked = Asked::default();
+impl<'a> SortArgs<'a> {
+    fn parse(args: &Args<'a>, may_store: bool) -> Result<SortArgs<'a>, Fail> {
+        let mut asked = SortArgs::default();
         let mut rest = args[2..].iter();
         while let Some(option) = rest.next() {
             match (option.to_ascii_lowercase().as_slice(), rest.len()) {
@@ -84,7 +84,7 @@ fn keys(args: &Args<'_>, keys: &mut Vec<usize>) {
 
 /// Returns whether other keys are read, which a pattern names.
 fn everything(args: &Args<'_>) -> bool {
-    Asked::parse(args, true).is_ok_and(|asked| {
+    SortArgs::parse(args, true).is_ok_and(|asked| {
         asked.get.iter().chain(&asked.by).any(|pattern| pattern.contains(&b'*') && *pattern != b"#")
     })
 }
@@ -112,39 +112,41 @@ fn by_pattern(cx: &mut Cx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>
 
 /// The value by which an element is compared.
 #[derive(PartialEq)]
-enum Weight {
+enum SortWeight {
     Number(f64),
     /// `None` precedes all others.
     Text(Option<Vec<u8>>),
 }
 
-fn weight(cx: &mut Cx<'_>, asked: &Asked<'_>, element: &[u8]) -> Result<Weight, Fail> {
+fn weight_of(cx: &mut Cx<'_>, asked: &SortArgs<'_>, element: &[u8]) -> Result<SortWeight, Fail> {
     let text = match asked.by {
         Some(pattern) => by_pattern(cx, pattern, element),
         None => Some(element.to_vec()),
     };
     if asked.by_text {
-        return Ok(Weight::Text(text));
+        return Ok(SortWeight::Text(text));
     }
-    let Some(text) = text else { return Ok(Weight::Number(0.0)) };
+    let Some(text) = text else { return Ok(SortWeight::Number(0.0)) };
     let number =
         words::c_float(&text).filter(|number| number.is_finite() || !text.iter().any(u8::is_ascii_digit));
-    number.map(Weight::Number).ok_or_else(|| Fail::err("One or more scores can't be converted into double"))
+    number
+        .map(SortWeight::Number)
+        .ok_or_else(|| Fail::err("One or more scores can't be converted into double"))
 }
 
-fn compare(a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>), has_pattern: bool) -> Ordering {
+fn compare_by_weight(a: &(SortWeight, Vec<u8>), b: &(SortWeight, Vec<u8>), has_pattern: bool) -> Ordering {
     match (&a.0, &b.0) {
-        (Weight::Number(x), Weight::Number(y)) => {
+        (SortWeight::Number(x), SortWeight::Number(y)) => {
             x.partial_cmp(y).expect("these are no NaN").then_with(|| a.1.cmp(&b.1))
         }
-        (Weight::Text(x), Weight::Text(y)) if has_pattern => x.cmp(y),
+        (SortWeight::Text(x), SortWeight::Text(y)) if has_pattern => x.cmp(y),
         _ => a.1.cmp(&b.1),
     }
 }
 
 fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    let mut asked = Asked::parse(args, may_store)?;
+    let mut asked = SortArgs::parse(args, may_store)?;
     let (mut elements, is_set) = cx.read(key, |view, db| match db.get(view, key, now) {
         None => Ok((Vec::new(), false)),
         Some(Value::List(list)) => {
@@ -169,10 +171,10 @@ fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> D
             elements.reverse();
         }
     } else {
-        let weighed = elements.into_iter().map(|element| Ok((weight(cx, &asked, &element)?, element)));
+        let weighed = elements.into_iter().map(|element| Ok((weight_of(cx, &asked, &element)?, element)));
         let mut weighed = weighed.collect::<Result<Vec<_>, Fail>>()?;
         weighed.sort_by(|a, b| {
-            let order = compare(a, b, asked.by.is_some());
+            let order = compare_by_weight(a, b, asked.by.is_some());
             if asked.descending { order.reverse() } else { order }
         });
         elements = weighed.into_iter().map(|(_, element)| element).collect();
@@ -195,5 +197,5 @@ fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> D
     };
     out.count(told.len());
     let list = Owned::List(told.into_iter().map(Option::unwrap_or_default).collect());
-    cx.replace(target, b'l', "sortstore", &list)
+    cx.replace_value(target, b'l', "sortstore", &list)
 }

@@ -1,9 +1,9 @@
 //! Sorted sets: removing members from either end.
 
 use super::args::{counted_pop, maybe_number, one_of, timeout};
-use super::lists_waiting::take_first;
+use super::lists_waiting::pop_first_nonempty;
 use super::sorted_ranges::remove_ranks;
-use super::sorted_sets::{member, members};
+use super::sorted_sets::{write_member, write_members_head};
 use super::table::{COUNTED, COUNTED_BEHIND_ONE, KEY, WRITE, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::Sorted;
@@ -15,30 +15,30 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("bzmpop", -5, WRITE.and(Flags::BLOCKING), COUNTED_BEHIND_ONE, bzmpop)
         .access("RW access delete"),
     Command::new("bzpopmax", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
-        bzpop(cx, args, End::Max, out)
+        bzpop(cx, args, ScoreEnd::Max, out)
     })
     .access("RW access delete"),
     Command::new("bzpopmin", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
-        bzpop(cx, args, End::Min, out)
+        bzpop(cx, args, ScoreEnd::Min, out)
     })
     .access("RW access delete"),
     Command::new("zmpop", -4, WRITE, COUNTED, zmpop).access("RW access delete"),
-    Command::new("zpopmax", -2, WRITE_FAST, KEY, |cx, args, out| zpop(cx, args, End::Max, out))
+    Command::new("zpopmax", -2, WRITE_FAST, KEY, |cx, args, out| zpop(cx, args, ScoreEnd::Max, out))
         .access("RW access delete"),
-    Command::new("zpopmin", -2, WRITE_FAST, KEY, |cx, args, out| zpop(cx, args, End::Min, out))
+    Command::new("zpopmin", -2, WRITE_FAST, KEY, |cx, args, out| zpop(cx, args, ScoreEnd::Min, out))
         .access("RW access delete"),
 ];
 
 /// The end at which members are removed.
 #[derive(Clone, Copy, PartialEq)]
-enum End {
+enum ScoreEnd {
     Min,
     Max,
 }
 
 /// How members are written.
 #[derive(Clone, Copy)]
-enum Shown {
+enum PopLayout {
     /// One after another, with their scores.
     Flat,
     /// The key, then members one after another, with their scores.
@@ -50,39 +50,39 @@ enum Shown {
 }
 
 /// Removes up to `count` members of a key's sorted set and writes them. Returns whether the key exists.
-fn take(
+fn pop_members(
     cx: &mut Cx<'_>,
     key: &[u8],
     count: usize,
-    end: End,
-    shown: Shown,
+    end: ScoreEnd,
+    shown: PopLayout,
     out: &mut Reply,
 ) -> Result<bool, Fail> {
-    let event = if end == End::Max { "zpopmax" } else { "zpopmin" };
-    let taken = cx.shrink::<Sorted>(key, event, |tx, sorted, len| {
+    let event = if end == ScoreEnd::Max { "zpopmax" } else { "zpopmin" };
+    let taken = cx.remove_elements::<Sorted>(key, event, |tx, sorted, len| {
         let count = count.min(len);
         match shown {
-            Shown::Flat => out.array(2 * count),
-            Shown::Pairs => members(out, count, true),
-            Shown::BehindKey => {
+            PopLayout::Flat => out.array(2 * count),
+            PopLayout::Pairs => write_members_head(out, count, true),
+            PopLayout::BehindKey => {
                 out.array(1 + 2 * count);
                 out.bulk(key);
             }
-            Shown::PairsBehindKey => {
+            PopLayout::PairsBehindKey => {
                 out.array(2);
                 out.bulk(key);
                 out.array(count);
             }
         }
-        let is_reverse = end == End::Max;
+        let is_reverse = end == ScoreEnd::Max;
         for item in tx[sorted].iter(tx, if is_reverse { len - 1 } else { 0 }, count, is_reverse) {
             match shown {
-                Shown::Pairs => {
-                    member(out, &tx[item.member], Some(item.score));
+                PopLayout::Pairs => {
+                    write_member(out, &tx[item.member], Some(item.score));
                     continue;
                 }
-                Shown::PairsBehindKey => out.array(2),
-                Shown::Flat | Shown::BehindKey => {}
+                PopLayout::PairsBehindKey => out.array(2),
+                PopLayout::Flat | PopLayout::BehindKey => {}
             }
             out.bulk(&tx[item.member]);
             out.double(item.score);
@@ -95,39 +95,43 @@ fn take(
     Ok(taken?.is_some())
 }
 
-fn zpop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
+fn zpop(cx: &mut Cx<'_>, args: &Args<'_>, end: ScoreEnd, out: &mut Reply) -> Done {
     let count = maybe_number(&args[2..], || Fail::SYNTAX)?;
-    let shown = if count.is_some() { Shown::Pairs } else { Shown::Flat };
-    if !take(cx, args[1], count.unwrap_or(1), end, shown, out)? {
+    let shown = if count.is_some() { PopLayout::Pairs } else { PopLayout::Flat };
+    if !pop_members(cx, args[1], count.unwrap_or(1), end, shown, out)? {
         out.array(0);
     }
     Ok(())
 }
 
-fn bzpop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
+fn bzpop(cx: &mut Cx<'_>, args: &Args<'_>, end: ScoreEnd, out: &mut Reply) -> Done {
     let (timeout, keys) = (timeout(args[args.len() - 1])?, &args[1..args.len() - 1]);
-    take_first(cx, keys, Some((1, timeout)), out, |cx, key, out| take(cx, key, 1, end, Shown::BehindKey, out))
+    pop_first_nonempty(cx, keys, Some((1, timeout)), out, |cx, key, out| {
+        pop_members(cx, key, 1, end, PopLayout::BehindKey, out)
+    })
 }
 
-fn parse(text: &[u8]) -> Result<End, Fail> {
-    one_of(text, &[("min", End::Min), ("max", End::Max)])
+fn parse(text: &[u8]) -> Result<ScoreEnd, Fail> {
+    one_of(text, &[("min", ScoreEnd::Min), ("max", ScoreEnd::Max)])
 }
 
 fn zmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    take_several(cx, counted_pop(&args[1..], parse)?, None, out)
+    pop_from_first_sorted_set(cx, counted_pop(&args[1..], parse)?, None, out)
 }
 
 fn bzmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = counted_pop(&args[2..], parse)?;
-    take_several(cx, asked, Some((3, timeout(args[1])?)), out)
+    pop_from_first_sorted_set(cx, asked, Some((3, timeout(args[1])?)), out)
 }
 
 /// Removes members of the first key that exists.
-fn take_several(
+fn pop_from_first_sorted_set(
     cx: &mut Cx<'_>,
-    (keys, end, count): (&Args<'_>, End, usize),
+    (keys, end, count): (&Args<'_>, ScoreEnd, usize),
     wait: Option<(usize, Option<f64>)>,
     out: &mut Reply,
 ) -> Done {
-    take_first(cx, keys, wait, out, |cx, key, out| take(cx, key, count, end, Shown::PairsBehindKey, out))
+    pop_first_nonempty(cx, keys, wait, out, |cx, key, out| {
+        pop_members(cx, key, count, end, PopLayout::PairsBehindKey, out)
+    })
 }

@@ -1,7 +1,7 @@
 //! Sorted sets: members in ranges of ranks, scores or names.
 
-use super::args::{int, places};
-use super::sorted_sets::{member, members, store};
+use super::args::{index_range, int};
+use super::sorted_sets::{store_members, write_member, write_members_head};
 use super::table::{ADD, KEY, READ, READ_FAST, TWO_KEYS, WRITE};
 use super::{Args, Command, Cx, Done, Fail, answer};
 use crate::data::{P, Rank, Sorted, Txn, View};
@@ -9,41 +9,45 @@ use crate::resp::Reply;
 use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("zcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, By::Score, out)),
-    Command::new("zlexcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, By::Name, out)),
+    Command::new("zcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, RangeType::Score, out)),
+    Command::new("zlexcount", 4, READ_FAST, KEY, |cx, args, out| count(cx, args, RangeType::Lex, out)),
     Command::new("zrange", -4, READ, KEY, |cx, args, out| range(cx, args, None, out)),
-    Command::new("zrangebylex", -4, READ, KEY, |cx, args, out| range(cx, args, Some((By::Name, false)), out)),
+    Command::new("zrangebylex", -4, READ, KEY, |cx, args, out| {
+        range(cx, args, Some((RangeType::Lex, false)), out)
+    }),
     Command::new("zrangebyscore", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some((By::Score, false)), out)
+        range(cx, args, Some((RangeType::Score, false)), out)
     }),
     Command::new("zrangestore", -5, ADD, TWO_KEYS, zrangestore).accesses("OW update", "RO access"),
     Command::new("zremrangebylex", 4, WRITE, KEY, |cx, args, out| {
-        remove(cx, args, By::Name, "zremrangebylex", out)
+        remove(cx, args, RangeType::Lex, "zremrangebylex", out)
     })
     .access("RW delete"),
     Command::new("zremrangebyrank", 4, WRITE, KEY, |cx, args, out| {
-        remove(cx, args, By::Rank, "zremrangebyrank", out)
+        remove(cx, args, RangeType::Rank, "zremrangebyrank", out)
     })
     .access("RW delete"),
     Command::new("zremrangebyscore", 4, WRITE, KEY, |cx, args, out| {
-        remove(cx, args, By::Score, "zremrangebyscore", out)
+        remove(cx, args, RangeType::Score, "zremrangebyscore", out)
     })
     .access("RW delete"),
-    Command::new("zrevrange", -4, READ, KEY, |cx, args, out| range(cx, args, Some((By::Rank, true)), out)),
+    Command::new("zrevrange", -4, READ, KEY, |cx, args, out| {
+        range(cx, args, Some((RangeType::Rank, true)), out)
+    }),
     Command::new("zrevrangebylex", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some((By::Name, true)), out)
+        range(cx, args, Some((RangeType::Lex, true)), out)
     }),
     Command::new("zrevrangebyscore", -4, READ, KEY, |cx, args, out| {
-        range(cx, args, Some((By::Score, true)), out)
+        range(cx, args, Some((RangeType::Score, true)), out)
     }),
 ];
 
 /// The property that a range is about.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum By {
+enum RangeType {
     Rank,
     Score,
-    Name,
+    Lex,
 }
 
 /// A bound, and whether it is excluded.
@@ -51,28 +55,28 @@ type Bound<T> = (T, bool);
 
 /// A range.
 #[derive(Debug, PartialEq)]
-enum Range<'a> {
+enum MemberRange<'a> {
     /// First and last rank. Negative ranks count from the end: -1 is the last member.
     Ranks(i64, i64),
     Scores(Bound<f64>, Bound<f64>),
-    Names(Name<'a>, Name<'a>),
+    Names(LexBound<'a>, LexBound<'a>),
 }
 
 /// A bound of a range of names.
 #[derive(Debug, PartialEq)]
-enum Name<'a> {
+enum LexBound<'a> {
     BeforeAll,
     At(Bound<&'a [u8]>),
     AfterAll,
 }
 
-impl<'a> Name<'a> {
-    fn parse(text: &'a [u8]) -> Result<Name<'a>, Fail> {
+impl<'a> LexBound<'a> {
+    fn parse(text: &'a [u8]) -> Result<LexBound<'a>, Fail> {
         match text {
-            b"-" => Ok(Name::BeforeAll),
-            b"+" => Ok(Name::AfterAll),
-            [b'[', name @ ..] => Ok(Name::At((name, false))),
-            [b'(', name @ ..] => Ok(Name::At((name, true))),
+            b"-" => Ok(LexBound::BeforeAll),
+            b"+" => Ok(LexBound::AfterAll),
+            [b'[', name @ ..] => Ok(LexBound::At((name, false))),
+            [b'(', name @ ..] => Ok(LexBound::At((name, true))),
             _ => Err(Fail::err("min or max not valid string range item")),
         }
     }
@@ -81,9 +85,11 @@ impl<'a> Name<'a> {
     /// given whether the bound is excluded.
     fn is_after(&self, name: &[u8], is_included: impl Fn(bool) -> bool) -> bool {
         match self {
-            Name::BeforeAll => false,
-            Name::AfterAll => true,
-            Name::At((bound, is_excluded)) => name < *bound || name == *bound && is_included(*is_excluded),
+            LexBound::BeforeAll => false,
+            LexBound::AfterAll => true,
+            LexBound::At((bound, is_excluded)) => {
+                name < *bound || name == *bound && is_included(*is_excluded)
+            }
         }
     }
 }
@@ -94,12 +100,12 @@ fn score(text: &[u8]) -> Result<Bound<f64>, Fail> {
     Ok((number, is_excluded))
 }
 
-impl<'a> Range<'a> {
-    fn parse(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Range<'a>, Fail> {
+impl<'a> MemberRange<'a> {
+    fn parse(by: RangeType, min: &'a [u8], max: &'a [u8]) -> Result<MemberRange<'a>, Fail> {
         Ok(match by {
-            By::Rank => Range::Ranks(int(min)?, int(max)?),
-            By::Score => Range::Scores(score(min)?, score(max)?),
-            By::Name => Range::Names(Name::parse(min)?, Name::parse(max)?),
+            RangeType::Rank => MemberRange::Ranks(int(min)?, int(max)?),
+            RangeType::Score => MemberRange::Scores(score(min)?, score(max)?),
+            RangeType::Lex => MemberRange::Names(LexBound::parse(min)?, LexBound::parse(max)?),
         })
     }
 
@@ -107,8 +113,8 @@ impl<'a> Range<'a> {
     /// `self` are counted from the last member.
     fn ranks<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>, is_reverse: bool) -> (usize, usize) {
         let (first, end) = match self {
-            Range::Ranks(start, end) => {
-                let places = places(*start, *end, sorted.len());
+            MemberRange::Ranks(start, end) => {
+                let places = index_range(*start, *end, sorted.len());
                 let from_end = |rank: usize| sorted.len() - rank;
                 if is_reverse {
                     (from_end(places.end), from_end(places.start))
@@ -116,7 +122,7 @@ impl<'a> Range<'a> {
                     (places.start, places.end)
                 }
             }
-            Range::Scores((min, without_min), (max, without_max)) => {
+            MemberRange::Scores((min, without_min), (max, without_max)) => {
                 let is_before = |score: f64| if *without_min { score <= *min } else { score < *min };
                 let is_up_to = |score: f64| if *without_max { score < *max } else { score <= *max };
                 (
@@ -124,7 +130,7 @@ impl<'a> Range<'a> {
                     sorted.count_before(view, |item| is_up_to(item.score)),
                 )
             }
-            Range::Names(min, max) => (
+            MemberRange::Names(min, max) => (
                 sorted.count_before(view, |item| min.is_after(&view[item.member], |is_excluded| is_excluded)),
                 sorted
                     .count_before(view, |item| max.is_after(&view[item.member], |is_excluded| !is_excluded)),
@@ -135,22 +141,22 @@ impl<'a> Range<'a> {
 }
 
 /// The parsed arguments of `ZRANGE` and the like.
-struct Asked<'a> {
-    range: Range<'a>,
+struct RangeArgs<'a> {
+    range: MemberRange<'a>,
     is_reverse: bool,
     with_scores: bool,
     offset: i64,
     limit: i64,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RangeArgs<'a> {
     /// Parses two bounds and the options after them. `fixed` is set for the older commands: kind and
     /// direction of their range are not options.
     fn parse(
         args: &'a Args<'a>,
-        fixed: Option<(By, bool)>,
+        fixed: Option<(RangeType, bool)>,
         may_have_scores: bool,
-    ) -> Result<Asked<'a>, Fail> {
+    ) -> Result<RangeArgs<'a>, Fail> {
         let (mut by, mut is_reverse) = fixed.unzip();
         let (mut with_scores, mut offset, mut limit) = (false, 0, -1);
         let mut rest = &args[2..];
@@ -163,29 +169,30 @@ impl<'a> Asked<'a> {
                     rest = &after[2..];
                 }
                 b"rev" if is_reverse.is_none() => is_reverse = Some(true),
-                b"bylex" if by.is_none() => by = Some(By::Name),
-                b"byscore" if by.is_none() => by = Some(By::Score),
+                b"bylex" if by.is_none() => by = Some(RangeType::Lex),
+                b"byscore" if by.is_none() => by = Some(RangeType::Score),
                 _ => return Err(Fail::SYNTAX),
             }
         }
-        let (by, is_reverse) = (by.unwrap_or(By::Rank), is_reverse.unwrap_or(false));
+        let (by, is_reverse) = (by.unwrap_or(RangeType::Rank), is_reverse.unwrap_or(false));
         Fail::err_when(
-            limit != -1 && by == By::Rank,
+            limit != -1 && by == RangeType::Rank,
             "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
         )?;
-        if by == By::Rank {
+        if by == RangeType::Rank {
             offset = 0; // as in Redis: `LIMIT n -1` is ignored
         }
         Fail::err_when(
-            with_scores && by == By::Name,
+            with_scores && by == RangeType::Lex,
             "syntax error, WITHSCORES not supported in combination with BYLEX",
         )?;
-        let (min, max) = if is_reverse && by != By::Rank { (args[1], args[0]) } else { (args[0], args[1]) };
-        Ok(Asked { range: Range::parse(by, min, max)?, is_reverse, with_scores, offset, limit })
+        let (min, max) =
+            if is_reverse && by != RangeType::Rank { (args[1], args[0]) } else { (args[0], args[1]) };
+        Ok(RangeArgs { range: MemberRange::parse(by, min, max)?, is_reverse, with_scores, offset, limit })
     }
 
     /// Returns the rank to start at, and the number of members.
-    fn part<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>) -> (usize, usize) {
+    fn start_and_count<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>) -> (usize, usize) {
         let (first, end) = self.range.ranks(view, sorted, self.is_reverse);
         let Some(offset) = usize::try_from(self.offset).ok().filter(|&offset| offset < end - first) else {
             return (0, 0);
@@ -195,44 +202,44 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn range(cx: &mut Cx<'_>, args: &Args<'_>, fixed: Option<(By, bool)>, out: &mut Reply) -> Done {
-    let asked = Asked::parse(&args[2..], fixed, true)?;
-    cx.look::<Sorted, _>(args[1], |view, sorted| {
+fn range(cx: &mut Cx<'_>, args: &Args<'_>, fixed: Option<(RangeType, bool)>, out: &mut Reply) -> Done {
+    let asked = RangeArgs::parse(&args[2..], fixed, true)?;
+    cx.read_value::<Sorted, _>(args[1], |view, sorted| {
         let Some(sorted) = sorted.map(|sorted| &view[sorted]) else {
             return answer::empty(out);
         };
-        let (from, count) = asked.part(view, sorted);
-        members(out, count, asked.with_scores);
+        let (from, count) = asked.start_and_count(view, sorted);
+        write_members_head(out, count, asked.with_scores);
         for item in sorted.iter(view, from, count, asked.is_reverse) {
-            member(out, &view[item.member], asked.with_scores.then_some(item.score));
+            write_member(out, &view[item.member], asked.with_scores.then_some(item.score));
         }
         Ok(())
     })
 }
 
 fn zrangestore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let asked = Asked::parse(&args[3..], None, false)?;
-    let found = cx.look::<Sorted, _>(args[2], |view, sorted| {
+    let asked = RangeArgs::parse(&args[3..], None, false)?;
+    let found = cx.read_value::<Sorted, _>(args[2], |view, sorted| {
         let Some(sorted) = sorted.map(|sorted| &view[sorted]) else { return Ok(Vec::new()) };
-        let (from, count) = asked.part(view, sorted);
+        let (from, count) = asked.start_and_count(view, sorted);
         let items = sorted.iter(view, from, count, asked.is_reverse);
         Ok(items.map(|item| (view[item.member].to_vec(), item.score)).collect())
     })?;
     out.count(found.len());
-    store(cx, args[1], "zrangestore", found)
+    store_members(cx, args[1], "zrangestore", found)
 }
 
-fn count(cx: &mut Cx<'_>, args: &Args<'_>, by: By, out: &mut Reply) -> Done {
-    let range = Range::parse(by, args[2], args[3])?;
-    let ranks = cx.look::<Sorted, _>(args[1], |view, sorted| {
+fn count(cx: &mut Cx<'_>, args: &Args<'_>, by: RangeType, out: &mut Reply) -> Done {
+    let range = MemberRange::parse(by, args[2], args[3])?;
+    let ranks = cx.read_value::<Sorted, _>(args[1], |view, sorted| {
         Ok(sorted.map_or((0, 0), |sorted| range.ranks(view, &view[sorted], false)))
     });
     ranks.map(|(first, end)| out.count(end - first))
 }
 
-fn remove(cx: &mut Cx<'_>, args: &Args<'_>, by: By, event: &str, out: &mut Reply) -> Done {
-    let range = Range::parse(by, args[2], args[3])?;
-    let count = cx.shrink::<Sorted>(args[1], event, |tx, sorted, len| {
+fn remove(cx: &mut Cx<'_>, args: &Args<'_>, by: RangeType, event: &str, out: &mut Reply) -> Done {
+    let range = MemberRange::parse(by, args[2], args[3])?;
+    let count = cx.remove_elements::<Sorted>(args[1], event, |tx, sorted, len| {
         let (first, end) = range.ranks(tx, &tx[sorted], false);
         if end - first < len {
             remove_ranks(tx, sorted, first, end - first);
@@ -264,9 +271,9 @@ mod tests {
         // As in Redis.
         assert_eq!(score(b"(").unwrap(), (0.0, true));
         assert_eq!(score(b" 1e400").unwrap(), (f64::INFINITY, false));
-        assert_eq!(Name::parse(b"(").unwrap(), Name::At((b"", true)));
+        assert_eq!(LexBound::parse(b"(").unwrap(), LexBound::At((b"", true)));
         for text in ["", "a", "-a", "++"] {
-            assert!(Name::parse(text.as_bytes()).is_err(), "{text}");
+            assert!(LexBound::parse(text.as_bytes()).is_err(), "{text}");
         }
         assert!([&b"((1"[..], b"nan", b" ", b"1 "].iter().all(|text| score(text).is_err()));
     }

@@ -1,7 +1,7 @@
 //! Sorted sets: members and their scores.
 
 use super::args::{Scan, float};
-use super::pick::{self, Wanted};
+use super::pick::{self, PickCount};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE_FAST};
 use super::values::{self, get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, answer};
@@ -12,7 +12,7 @@ use crate::text::words;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("zadd", -4, ADD_FAST, KEY, |cx, args, out| zadd(cx, args, false, out)).access("RW update"),
-    Command::new("zcard", 2, READ_FAST, KEY, values::len::<Sorted>).access("RO"),
+    Command::new("zcard", 2, READ_FAST, KEY, values::answer_len::<Sorted>).access("RO"),
     Command::new("zincrby", 4, ADD_FAST, KEY, |cx, args, out| zadd(cx, args, true, out)),
     Command::new("zmscore", -3, READ_FAST, KEY, zmscore),
     Command::new("zrandmember", -2, READ, KEY, zrandmember),
@@ -24,30 +24,30 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// Copied members and their scores.
-pub(super) type Scored = Vec<(Vec<u8>, f64)>;
+pub(super) type ScoredMembers = Vec<(Vec<u8>, f64)>;
 
 /// Replaces the value of a key by these members, or removes the key if there are none.
-pub(super) fn store(cx: &mut Cx<'_>, key: &[u8], event: &str, mut members: Scored) -> Done {
+pub(super) fn store_members(cx: &mut Cx<'_>, key: &[u8], event: &str, mut members: ScoredMembers) -> Done {
     // Inserting in order is faster, and gives a smaller tree.
-    sort(&mut members);
-    cx.replace(key, b'z', event, &Owned::Sorted(members))
+    sort_members(&mut members);
+    cx.replace_value(key, b'z', event, &Owned::Sorted(members))
 }
 
 /// Sorts members in the order of a sorted set.
-pub(super) fn sort(members: &mut Scored) {
+pub(super) fn sort_members(members: &mut ScoredMembers) {
     let order = |one: &(Vec<u8>, f64), two: &(Vec<u8>, f64)| {
         one.1.partial_cmp(&two.1).unwrap_or(std::cmp::Ordering::Equal).then_with(|| one.0.cmp(&two.0))
     };
     members.sort_unstable_by(order);
 }
 
-/// Writes the head of an array of members, which [`member`] writes.
-pub(super) fn members(out: &mut Reply, count: usize, with_scores: bool) {
+/// Writes the head of an array of members, which [`write_member`] writes.
+pub(super) fn write_members_head(out: &mut Reply, count: usize, with_scores: bool) {
     out.array(if with_scores && !out.is_resp3() { 2 * count } else { count });
 }
 
 /// Writes a member, and its score if there is one.
-pub(super) fn member(out: &mut Reply, member: &[u8], score: Option<f64>) {
+pub(super) fn write_member(out: &mut Reply, member: &[u8], score: Option<f64>) {
     if score.is_some() && out.is_resp3() {
         out.array(2);
     }
@@ -59,7 +59,7 @@ pub(super) fn member(out: &mut Reply, member: &[u8], score: Option<f64>) {
 
 /// The options of `ZADD`.
 #[derive(Default)]
-pub(super) struct How {
+pub(super) struct ZaddOptions {
     pub(super) if_absent: bool,
     pub(super) if_present: bool,
     if_greater: bool,
@@ -68,11 +68,11 @@ pub(super) struct How {
     counts_changed: bool,
 }
 
-impl How {
+impl ZaddOptions {
     /// Parses the options, including those of `ZADD` alone if `is_zadd`. Returns them and the arguments after
     /// them.
-    pub(super) fn parse<'a>(mut args: &'a Args<'a>, is_zadd: bool) -> (How, &'a Args<'a>) {
-        let mut how = How::default();
+    pub(super) fn parse<'a>(mut args: &'a Args<'a>, is_zadd: bool) -> (ZaddOptions, &'a Args<'a>) {
+        let mut how = ZaddOptions::default();
         while let [option, rest @ ..] = args {
             let flag = match option.len() {
                 2 | 4 => match option.to_ascii_lowercase().as_slice() {
@@ -112,7 +112,7 @@ impl How {
 
 fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
     let key = args[1];
-    let (mut how, pairs) = How::parse(&args[2..], true);
+    let (mut how, pairs) = ZaddOptions::parse(&args[2..], true);
     how.adds |= adds;
     let pairs = pairs.chunks_exact(2);
     Fail::SYNTAX.when(!pairs.remainder().is_empty() || pairs.len() == 0)?;
@@ -126,15 +126,15 @@ fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
         float(pair[0])?;
     }
     let pairs = pairs.map(|pair| (words::float(pair[0]).unwrap_or_default(), pair[1]));
-    add(cx, key, &how, pairs, out)
+    add_members(cx, key, &how, pairs, out)
 }
 
 /// Sets the scores of members of a key's sorted set, which is created if necessary, and writes the answer of
 /// `ZADD`.
-pub(super) fn add<'a>(
+pub(super) fn add_members<'a>(
     cx: &mut Cx<'_>,
     key: &[u8],
-    how: &How,
+    how: &ZaddOptions,
     pairs: impl Iterator<Item = (f64, &'a [u8])>,
     out: &mut Reply,
 ) -> Done {
@@ -170,21 +170,21 @@ pub(super) fn add<'a>(
 }
 
 fn zrem(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let count = cx.shrink::<Sorted>(args[1], "zrem", |tx, sorted, _| {
+    let count = cx.remove_elements::<Sorted>(args[1], "zrem", |tx, sorted, _| {
         Ok(args[2..].iter().filter(|member| sorted.remove(tx, member).is_some()).count())
     });
     count.map(|count| out.count(count.unwrap_or(0)))
 }
 
 fn zscore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let score = cx.look::<Sorted, _>(args[1], |view, sorted| {
+    let score = cx.read_value::<Sorted, _>(args[1], |view, sorted| {
         Ok(sorted.and_then(|sorted| view[sorted].score(view, args[2])))
     });
     score.map(|score| out.maybe_double(score))
 }
 
 fn zmscore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.look::<Sorted, _>(args[1], |view, sorted| {
+    cx.read_value::<Sorted, _>(args[1], |view, sorted| {
         out.array(args.len() - 2);
         for member in &args[2..] {
             out.maybe_double(sorted.and_then(|sorted| view[sorted].score(view, member)));
@@ -194,7 +194,7 @@ fn zmscore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn zrank(cx: &mut Cx<'_>, args: &Args<'_>, is_reverse: bool, out: &mut Reply) -> Done {
-    cx.look::<Sorted, _>(args[1], |view, sorted| {
+    cx.read_value::<Sorted, _>(args[1], |view, sorted| {
         let sorted = sorted.map(|sorted| &view[sorted]);
         let place = sorted.and_then(|sorted| Some((sorted, sorted.score(view, args[2])?)));
         let Some((sorted, score)) = place else {
@@ -206,8 +206,8 @@ fn zrank(cx: &mut Cx<'_>, args: &Args<'_>, is_reverse: bool, out: &mut Reply) ->
 }
 
 fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let asked = Wanted::of_pairs(&args[2..], "withscores")?;
-    cx.look::<Sorted, _>(args[1], |view, sorted| {
+    let asked = PickCount::of_pairs(&args[2..], "withscores")?;
+    cx.read_value::<Sorted, _>(args[1], |view, sorted| {
         let sorted = sorted.map(|sorted| &view[sorted]);
         let len = sorted.map_or(0, Sorted::len);
         let one = || sorted?.iter(view, below(len), 1, false).next();

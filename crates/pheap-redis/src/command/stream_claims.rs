@@ -4,10 +4,14 @@ use pheap::{P, field};
 use smallvec::SmallVec;
 
 use super::args::{int, value};
-use super::stream_parts::{CLASS, CREATED_CONSUMER, exact, group, no_group, start, write_entry, write_id};
+use super::stream_parts::{
+    CLASS, CREATED_CONSUMER, find_group, no_group, parse_id, parse_range_start, write_entry, write_id,
+};
 use super::table::{KEY, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail};
-use crate::data::streams::{Consumer, Consumers, Delivery, Id, Stream, consumer_or_new, deliver, settle};
+use crate::data::streams::{
+    Consumer, Consumers, Delivery, Id, Stream, consumer_or_new, deliver_entry, remove_pending,
+};
 use crate::data::{Txn, View};
 use crate::resp::Reply;
 use crate::text::words;
@@ -29,7 +33,7 @@ impl<'a, 'r> Claimer<'a, 'r> {
         Claimer { name, consumer: None, is_new: false }
     }
 
-    fn take(
+    fn claim(
         &mut self,
         tx: &mut Txn<'r>,
         group: P<'r, Consumers<'r>>,
@@ -45,12 +49,12 @@ impl<'a, 'r> Claimer<'a, 'r> {
                 consumer
             }
         };
-        deliver(tx, group, id, Delivery { consumer, at, count })
+        deliver_entry(tx, group, id, Delivery { consumer, at, count })
     }
 }
 
 /// Records the number of changes, and whether the consumer is new.
-fn tell(cx: &mut Cx<'_>, key: &[u8], (changes, is_new): (u64, bool)) -> Done {
+fn record_claims(cx: &mut Cx<'_>, key: &[u8], (changes, is_new): (u64, bool)) -> Done {
     cx.effects.dirty += changes + u64::from(is_new);
     if is_new {
         cx.notify(CLASS, CREATED_CONSUMER, key);
@@ -71,7 +75,7 @@ fn number(text: &[u8], what: &str, command: &str) -> Result<i64, Fail> {
 }
 
 /// The options of `XCLAIM`, which follow the ids.
-struct Options {
+struct XclaimOptions {
     at: i64,
     count: Option<i64>,
     last: Id,
@@ -79,9 +83,9 @@ struct Options {
     only_ids: bool,
 }
 
-impl Options {
-    fn parse(args: &Args<'_>, now: i64) -> Result<Options, Fail> {
-        let mut options = Options { at: now, count: None, last: 0, force: false, only_ids: false };
+impl XclaimOptions {
+    fn parse(args: &Args<'_>, now: i64) -> Result<XclaimOptions, Fail> {
+        let mut options = XclaimOptions { at: now, count: None, last: 0, force: false, only_ids: false };
         let mut rest = args.iter();
         while let Some(option) = rest.next() {
             match (option.to_ascii_lowercase().as_slice(), rest.len()) {
@@ -94,7 +98,7 @@ impl Options {
                 (b"retrycount", 1..) => {
                     options.count = Some(number(value(&mut rest)?, "RETRYCOUNT option", "XCLAIM")?);
                 }
-                (b"lastid", 1..) => options.last = exact(value(&mut rest)?, 0)?,
+                (b"lastid", 1..) => options.last = parse_id(value(&mut rest)?, 0)?,
                 _ => {
                     let option = words::lossy(option);
                     return Err(Fail::err(format_args!("Unrecognized XCLAIM option '{option}'")));
@@ -111,23 +115,23 @@ impl Options {
 
 fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, now) = (args[1], args[2], cx.clock);
-    let claimed = cx.change::<Stream, _>(key, |tx, stream| {
-        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {
+    let claimed = cx.change_value::<Stream, _>(key, |tx, stream| {
+        let (Some(stream), Some(group)) = (stream, find_group(tx, stream, name)) else {
             return Err(no_group(key, name, ""));
         };
         let min_idle = number(args[4], "min-idle-time", "XCLAIM")?.max(0);
-        let ids: SmallVec<[Id; 8]> = args[5..].iter().map_while(|text| exact(text, 0).ok()).collect();
-        let options = Options::parse(&args[5 + ids.len()..], now)?;
+        let ids: SmallVec<[Id; 8]> = args[5..].iter().map_while(|text| parse_id(text, 0).ok()).collect();
+        let options = XclaimOptions::parse(&args[5 + ids.len()..], now)?;
         let progress = field!(group.progress);
         let (mut changes, mut claimer) = (0, Claimer::new(args[3]));
         let moves_on = options.last > tx[progress].last;
         if moves_on {
             tx[progress].last = options.last;
         }
-        let (begun, mut count) = (out.begin(), 0);
+        let (begun, mut count) = (out.defer_len(), 0);
         for id in ids {
             if !field!(stream.entries).contains_key(tx, &id) {
-                changes += u64::from(settle(tx, group, id));
+                changes += u64::from(remove_pending(tx, group, id));
                 continue;
             }
             let before = match field!(group.pending).get(tx, &id) {
@@ -137,7 +141,7 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 None => continue,
             };
             let deliveries = options.count.unwrap_or(before.saturating_add(i64::from(!options.only_ids)));
-            claimer.take(tx, group, id, (options.at, deliveries), now)?;
+            claimer.claim(tx, group, id, (options.at, deliveries), now)?;
             write(tx, stream, id, options.only_ids, out);
             count += 1;
             changes += 1;
@@ -146,13 +150,13 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         changes += u64::from(moves_on && changes == 0);
         Ok((changes, claimer.is_new))
     })?;
-    tell(cx, key, claimed)
+    record_claims(cx, key, claimed)
 }
 
 fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, now) = (args[1], args[2], cx.clock);
     let min_idle = number(args[4], "min-idle-time", "XAUTOCLAIM")?.max(0);
-    let from = start(args[5])?;
+    let from = parse_range_start(args[5])?;
     let (mut most, mut only_ids, mut rest) = (100, false, args[6..].iter());
     while let Some(option) = rest.next() {
         match option.to_ascii_lowercase().as_slice() {
@@ -165,8 +169,8 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             _ => return Err(Fail::SYNTAX),
         }
     }
-    let claimed = cx.change::<Stream, _>(key, |tx, stream| {
-        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {
+    let claimed = cx.change_value::<Stream, _>(key, |tx, stream| {
+        let (Some(stream), Some(group)) = (stream, find_group(tx, stream, name)) else {
             return Err(no_group(key, name, ""));
         };
         // Collects the entries to claim, and the position for the next call.
@@ -192,15 +196,15 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         out.array(wanted.len() - gone);
         for &(id, deliveries) in &wanted {
             let Some(before) = deliveries else {
-                settle(tx, group, id);
+                remove_pending(tx, group, id);
                 continue;
             };
-            claimer.take(tx, group, id, (now, before.saturating_add(i64::from(!only_ids))), now)?;
+            claimer.claim(tx, group, id, (now, before.saturating_add(i64::from(!only_ids))), now)?;
             write(tx, stream, id, only_ids, out);
         }
         out.array(gone);
         wanted.iter().filter(|(_, deliveries)| deliveries.is_none()).for_each(|(id, _)| write_id(out, *id));
         Ok((wanted.len() as u64, claimer.is_new))
     })?;
-    tell(cx, key, claimed)
+    record_claims(cx, key, claimed)
 }

@@ -4,12 +4,13 @@ use pheap::field;
 
 use super::args::{int, value};
 use super::stream_parts::{
-    CLASS, CREATED_CONSUMER, any, end, exact, group, no_group, no_such_group, start, write_id,
+    CLASS, CREATED_CONSUMER, find_group, no_group, no_such_group, parse_id, parse_id_or_extreme,
+    parse_range_end, parse_range_start, write_id,
 };
 use super::table::{ADD, KEY, LOOK, READ, SUBKEY, WRITE, WRITE_FAST, tell_subcommands};
 use super::values::{get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok, yes_or_no};
-use crate::data::streams::{Consumers, Id, Progress, Stream, consumer_or_new, settle};
+use crate::data::streams::{Consumers, Id, Progress, Stream, consumer_or_new, remove_pending};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -38,7 +39,7 @@ const HELP: &[&str] = &[
 ];
 
 /// Parses the options of `CREATE` and `SETID`: whether to create the stream, and the number of entries read.
-fn options(args: &Args<'_>, can_make: bool) -> Result<(bool, i64), Fail> {
+fn parse_create_options(args: &Args<'_>, can_make: bool) -> Result<(bool, i64), Fail> {
     let (mut makes, mut read, mut rest) = (false, -1, args[5..].iter());
     while let Some(option) = rest.next() {
         match (option.to_ascii_lowercase().as_slice(), rest.len()) {
@@ -53,34 +54,34 @@ fn options(args: &Args<'_>, can_make: bool) -> Result<(bool, i64), Fail> {
     Ok((makes, read))
 }
 
-fn no_key() -> Fail {
+fn missing_key() -> Fail {
     Fail::err(
         "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically.",
     )
 }
 
 /// Records a change of a group.
-fn changed(cx: &mut Cx<'_>, event: &str, key: &[u8]) {
+fn record_group_change(cx: &mut Cx<'_>, event: &str, key: &[u8]) {
     cx.effects.dirty += 1;
     cx.notify(CLASS, event, key);
 }
 
 fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (makes, read) = options(args, true)?;
+    let (makes, read) = parse_create_options(args, true)?;
     let (key, name, now) = (args[2], args[3], cx.now);
     let is_made = cx.write(key, |tx, db| {
         let there = get::<Stream>(tx, &tx[db], key, now)?;
         if there.is_none() && !makes {
-            return Err(no_key());
+            return Err(missing_key());
         }
         if args.len() > 8 {
             return Err(Fail::bad_subcommand(args));
         }
         let last = match args[4] {
             b"$" => there.map_or(0, |stream| tx[field!(stream.past)].last),
-            text => exact(text, 0)?,
+            text => parse_id(text, 0)?,
         };
-        if group(tx, there, name).is_some() {
+        if find_group(tx, there, name).is_some() {
             return Err(Fail::Error("BUSYGROUP Consumer Group name already exists".into()));
         }
         let stream = get_or_new::<Stream>(tx, db, key, now)?;
@@ -92,38 +93,38 @@ fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         cx.modified(cx.session.db, key);
         cx.wake(key);
     }
-    changed(cx, "xgroup-create", key);
+    record_group_change(cx, "xgroup-create", key);
     ok(out)
 }
 
 fn set_id(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (_, read) = options(args, false)?;
+    let (_, read) = parse_create_options(args, false)?;
     let (key, name) = (args[2], args[3]);
-    cx.change::<Stream, _>(key, |tx, there| {
-        let stream = there.ok_or_else(no_key)?;
-        let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
+    cx.change_value::<Stream, _>(key, |tx, there| {
+        let stream = there.ok_or_else(missing_key)?;
+        let group = find_group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
         if args.len() > 7 {
             return Err(Fail::bad_subcommand(args));
         }
         let last = match args[4] {
             b"$" => tx[field!(stream.past)].last,
-            text => any(text, 0)?,
+            text => parse_id_or_extreme(text, 0)?,
         };
         tx[field!(group.progress)] = Progress { last, read };
         Ok(())
     })?;
-    changed(cx, "xgroup-setid", key);
+    record_group_change(cx, "xgroup-setid", key);
     ok(out)
 }
 
 fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name) = (args[2], args[3]);
-    let is_gone = cx.change::<Stream, _>(key, |tx, stream| {
-        let stream = stream.ok_or_else(no_key)?;
+    let is_gone = cx.change_value::<Stream, _>(key, |tx, stream| {
+        let stream = stream.ok_or_else(missing_key)?;
         Ok(field!(stream.groups).remove(tx, name).is_some())
     })?;
     if is_gone {
-        changed(cx, "xgroup-destroy", key);
+        record_group_change(cx, "xgroup-destroy", key);
         // Clients that wait for entries of the group get an error.
         cx.wake(key);
     }
@@ -132,22 +133,22 @@ fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn create_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, consumer, now) = (args[2], args[3], args[4], cx.clock);
-    let is_new = cx.change::<Stream, _>(key, |tx, there| {
-        there.ok_or_else(no_key)?;
-        let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
+    let is_new = cx.change_value::<Stream, _>(key, |tx, there| {
+        there.ok_or_else(missing_key)?;
+        let group = find_group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
         Ok(field!(group.names).get(tx, consumer).is_none() && consumer_or_new(tx, group, consumer, now)?.1)
     })?;
     if is_new {
-        changed(cx, CREATED_CONSUMER, key);
+        record_group_change(cx, CREATED_CONSUMER, key);
     }
     yes_or_no(out, is_new)
 }
 
 fn delete_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, consumer) = (args[2], args[3], args[4]);
-    let pending = cx.change::<Stream, _>(key, |tx, there| {
-        there.ok_or_else(no_key)?;
-        let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
+    let pending = cx.change_value::<Stream, _>(key, |tx, there| {
+        there.ok_or_else(missing_key)?;
+        let group = find_group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
         let Some(consumer) = field!(group.names).remove(tx, consumer) else { return Ok(None) };
         let pending = field!(consumer.pending);
         let mut count = 0;
@@ -158,21 +159,21 @@ fn delete_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(Some(count))
     })?;
     if pending.is_some() {
-        changed(cx, "xgroup-delconsumer", key);
+        record_group_change(cx, "xgroup-delconsumer", key);
     }
     answer::int(out, pending.unwrap_or(0))
 }
 
 fn xack(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name) = (args[1], args[2]);
-    let count = cx.change::<Stream, _>(key, |tx, stream| {
-        let Some(group) = group(tx, stream, name) else { return Ok(0) };
+    let count = cx.change_value::<Stream, _>(key, |tx, stream| {
+        let Some(group) = find_group(tx, stream, name) else { return Ok(0) };
         for text in &args[3..] {
-            exact(text, 0)?;
+            parse_id(text, 0)?;
         }
         let mut count = 0;
         for text in &args[3..] {
-            count += u64::from(settle(tx, group, exact(text, 0)?));
+            count += u64::from(remove_pending(tx, group, parse_id(text, 0)?));
         }
         Ok(count)
     })?;
@@ -181,15 +182,15 @@ fn xack(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 /// The pending entries that `XPENDING` lists one by one.
-struct Wanted<'a> {
+struct PendingQuery<'a> {
     idle: i64,
     range: (Id, Id),
     count: i64,
     consumer: Option<&'a [u8]>,
 }
 
-impl<'a> Wanted<'a> {
-    fn parse(args: &Args<'a>) -> Result<Option<Wanted<'a>>, Fail> {
+impl<'a> PendingQuery<'a> {
+    fn parse(args: &Args<'a>) -> Result<Option<PendingQuery<'a>>, Fail> {
         match args.len() {
             3 => return Ok(None),
             6..=9 => {}
@@ -202,16 +203,16 @@ impl<'a> Wanted<'a> {
             at = 5;
         }
         let count = int(args[at + 2])?.max(0);
-        let range = (start(args[at])?, end(args[at + 1])?);
-        Ok(Some(Wanted { idle, range, count, consumer: args.get(at + 3).copied() }))
+        let range = (parse_range_start(args[at])?, parse_range_end(args[at + 1])?);
+        Ok(Some(PendingQuery { idle, range, count, consumer: args.get(at + 3).copied() }))
     }
 }
 
 fn xpending(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let wanted = Wanted::parse(args)?;
+    let wanted = PendingQuery::parse(args)?;
     let (key, name, now) = (args[1], args[2], cx.clock);
-    cx.look::<Stream, _>(key, |view, stream| {
-        let group = group(view, stream, name).ok_or_else(|| no_group(key, name, ""))?;
+    cx.read_value::<Stream, _>(key, |view, stream| {
+        let group = find_group(view, stream, name).ok_or_else(|| no_group(key, name, ""))?;
         let group: &Consumers<'_> = &view[group];
         let Some(wanted) = wanted else {
             out.array(4);
@@ -224,7 +225,7 @@ fn xpending(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             };
             write_id(out, first);
             write_id(out, ids.next_back().unwrap_or(first));
-            let (begun, mut count) = (out.begin(), 0);
+            let (begun, mut count) = (out.defer_len(), 0);
             for (name, &consumer) in group.names.iter(view) {
                 let pending = view[consumer].pending.len();
                 if pending > 0 {
@@ -237,7 +238,7 @@ fn xpending(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             out.end_array(begun, count);
             return Ok(());
         };
-        let (begun, mut count) = (out.begin(), 0);
+        let (begun, mut count) = (out.defer_len(), 0);
         let (from, to) = wanted.range;
         let (mut of_all, mut of_one) = (None, None);
         match wanted.consumer.map(|name| group.names.get(view, name)) {

@@ -3,7 +3,7 @@
 use pheap::P;
 
 use super::args::int;
-use super::stream_parts::{group, no_such_group, write_entry, write_id, write_range};
+use super::stream_parts::{find_group, no_such_group, write_entry, write_id, write_range};
 use super::table::{LOOK, READ, SUBKEY, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Keys};
 use crate::data::View;
@@ -29,9 +29,9 @@ const HELP: &[&str] = &[
 
 fn consumers(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, name, now) = (args[2], args[3], cx.clock);
-    cx.look::<Stream, _>(key, |view, stream| {
+    cx.read_value::<Stream, _>(key, |view, stream| {
         stream.ok_or(Fail::NO_SUCH_KEY)?;
-        let group = group(view, stream, name).ok_or_else(|| no_such_group(key, name))?;
+        let group = find_group(view, stream, name).ok_or_else(|| no_such_group(key, name))?;
         let names = &view[group].names;
         out.array(names.len());
         for (name, &consumer) in names.iter(view) {
@@ -57,7 +57,7 @@ fn write_progress(extent: Extent, progress: Progress, out: &mut Reply) {
 }
 
 fn groups(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.look::<Stream, _>(args[2], |view, stream| {
+    cx.read_value::<Stream, _>(args[2], |view, stream| {
         let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
         let (extent, groups) = (Extent::of(view, stream), &view[stream].groups);
         out.array(groups.len());
@@ -87,7 +87,7 @@ fn full(args: &Args<'_>) -> Result<Option<usize>, Fail> {
 
 fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let block = cx.server.config.read().int("stream-node-max-entries").max(1) as usize;
-    cx.look::<Stream, _>(args[2], |view, stream| {
+    cx.read_value::<Stream, _>(args[2], |view, stream| {
         let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
         let full = full(args)?;
         let (extent, groups) = (Extent::of(view, stream), &view[stream].groups);
@@ -149,7 +149,7 @@ fn write_group<'r>(view: &View<'r>, group: P<'r, Consumers<'r>>, count: usize, o
         out.field("seen-time").int(consumer.seen);
         out.field("pel-count").count(consumer.pending.len());
         out.bulk(b"pending");
-        let (begun, mut shown) = (out.begin(), 0);
+        let (begun, mut shown) = (out.defer_len(), 0);
         let ids = consumer.pending.iter(view).take(most(consumer.pending.len()));
         for (&id, delivery) in ids.filter_map(|id| Some((id, group.pending.get(view, id)?))) {
             out.array(3);

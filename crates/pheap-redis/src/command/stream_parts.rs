@@ -3,7 +3,7 @@
 use pheap::{P, field};
 
 use super::Fail;
-use super::values::Kind;
+use super::values::ValueType;
 use crate::data::View;
 use crate::data::streams::{self, Consumers, Id, Stream, id};
 use crate::resp::Reply;
@@ -14,12 +14,12 @@ pub(super) const CLASS: u8 = Stream::CLASS;
 
 pub(super) const CREATED_CONSUMER: &str = "xgroup-createconsumer";
 
-fn invalid() -> Fail {
+fn invalid_id() -> Fail {
     Fail::err("Invalid stream ID specified as stream command argument")
 }
 
 /// Parses half of an id. Spaces, a plus and zeros before it are allowed, as in C's `strtoull`.
-fn half(text: &[u8]) -> Option<u64> {
+fn parse_half(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);
     if !digits.first().is_some_and(u8::is_ascii_digit) {
@@ -44,53 +44,53 @@ impl NewId {
         match text.strip_suffix(b"-*") {
             _ if text == b"*" => Ok(NewId::Any),
             Some(ms) if text.len() < 128 && !ms.contains(&b'-') => {
-                half(ms).map(NewId::In).ok_or_else(invalid)
+                parse_half(ms).map(NewId::In).ok_or_else(invalid_id)
             }
-            _ => exact(text, 0).map(NewId::This),
+            _ => parse_id(text, 0).map(NewId::This),
         }
     }
 }
 
 /// Parses an id: `ms-seq`, or `ms`, where `missing` stands for `seq`.
-pub(super) fn exact(text: &[u8], missing: u64) -> Result<Id, Fail> {
+pub(super) fn parse_id(text: &[u8], missing: u64) -> Result<Id, Fail> {
     let parsed = (text.len() < 128).then(|| match text.iter().position(|&byte| byte == b'-') {
-        Some(dash) => Some(id(half(&text[..dash])?, half(&text[dash + 1..])?)),
-        None => Some(id(half(text)?, missing)),
+        Some(dash) => Some(id(parse_half(&text[..dash])?, parse_half(&text[dash + 1..])?)),
+        None => Some(id(parse_half(text)?, missing)),
     });
-    parsed.flatten().ok_or_else(invalid)
+    parsed.flatten().ok_or_else(invalid_id)
 }
 
 /// Parses an id, or `-` or `+` for the smallest and the greatest id.
-pub(super) fn any(text: &[u8], missing: u64) -> Result<Id, Fail> {
+pub(super) fn parse_id_or_extreme(text: &[u8], missing: u64) -> Result<Id, Fail> {
     match text {
         b"-" => Ok(0),
         b"+" => Ok(Id::MAX),
-        _ => exact(text, missing),
+        _ => parse_id(text, missing),
     }
 }
 
 /// Parses the start of a range. An id after `(` is excluded.
-pub(super) fn start(text: &[u8]) -> Result<Id, Fail> {
+pub(super) fn parse_range_start(text: &[u8]) -> Result<Id, Fail> {
     match text {
-        [b'(', exclusive @ ..] if !exclusive.is_empty() => {
-            exact(exclusive, 0)?.checked_add(1).ok_or_else(|| Fail::err("invalid start ID for the interval"))
-        }
-        _ => any(text, 0),
+        [b'(', exclusive @ ..] if !exclusive.is_empty() => parse_id(exclusive, 0)?
+            .checked_add(1)
+            .ok_or_else(|| Fail::err("invalid start ID for the interval")),
+        _ => parse_id_or_extreme(text, 0),
     }
 }
 
 /// Parses the end of a range. An id after `(` is excluded.
-pub(super) fn end(text: &[u8]) -> Result<Id, Fail> {
+pub(super) fn parse_range_end(text: &[u8]) -> Result<Id, Fail> {
     match text {
-        [b'(', exclusive @ ..] if !exclusive.is_empty() => exact(exclusive, u64::MAX)?
+        [b'(', exclusive @ ..] if !exclusive.is_empty() => parse_id(exclusive, u64::MAX)?
             .checked_sub(1)
             .ok_or_else(|| Fail::err("invalid end ID for the interval")),
-        _ => any(text, u64::MAX),
+        _ => parse_id_or_extreme(text, u64::MAX),
     }
 }
 
 /// Returns a group of a stream.
-pub(super) fn group<'r>(
+pub(super) fn find_group<'r>(
     view: &View<'r>,
     stream: Option<P<'r, Stream<'r>>>,
     name: &[u8],
@@ -140,7 +140,7 @@ pub(super) fn write_range<'r>(
     out: &mut Reply,
     mut seen: impl FnMut(Id),
 ) {
-    let (begun, mut written) = (out.begin(), 0);
+    let (begun, mut written) = (out.defer_len(), 0);
     if range.0 <= range.1 {
         let mut entries = field!(stream.entries).range(view, range.0..=range.1);
         while let Some((&id, &packed)) = if backwards { entries.next_back() } else { entries.next() } {
@@ -161,21 +161,24 @@ mod tests {
 
     #[test]
     fn ids_are_read_and_written() {
-        let exact = |text: &str| exact(text.as_bytes(), 7).ok();
-        assert_eq!(exact("5"), Some(id(5, 7)));
-        assert_eq!(exact("5-0"), Some(id(5, 0)));
-        assert_eq!(exact(" +05-003"), Some(id(5, 3)));
-        assert_eq!(exact("18446744073709551615-18446744073709551615"), Some(Id::MAX));
+        let read = |text: &str| parse_id(text.as_bytes(), 7).ok();
+        assert_eq!(read("5"), Some(id(5, 7)));
+        assert_eq!(read("5-0"), Some(id(5, 0)));
+        assert_eq!(read(" +05-003"), Some(id(5, 3)));
+        assert_eq!(read("18446744073709551615-18446744073709551615"), Some(Id::MAX));
         for wrong in ["", "-", "+", "5-", "-5", "5--1", "5-1 ", "18446744073709551616", "5-*", "a"] {
-            assert_eq!(exact(wrong), None, "{wrong}");
+            assert_eq!(read(wrong), None, "{wrong}");
         }
         assert_eq!(NewId::parse(b"5-*").ok(), Some(NewId::In(5)));
         assert_eq!(NewId::parse(b"*").ok(), Some(NewId::Any));
         assert_eq!(NewId::parse(b"1-2-*").ok(), None);
-        assert_eq!(start(b"(5").ok(), Some(id(5, 1)));
-        assert_eq!(end(b"(5").ok(), Some(id(5, u64::MAX - 1)));
-        assert_eq!(end(b"(5-0").ok(), Some(id(4, u64::MAX)));
-        assert_eq!([start(b"(+").ok(), start(b"(").ok(), end(b"(0-0").ok()], [None; 3]);
+        assert_eq!(parse_range_start(b"(5").ok(), Some(id(5, 1)));
+        assert_eq!(parse_range_end(b"(5").ok(), Some(id(5, u64::MAX - 1)));
+        assert_eq!(parse_range_end(b"(5-0").ok(), Some(id(4, u64::MAX)));
+        assert_eq!(
+            [parse_range_start(b"(+").ok(), parse_range_start(b"(").ok(), parse_range_end(b"(0-0").ok()],
+            [None; 3]
+        );
         let mut out = Reply::new(false);
         write_id(&mut out, Id::MAX);
         assert_eq!(out.take(), b"$41\r\n18446744073709551615-18446744073709551615\r\n");

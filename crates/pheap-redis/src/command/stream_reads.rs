@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 
 use super::args::{int, timeout_ms, value};
 use super::stream_parts::{
-    CLASS, CREATED_CONSUMER, exact, group, no_group, write_entry, write_id, write_range,
+    CLASS, CREATED_CONSUMER, find_group, no_group, parse_id, write_entry, write_id, write_range,
 };
 use super::table::{READ, WRITE};
 use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys, answer};
-use crate::data::streams::{Delivery, Extent, Id, Stream, consumer_or_new, deliver};
+use crate::data::streams::{Delivery, Extent, Id, Stream, consumer_or_new, deliver_entry};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -136,8 +136,10 @@ impl<'a> Read<'a> {
     /// Delivers entries that no consumer of the group has received. Returns whether the consumer is new.
     fn new_entries(&self, cx: &mut Cx<'_>, key: &[u8], streams: &mut Streams<'_>) -> Result<bool, Fail> {
         let ([name, consumer], now) = (self.group.unwrap_or_default(), cx.clock);
-        cx.change::<Stream, _>(key, |tx, stream| {
-            let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
+        cx.change_value::<Stream, _>(key, |tx, stream| {
+            let (Some(stream), Some(group)) = (stream, find_group(tx, stream, name)) else {
+                return Ok(false);
+            };
             let progress = field!(group.progress);
             let mut reached = tx[progress];
             let top = field!(stream.entries).iter(tx).next_back();
@@ -155,7 +157,7 @@ impl<'a> Read<'a> {
             let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
             if !self.no_ack {
                 for id in seen {
-                    deliver(tx, group, id, Delivery { consumer, at: now, count: 1 })?;
+                    deliver_entry(tx, group, id, Delivery { consumer, at: now, count: 1 })?;
                 }
             }
             Ok(is_new)
@@ -171,12 +173,14 @@ impl<'a> Read<'a> {
         streams: &mut Streams<'_>,
     ) -> Result<bool, Fail> {
         let ([name, consumer], now) = (self.group.unwrap_or_default(), cx.clock);
-        cx.change::<Stream, _>(key, |tx, stream| {
-            let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
+        cx.change_value::<Stream, _>(key, |tx, stream| {
+            let (Some(stream), Some(group)) = (stream, find_group(tx, stream, name)) else {
+                return Ok(false);
+            };
             streams.key(key);
             let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
             let out = &mut *streams.out;
-            let (begun, mut written, mut again) = (out.begin(), 0, SmallVec::<[Id; 32]>::new());
+            let (begun, mut written, mut again) = (out.defer_len(), 0, SmallVec::<[Id; 32]>::new());
             for &id in field!(consumer.pending).range(tx, from..) {
                 if let Some(&packed) = field!(stream.entries).get(tx, &id) {
                     write_entry(out, id, &tx[packed]);
@@ -206,13 +210,13 @@ impl<'a> Read<'a> {
 /// Streams in a reply, by key: a map, or in RESP2 an array of pairs.
 struct Streams<'o> {
     out: &'o mut Reply,
-    begun: crate::resp::reply::Begun,
+    begun: crate::resp::reply::DeferredLen,
     len: usize,
 }
 
 impl<'o> Streams<'o> {
     fn begin(out: &'o mut Reply) -> Self {
-        let begun = out.begin();
+        let begun = out.defer_len();
         Streams { out, begun, len: 0 }
     }
 
@@ -242,7 +246,7 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let last = if resumes {
             0
         } else {
-            cx.look::<Stream, _>(key, |view, stream| {
+            cx.read_value::<Stream, _>(key, |view, stream| {
                 Ok(stream.map_or(0, |stream| view[field!(stream.past)].last))
             })?
         };
@@ -253,12 +257,12 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                     "The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
                 ));
             }
-            text => exact(text, 0)?,
+            text => parse_id(text, 0)?,
         });
     }
     let mut streams = Streams::begin(out);
     for (key, &after) in read.keys.iter().zip(&ids) {
-        let written = cx.look::<Stream, _>(key, |view, stream| {
+        let written = cx.read_value::<Stream, _>(key, |view, stream| {
             let Some(stream) = stream else { return Ok(()) };
             let top = field!(stream.entries).iter(view).next_back();
             if top.is_some_and(|(&top, _)| top > after) {
@@ -285,8 +289,8 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (resumes, [name, _]) = (cx.session.resumes, read.group.unwrap_or_default());
     let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
     for (key, text) in read.keys.iter().zip(read.ids) {
-        let found = cx.look::<Stream, _>(key, |view, stream| {
-            Ok((stream.is_some(), group(view, stream, name).is_some()))
+        let found = cx.read_value::<Stream, _>(key, |view, stream| {
+            Ok((stream.is_some(), find_group(view, stream, name).is_some()))
         });
         match found {
             Ok((true, true)) => {}
@@ -308,7 +312,7 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 ));
             }
             b">" => NEW,
-            text => exact(text, 0)?,
+            text => parse_id(text, 0)?,
         });
     }
     let mut streams = Streams::begin(out);

@@ -3,17 +3,19 @@
 use pheap::field;
 
 use super::args::{int, value};
-use super::stream_parts::{CLASS, NewId, end, exact, start, write_id, write_range};
+use super::stream_parts::{
+    CLASS, NewId, parse_id, parse_range_end, parse_range_start, write_id, write_range,
+};
 use super::table::{ADD_FAST, KEY, READ, READ_FAST, WRITE, WRITE_FAST};
 use super::values::{self, get, get_or_new};
 use super::{Args, Command, Cx, Done, Fail, answer, ok};
-use crate::data::streams::{Id, Past, Roughly, Stream, Trim, TrimTo, append, id, ms, seq, trim};
+use crate::data::streams::{ApproximateTrim, Id, Past, Stream, Trim, TrimTo, append, id, ms, seq, trim};
 use crate::resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("xadd", -5, ADD_FAST, KEY, xadd).access("RW update"),
     Command::new("xdel", -3, WRITE_FAST, KEY, xdel).access("RW delete"),
-    Command::new("xlen", 2, READ_FAST, KEY, values::len::<Stream>).access("RO"),
+    Command::new("xlen", 2, READ_FAST, KEY, values::answer_len::<Stream>).access("RO"),
     Command::new("xrange", -4, READ, KEY, |cx, args, out| xrange(cx, args, [args[2], args[3]], false, out)),
     Command::new("xrevrange", -4, READ, KEY, |cx, args, out| xrange(cx, args, [args[3], args[2]], true, out)),
     Command::new("xsetid", -3, ADD_FAST, KEY, xsetid).access("RW update"),
@@ -24,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
 const MAX_ENTRY: usize = 1 << 30;
 
 /// The options of `XADD`, which precede the fields, or of `XTRIM`, which follow the key.
-struct Options {
+struct XaddOptions {
     trim: Option<Trim>,
     id: NewId,
     only_if_there: bool,
@@ -32,9 +34,10 @@ struct Options {
     end: usize,
 }
 
-impl Options {
-    fn parse(cx: &Cx<'_>, args: &Args<'_>, is_xadd: bool) -> Result<Options, Fail> {
-        let mut options = Options { trim: None, id: NewId::Any, only_if_there: false, end: args.len() + 1 };
+impl XaddOptions {
+    fn parse(cx: &Cx<'_>, args: &Args<'_>, is_xadd: bool) -> Result<XaddOptions, Fail> {
+        let mut options =
+            XaddOptions { trim: None, id: NewId::Any, only_if_there: false, end: args.len() + 1 };
         let (mut is_approximate, mut limit) = (false, None);
         let mut rest = args[2..].iter();
         while let Some(option) = rest.next() {
@@ -50,12 +53,12 @@ impl Options {
                         bound = value(&mut rest)?;
                     }
                     let to = if strategy == b"minid" {
-                        TrimTo::Id(exact(bound, 0)?)
+                        TrimTo::Id(parse_id(bound, 0)?)
                     } else {
                         let len = u64::try_from(int(bound)?);
                         TrimTo::Len(len.map_err(|_| Fail::err("The MAXLEN argument must be >= 0."))?)
                     };
-                    options.trim = Some(Trim { to, roughly: None });
+                    options.trim = Some(Trim { to, approximate: None });
                 }
                 (b"limit", 1..) => {
                     let number = u64::try_from(int(value(&mut rest)?)?);
@@ -88,7 +91,7 @@ impl Options {
             let config = cx.server.config.read();
             let block = config.int("stream-node-max-entries") as u64;
             let usual = if block == 0 { 10_000 } else { block.saturating_mul(100).min(1_000_000) };
-            trim.roughly = Some(Roughly {
+            trim.approximate = Some(ApproximateTrim {
                 block: if block == 0 { 100 } else { block },
                 block_bytes: config.int("stream-node-max-bytes") as u64,
                 most: limit.unwrap_or(usual),
@@ -118,7 +121,7 @@ fn new_id(wanted: NewId, last: Id, now: i64) -> Result<Id, Fail> {
 }
 
 fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let options = Options::parse(cx, args, true)?;
+    let options = XaddOptions::parse(cx, args, true)?;
     let fields = args.get(options.end..).unwrap_or_default();
     if fields.is_empty() || fields.len() % 2 == 1 {
         return Err(Fail::arity("xadd"));
@@ -153,26 +156,26 @@ fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn xtrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let Options { trim: Some(how), .. } = Options::parse(cx, args, false)? else {
+    let XaddOptions { trim: Some(how), .. } = XaddOptions::parse(cx, args, false)? else {
         return Err(Fail::SYNTAX);
     };
     let key = args[1];
     let trimmed =
-        cx.change::<Stream, _>(key, |tx, stream| Ok(stream.map_or(0, |stream| trim(tx, stream, how))))?;
+        cx.change_value::<Stream, _>(key, |tx, stream| Ok(stream.map_or(0, |stream| trim(tx, stream, how))))?;
     cx.touched_often(CLASS, "xtrim", key, trimmed);
     answer::int(out, trimmed as i64)
 }
 
 fn xdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let key = args[1];
-    let count = cx.change::<Stream, _>(key, |tx, stream| {
+    let count = cx.change_value::<Stream, _>(key, |tx, stream| {
         let Some(stream) = stream else { return Ok(0) };
         for text in &args[2..] {
-            exact(text, 0)?;
+            parse_id(text, 0)?;
         }
         let (mut count, mut greatest) = (0, 0);
         for text in &args[2..] {
-            let id = exact(text, 0)?;
+            let id = parse_id(text, 0)?;
             if field!(stream.entries).remove(tx, &id).is_some() {
                 greatest = id.max(greatest);
                 count += 1;
@@ -195,7 +198,7 @@ fn xrange(
     backwards: bool,
     out: &mut Reply,
 ) -> Done {
-    let range = (start(from)?, end(to)?);
+    let range = (parse_range_start(from)?, parse_range_end(to)?);
     let mut count = None;
     let mut options = args[4..].chunks_exact(2);
     for option in &mut options {
@@ -203,7 +206,7 @@ fn xrange(
         count = Some(int(option[1])?.max(0) as usize);
     }
     Fail::SYNTAX.when(!options.remainder().is_empty())?;
-    cx.look::<Stream, _>(args[1], |view, stream| {
+    cx.read_value::<Stream, _>(args[1], |view, stream| {
         match stream {
             None => out.array(0),
             Some(_) if count == Some(0) => out.null_array(),
@@ -215,7 +218,7 @@ fn xrange(
 
 fn xsetid(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let key = args[1];
-    let last = exact(args[2], 0)?;
+    let last = parse_id(args[2], 0)?;
     let (mut added, mut deleted) = (None, 0);
     let mut options = args[3..].chunks_exact(2);
     for option in &mut options {
@@ -225,7 +228,7 @@ fn xsetid(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 added = Some(number.map_err(|_| Fail::err("entries_added must be positive"))?);
             }
             b"maxdeletedid" => {
-                deleted = exact(option[1], 0)?;
+                deleted = parse_id(option[1], 0)?;
                 Fail::err_when(
                     last < deleted,
                     "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
@@ -235,7 +238,7 @@ fn xsetid(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
     }
     Fail::SYNTAX.when(!options.remainder().is_empty())?;
-    cx.change::<Stream, _>(key, |tx, stream| {
+    cx.change_value::<Stream, _>(key, |tx, stream| {
         let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
         let entries = field!(stream.entries);
         if let Some((&top, _)) = entries.iter(tx).next_back() {

@@ -1,7 +1,7 @@
 //! Strings.
 
-use super::args::{int, invalid_time, places_in_string, value};
-use super::buffers::{Limit, buffer};
+use super::args::{byte_range, int, invalid_time, value};
+use super::buffers::{StringLimit, buffer};
 use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, READ_FAST, WRITE_FAST};
 use super::{Args, Command, Cx, Done, Fail, Keys, answer, ok, yes_or_no};
 use crate::data::{Change, Value};
@@ -35,7 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// Answers with the string of a key.
 fn bulk(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply) -> Done {
-    cx.look_at_string(key, |bytes| answer::maybe_bulk(out, bytes))
+    cx.read_string(key, |bytes| answer::maybe_bulk(out, bytes))
 }
 
 fn mget(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
@@ -49,23 +49,23 @@ fn mget(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn strlen(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.look_at_string(args[1], |bytes| Ok(bytes.map_or(0, <[u8]>::len))).map(|len| out.count(len))
+    cx.read_string(args[1], |bytes| Ok(bytes.map_or(0, <[u8]>::len))).map(|len| out.count(len))
 }
 
 fn getrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (start, end) = (int(args[2])?, int(args[3])?);
-    cx.look_at_string(args[1], |bytes| {
+    cx.read_string(args[1], |bytes| {
         let bytes = bytes.unwrap_or_default();
         // Both count from the end and are in the wrong order: an empty range.
         let is_backwards = start < 0 && end < 0 && start > end;
-        let places = if is_backwards { 0..0 } else { places_in_string(start, end, bytes.len()) };
+        let places = if is_backwards { 0..0 } else { byte_range(start, end, bytes.len()) };
         answer::bulk(out, &bytes[places])
     })
 }
 
 /// Condition of `SET`.
 #[derive(Clone, Copy, PartialEq)]
-enum If {
+enum SetCondition {
     Always,
     Absent,
     Present,
@@ -73,7 +73,7 @@ enum If {
 
 /// The new deadline of a key.
 #[derive(Clone, Copy, PartialEq)]
-enum Expiry<'a> {
+enum ExpiryOption<'a> {
     /// The default of the command.
     Default,
     /// The deadline stays.
@@ -84,10 +84,10 @@ enum Expiry<'a> {
     At { number: &'a [u8], unit_ms: i64, is_time: bool },
 }
 
-impl<'a> Expiry<'a> {
+impl<'a> ExpiryOption<'a> {
     /// Parses the option `name` and its argument, which is taken from `rest`. The same option may be given
     /// again.
-    fn parse(self, name: &[u8], rest: &mut std::slice::Iter<'_, &'a [u8]>) -> Result<Expiry<'a>, Fail> {
+    fn parse(self, name: &[u8], rest: &mut std::slice::Iter<'_, &'a [u8]>) -> Result<ExpiryOption<'a>, Fail> {
         let (unit_ms, is_time) = match name {
             b"ex" => (1000, false),
             b"px" => (1, false),
@@ -96,30 +96,32 @@ impl<'a> Expiry<'a> {
             _ => return Err(Fail::SYNTAX),
         };
         match self {
-            Expiry::Default => {}
-            Expiry::At { unit_ms: unit, is_time: time, .. } if (unit, time) == (unit_ms, is_time) => {}
+            ExpiryOption::Default => {}
+            ExpiryOption::At { unit_ms: unit, is_time: time, .. } if (unit, time) == (unit_ms, is_time) => {}
             _ => return Err(Fail::SYNTAX),
         }
-        Ok(Expiry::At { number: value(rest)?, unit_ms, is_time })
+        Ok(ExpiryOption::At { number: value(rest)?, unit_ms, is_time })
     }
 
     /// Returns the deadline, if there is one.
     fn deadline(self, now: i64, command: &str) -> Result<Option<i64>, Fail> {
-        let Expiry::At { number, unit_ms, is_time } = self else { return Ok(None) };
+        let ExpiryOption::At { number, unit_ms, is_time } = self else { return Ok(None) };
         deadline_of(int(number)?, unit_ms, is_time, now, command).map(Some)
     }
 }
 
 fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, value) = (args[1], args[2]);
-    let (mut condition, mut expiry, mut gets) = (If::Always, Expiry::Default, false);
+    let (mut condition, mut expiry, mut gets) = (SetCondition::Always, ExpiryOption::Default, false);
     let mut rest = args[3..].iter();
     while let Some(option) = rest.next() {
         match option.to_ascii_lowercase().as_slice() {
-            b"nx" if condition != If::Present => condition = If::Absent,
-            b"xx" if condition != If::Absent => condition = If::Present,
+            b"nx" if condition != SetCondition::Present => condition = SetCondition::Absent,
+            b"xx" if condition != SetCondition::Absent => condition = SetCondition::Present,
             b"get" => gets = true,
-            b"keepttl" if matches!(expiry, Expiry::Default | Expiry::Keep) => expiry = Expiry::Keep,
+            b"keepttl" if matches!(expiry, ExpiryOption::Default | ExpiryOption::Keep) => {
+                expiry = ExpiryOption::Keep
+            }
             option => expiry = expiry.parse(option, &mut rest)?,
         }
     }
@@ -128,8 +130,8 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         bulk(cx, key, out)?;
     }
     let is_wanted = match condition {
-        If::Always => true,
-        _ => cx.has(key) == (condition == If::Present),
+        SetCondition::Always => true,
+        _ => cx.key_exists(key) == (condition == SetCondition::Present),
     };
     if !is_wanted {
         if !gets {
@@ -137,7 +139,7 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         return Ok(());
     }
-    store(cx, key, value, deadline, expiry == Expiry::Keep)?;
+    store(cx, key, value, deadline, expiry == ExpiryOption::Keep)?;
     if !gets {
         out.ok();
     }
@@ -145,16 +147,18 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn getex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, now, mut expiry) = (args[1], cx.now, Expiry::Default);
+    let (key, now, mut expiry) = (args[1], cx.now, ExpiryOption::Default);
     let mut rest = args[2..].iter();
     while let Some(option) = rest.next() {
         match option.to_ascii_lowercase().as_slice() {
-            b"persist" if matches!(expiry, Expiry::Default | Expiry::Persist) => expiry = Expiry::Persist,
+            b"persist" if matches!(expiry, ExpiryOption::Default | ExpiryOption::Persist) => {
+                expiry = ExpiryOption::Persist
+            }
             option => expiry = expiry.parse(option, &mut rest)?,
         }
     }
     bulk(cx, key, out)?;
-    if expiry == Expiry::Default || !cx.has(key) {
+    if expiry == ExpiryOption::Default || !cx.key_exists(key) {
         return Ok(());
     }
     let has_deadline = |cx: &mut Cx<'_>| cx.read(key, |view, db| db.deadline(view, key).is_some());
@@ -217,7 +221,7 @@ fn setex(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, out: &mut Reply) -> Don
 }
 
 fn setnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let is_absent = !cx.has(args[1]);
+    let is_absent = !cx.key_exists(args[1]);
     if is_absent {
         store(cx, args[1], args[2], None, false)?;
     }
@@ -244,7 +248,7 @@ fn mset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn msetnx(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let mut pairs = pairs(args, "msetnx")?;
-    let is_free = pairs.clone().all(|pair| !cx.has(pair[0]));
+    let is_free = pairs.clone().all(|pair| !cx.key_exists(pair[0]));
     if is_free {
         pairs.try_for_each(|pair| store(cx, pair[0], pair[1], None, false))?;
     }
@@ -294,7 +298,7 @@ fn put(
 
 fn incrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let key = args[1];
-    let old = cx.look_at_string(key, |bytes| {
+    let old = cx.read_string(key, |bytes| {
         bytes.map_or(Some(Some(Extended::ZERO)), Extended::parse).ok_or(Fail::NOT_A_FLOAT)
     })?;
     let by = Extended::parse(args[2]).ok_or(Fail::NOT_A_FLOAT)?;
@@ -307,7 +311,7 @@ fn incrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn append(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, more, now) = (args[1], args[2], cx.now);
-    let limit = Limit::of(cx);
+    let limit = StringLimit::of_client(cx);
     let len = cx.write(key, |tx, db| {
         let Some(value) = tx[db].get(tx, key, now) else {
             db.set(tx, key, Value::string(tx, more)?)?;
@@ -326,7 +330,7 @@ fn setrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, part, now) = (args[1], args[3], cx.now);
     let offset = int(args[2])?;
     let offset = usize::try_from(offset).map_err(|_| Fail::err("offset is out of range"))?;
-    let limit = Limit::of(cx);
+    let limit = StringLimit::of_client(cx);
     let len = cx.write(key, |tx, db| {
         let len = match tx[db].get(tx, key, now) {
             None => 0,

@@ -214,7 +214,7 @@ pub enum Keys {
 }
 
 /// The function of a command.
-type Run = fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done;
+type CommandFn = fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done;
 
 /// How a command accesses a key: whether it reads (`RO`), changes (`RW`), overwrites (`OW`) or removes (`RM`)
 /// the key, and what that means for the value. In the words of `COMMAND GETKEYSANDFLAGS`.
@@ -233,13 +233,13 @@ pub struct Command {
     /// Access to the first key, and to the others. `None`: the flags say it.
     pub(super) access: Option<[Access; 2]>,
     /// The function of the command, called if there is no subcommand.
-    pub run: Run,
+    pub run: CommandFn,
     has_subcommands: bool,
 }
 
 impl Command {
     /// Returns a row for a command.
-    pub const fn new(name: &'static str, arity: i32, flags: Flags, keys: Keys, run: Run) -> Command {
+    pub const fn new(name: &'static str, arity: i32, flags: Flags, keys: Keys, run: CommandFn) -> Command {
         Command { name, arity, flags, keys, access: None, run, has_subcommands: false }
     }
 
@@ -272,7 +272,7 @@ impl Command {
     }
 
     /// Returns whether this number of arguments, including the name, is allowed.
-    pub fn takes(&self, arguments: usize) -> bool {
+    pub fn accepts_arity(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
@@ -328,7 +328,7 @@ impl Command {
 
     /// Calls `f` with each key that the command uses, for the statistics of eviction. A script uses no key:
     /// its commands do. A command that only looks at properties of its keys uses none either.
-    pub fn touch(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
+    pub fn for_each_used_key(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
         match self.keys {
             Keys::Script => {} // its commands call this
             _ if self.flags.has(Flags::GLANCE) => {}
@@ -338,8 +338,9 @@ impl Command {
     }
 
     /// Returns the subcommands of the command.
-    pub fn subcommands(&self) -> impl Iterator<Item = Known> + Clone {
-        all().filter(|known| known.name.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('|')))
+    pub fn subcommands(&self) -> impl Iterator<Item = KnownCommand> + Clone {
+        all_commands()
+            .filter(|known| known.name.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('|')))
     }
 
     /// Returns the name of the command or subcommand, without the name of its container.
@@ -397,7 +398,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
 
 /// A command of the table, with its group and its number. Subcommands have numbers, too.
 #[derive(Clone, Copy)]
-pub struct Known {
+pub struct KnownCommand {
     /// The row of the command.
     pub command: &'static Command,
     /// The group of the command.
@@ -406,7 +407,7 @@ pub struct Known {
     pub number: usize,
 }
 
-impl std::ops::Deref for Known {
+impl std::ops::Deref for KnownCommand {
     type Target = Command;
 
     fn deref(&self) -> &Command {
@@ -414,26 +415,26 @@ impl std::ops::Deref for Known {
     }
 }
 
-static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
+static ALL: LazyLock<Vec<KnownCommand>> = LazyLock::new(|| {
     let rows = FAMILIES.iter().flat_map(|(group, rows)| rows.iter().map(|command| (*group, command)));
-    rows.enumerate().map(|(number, (group, command))| Known { command, group, number }).collect()
+    rows.enumerate().map(|(number, (group, command))| KnownCommand { command, group, number }).collect()
 });
 
 /// Returns all commands and subcommands.
-pub fn all() -> impl Iterator<Item = Known> + Clone {
+pub fn all_commands() -> impl Iterator<Item = KnownCommand> + Clone {
     ALL.iter().copied()
 }
 
 /// Returns all commands, without subcommands.
-pub fn top() -> impl Iterator<Item = Known> {
-    all().filter(|known| !known.name.contains('|'))
+pub fn top_level_commands() -> impl Iterator<Item = KnownCommand> {
+    all_commands().filter(|known| !known.name.contains('|'))
 }
 
-static BY_NAME: LazyLock<HashMap<&'static str, Known>> =
-    LazyLock::new(|| all().map(|known| (known.name, known)).collect());
+static BY_NAME: LazyLock<HashMap<&'static str, KnownCommand>> =
+    LazyLock::new(|| all_commands().map(|known| (known.name, known)).collect());
 
 /// Returns the command of a name, in any letter case. The name of a subcommand contains a `|`.
-pub fn lookup(name: &[u8]) -> Option<Known> {
+pub fn lookup(name: &[u8]) -> Option<KnownCommand> {
     let mut lower = [0; 32];
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
@@ -443,7 +444,7 @@ pub fn lookup(name: &[u8]) -> Option<Known> {
 
 /// Why a request is refused.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedRequest {
     /// Error text for the client.
     pub error: String,
     /// Number of the command, if the request names one.
@@ -451,13 +452,13 @@ pub struct Refused {
 }
 
 /// Returns the command that a request names. Fails if there is none, or if the number of arguments is wrong.
-pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
+pub fn resolve(words: &Args<'_>) -> Result<KnownCommand, RefusedRequest> {
     let refused = |fail: Fail, number| {
         let error = match fail {
             Fail::Error(text) => text.into_owned(),
             other => format!("{other:?}"),
         };
-        Err(Refused { error, number })
+        Err(RefusedRequest { error, number })
     };
     let Some(known) = lookup(words[0]).filter(|known| !known.name.contains('|')) else {
         // As C prints strings: up to the first zero byte.
@@ -474,9 +475,9 @@ pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
         }
         let name = shown(words[0], 128);
         let error = format!("ERR unknown command '{name}', with args beginning with: {arguments}");
-        return Err(Refused { error, number: None });
+        return Err(RefusedRequest { error, number: None });
     };
-    if !known.takes(words.len()) {
+    if !known.accepts_arity(words.len()) {
         return refused(Fail::arity(known.name), Some(known.number));
     }
     if !known.has_subcommands || words.len() == 1 {
@@ -485,7 +486,7 @@ pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
     let Some(known) = lookup(&[known.name.as_bytes(), b"|", words[1]].concat()) else {
         return refused(Fail::no_subcommand(words[1], known.name), None);
     };
-    if !known.takes(words.len()) {
+    if !known.accepts_arity(words.len()) {
         return refused(Fail::arity(known.name), Some(known.number));
     }
     Ok(known)
@@ -518,8 +519,8 @@ mod tests {
 
     #[test]
     fn the_table_is_in_order() {
-        assert_eq!(all().count(), BY_NAME.len(), "a name is there twice");
-        for command in all() {
+        assert_eq!(all_commands().count(), BY_NAME.len(), "a name is there twice");
+        for command in all_commands() {
             assert!(command.name.len() <= 32 && command.name.to_lowercase() == command.name);
             assert_eq!(command.has_subcommands, command.subcommands().count() > 0, "{}", command.name);
             let (container, _) = command.name.split_once('|').unwrap_or((command.name, ""));

@@ -4,21 +4,21 @@ use std::sync::atomic::Ordering;
 
 use super::args::{int, one_of};
 use super::{Args, Cx, Done, Fail, answer, ok};
-use crate::clients::client::{Options, Reads};
+use crate::clients::client::{Reads, TrackingOptions};
 use crate::resp::Reply;
 use crate::text::words::lossy;
 
 /// The parsed options of `CLIENT TRACKING`.
 #[derive(Default)]
-struct Asked<'a> {
-    options: Options,
+struct TrackingArgs<'a> {
+    options: TrackingOptions,
     opts_in: bool,
     opts_out: bool,
     prefixes: Vec<&'a [u8]>,
 }
 
-fn asked<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<Asked<'a>, Fail> {
-    let mut asked = Asked::default();
+fn asked<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<TrackingArgs<'a>, Fail> {
+    let mut asked = TrackingArgs::default();
     let mut words = args[3..].iter();
     while let Some(word) = words.next() {
         match (word.to_ascii_lowercase().as_slice(), words.as_slice()) {
@@ -54,8 +54,8 @@ fn asked<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<Asked<'a>, Fail> {
 }
 
 /// Fails if the options contradict each other or the client's present mode.
-fn check(cx: &Cx<'_>, asked: &Asked<'_>) -> Done {
-    let Asked { options, opts_in, opts_out, ref prefixes } = *asked;
+fn check(cx: &Cx<'_>, asked: &TrackingArgs<'_>) -> Done {
+    let TrackingArgs { options, opts_in, opts_out, ref prefixes } = *asked;
     let before = cx.session.tracking;
     Fail::err_when(
         !options.broadcast && !prefixes.is_empty(),

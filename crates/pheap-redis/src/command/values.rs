@@ -8,15 +8,15 @@ use crate::data::{Change, Db, Hash, List, Owned, P, Set, Sorted, Txn, Value, Vie
 use crate::resp::Reply;
 
 /// A type of values: lists, hashes, sets, sorted sets, streams.
-pub(super) trait Kind: Persist {
+pub(super) trait ValueType: Persist {
     /// The class of keyspace notifications about this type.
     const CLASS: u8;
 
     /// Returns a value as this type, if it has this type.
-    fn of<'r>(value: Value<'r>) -> Option<P<'r, Self::At<'r>>>;
+    fn from_value<'r>(value: Value<'r>) -> Option<P<'r, Self::At<'r>>>;
 
     /// Returns a value of this type as a [`Value`].
-    fn value<'r>(this: P<'r, Self::At<'r>>) -> Value<'r>;
+    fn into_value<'r>(this: P<'r, Self::At<'r>>) -> Value<'r>;
 
     /// Creates an empty value.
     fn new<'r>(tx: &Txn<'r>) -> pheap::Result<P<'r, Self::At<'r>>>;
@@ -25,16 +25,16 @@ pub(super) trait Kind: Persist {
     fn len<'r>(view: &View<'r>, this: P<'r, Self::At<'r>>) -> usize;
 }
 
-macro_rules! kinds {
+macro_rules! value_types {
     ($($kind:ident: $variant:ident, $class:literal, |$tx:ident| $new:expr, |$this:ident| $len:expr;)*) => {$(
-        impl Kind for $kind<'_> {
+        impl ValueType for $kind<'_> {
             const CLASS: u8 = $class;
 
-            fn of<'r>(value: Value<'r>) -> Option<P<'r, Self::At<'r>>> {
+            fn from_value<'r>(value: Value<'r>) -> Option<P<'r, Self::At<'r>>> {
                 if let Value::$variant(this) = value { Some(this) } else { None }
             }
 
-            fn value<'r>(this: P<'r, Self::At<'r>>) -> Value<'r> {
+            fn into_value<'r>(this: P<'r, Self::At<'r>>) -> Value<'r> {
                 Value::$variant(this)
             }
 
@@ -50,7 +50,7 @@ macro_rules! kinds {
     )*};
 }
 
-kinds! {
+value_types! {
     List: List, b'l', |tx| List::new(), |this| this.len();
     Hash: Hash, b'h', |tx| Hash::new(), |this| this.len();
     Set: Set, b's', |tx| Set::new(), |this| this.len();
@@ -59,18 +59,18 @@ kinds! {
 }
 
 /// Returns the value of a key, if the key exists. Fails if the value has another type.
-pub(super) fn get<'r, K: Kind>(
+pub(super) fn get<'r, K: ValueType>(
     view: &View<'r>,
     db: &Db<'r>,
     key: &[u8],
     now: i64,
 ) -> Result<Option<P<'r, K::At<'r>>>, Fail> {
     let value = db.get(view, key, now);
-    value.map(|value| K::of(value).ok_or(Fail::WRONG_TYPE)).transpose()
+    value.map(|value| K::from_value(value).ok_or(Fail::WRONG_TYPE)).transpose()
 }
 
 /// Returns the value of a key, which is created if the key does not exist.
-pub(super) fn get_or_new<'r, K: Kind>(
+pub(super) fn get_or_new<'r, K: ValueType>(
     tx: &mut Txn<'r>,
     db: P<'r, Db<'r>>,
     key: &[u8],
@@ -80,18 +80,18 @@ pub(super) fn get_or_new<'r, K: Kind>(
         return Ok(there);
     }
     let new = K::new(tx)?;
-    db.set(tx, key, K::value(new))?;
+    db.set(tx, key, K::into_value(new))?;
     Ok(new)
 }
 
 impl Cx<'_> {
     /// Returns whether a key exists.
-    pub(super) fn has(&mut self, key: &[u8]) -> bool {
-        self.has_in(self.session.db, key)
+    pub(super) fn key_exists(&mut self, key: &[u8]) -> bool {
+        self.key_exists_in(self.session.db, key)
     }
 
     /// Returns whether a key in some database exists.
-    pub(super) fn has_in(&mut self, db: usize, key: &[u8]) -> bool {
+    pub(super) fn key_exists_in(&mut self, db: usize, key: &[u8]) -> bool {
         let (now, shard) = (self.now, self.shard_of(key));
         self.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
     }
@@ -111,7 +111,7 @@ impl Cx<'_> {
     }
 
     /// Calls `f` with the value of a key, for reading.
-    pub(super) fn look<K: Kind, R>(
+    pub(super) fn read_value<K: ValueType, R>(
         &mut self,
         key: &[u8],
         f: impl for<'r> FnOnce(&View<'r>, Option<P<'r, K::At<'r>>>) -> Result<R, Fail>,
@@ -121,7 +121,7 @@ impl Cx<'_> {
     }
 
     /// Calls `f` with the string of a key, for reading.
-    pub(super) fn look_at_string<R>(
+    pub(super) fn read_string<R>(
         &mut self,
         key: &[u8],
         f: impl FnOnce(Option<&[u8]>) -> Result<R, Fail>,
@@ -134,7 +134,7 @@ impl Cx<'_> {
     }
 
     /// Calls `f` with the value of a key, for changes.
-    pub(super) fn change<K: Kind, R>(
+    pub(super) fn change_value<K: ValueType, R>(
         &mut self,
         key: &[u8],
         f: impl for<'r> FnOnce(&mut Txn<'r>, Option<P<'r, K::At<'r>>>) -> Result<R, Fail>,
@@ -147,7 +147,7 @@ impl Cx<'_> {
     }
 
     /// Calls `f` with the value of a key, for changes. Creates the value if the key does not exist.
-    pub(super) fn fill<K: Kind, R>(
+    pub(super) fn change_or_create<K: ValueType, R>(
         &mut self,
         key: &[u8],
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, K::At<'r>>) -> Result<R, Fail>,
@@ -162,7 +162,7 @@ impl Cx<'_> {
     /// Removes elements of the value of a key. `f` gets their number, and returns how many it removes. If it
     /// returns their number, the key is removed, and `f` may leave the elements in place. Returns the result
     /// of `f`, or `None` if there is no such key.
-    pub(super) fn shrink<K: Kind>(
+    pub(super) fn remove_elements<K: ValueType>(
         &mut self,
         key: &[u8],
         event: &str,
@@ -188,7 +188,7 @@ impl Cx<'_> {
     }
 
     /// Sets the value of a key and removes its deadline, or removes the key if the new value is empty.
-    pub(super) fn replace(&mut self, key: &[u8], class: u8, event: &str, value: &Owned) -> Done {
+    pub(super) fn replace_value(&mut self, key: &[u8], class: u8, event: &str, value: &Owned) -> Done {
         if value.is_empty() {
             self.remove(key);
             return Ok(());
@@ -203,7 +203,7 @@ impl Cx<'_> {
 }
 
 /// Answers with the number of elements of the value of a key.
-pub(super) fn len<K: Kind>(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let len = cx.look::<K, _>(args[1], |view, this| Ok(this.map_or(0, |this| K::len(view, this))));
+pub(super) fn answer_len<K: ValueType>(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let len = cx.read_value::<K, _>(args[1], |view, this| Ok(this.map_or(0, |this| K::len(view, this))));
     len.map(|len| out.count(len))
 }

@@ -3,12 +3,12 @@
 
 use std::ffi::OsString;
 
-use super::{Reader, foreign, setting};
+use super::{ConfigReader, foreign, setting};
 use crate::text::words;
 
 /// The form in which an option was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum OptionForm {
     /// `--NAME VALUE…`, as for redis-server.
     Plain,
     /// `--set 'NAME VALUE…'`.
@@ -19,45 +19,45 @@ pub enum Form {
 
 /// An option of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct GivenOption {
     /// The form.
-    pub form: Form,
+    pub form: OptionForm,
     /// The name.
     pub name: String,
     /// The words of its value.
     pub values: Vec<String>,
 }
 
-impl Given {
+impl GivenOption {
     /// Parses the option behind `--set`.
     ///
     /// # Errors
     /// If it has no name, or a quote is not closed.
-    pub fn set(text: &str) -> Result<Given, String> {
+    pub fn set(text: &str) -> Result<GivenOption, String> {
         let words =
             words::split(text.as_bytes()).ok_or_else(|| format!("--set '{text}': a quote is not closed"))?;
         let mut words = words.iter().map(|word| words::lossy(word).into_owned());
         let name = words.next().ok_or("--set needs 'OPTION VALUE', as in --set 'maxmemory 1gb'")?;
-        Ok(Given { form: Form::Set, name, values: words.collect() })
+        Ok(GivenOption { form: OptionForm::Set, name, values: words.collect() })
     }
 }
 
 /// A command line.
 #[derive(Debug, Default)]
-pub struct Arguments {
+pub struct CommandLine {
     /// The name of the program, and arguments that are no options of `redis.conf`.
     pub others: Vec<OsString>,
     /// Options, in order.
-    pub options: Vec<Given>,
+    pub options: Vec<GivenOption>,
     /// Whether `-` asks to read options from the standard input too.
     pub reads_input: bool,
 }
 
-impl Arguments {
+impl CommandLine {
     /// Splits a command line. `own` returns Some if a name is an argument of this program: whether a value
     /// follows it.
-    pub fn split(all: impl IntoIterator<Item = OsString>, own: impl Fn(&str) -> Option<bool>) -> Arguments {
-        let (mut found, mut all) = (Arguments::default(), all.into_iter().peekable());
+    pub fn split(all: impl IntoIterator<Item = OsString>, own: impl Fn(&str) -> Option<bool>) -> CommandLine {
+        let (mut found, mut all) = (CommandLine::default(), all.into_iter().peekable());
         found.others.extend(all.next());
         let mut is_first = true;
         while let Some(argument) = all.next() {
@@ -99,7 +99,7 @@ impl Arguments {
                 let Some(value) = all.next_if(|next| !is_name(next)) else { break };
                 words.push(value.to_string_lossy().into_owned());
             }
-            found.options.push(Given { form: Form::Plain, name, values: words });
+            found.options.push(GivenOption { form: OptionForm::Plain, name, values: words });
         }
         found
     }
@@ -110,14 +110,14 @@ fn is_option(name: &str) -> bool {
     lower == "include" || setting(&lower).is_some() || foreign::is_of_redis(&lower)
 }
 
-impl Reader {
+impl ConfigReader {
     /// Sets the options of a command line. If an option occurs twice in the same form, the last one counts.
     ///
     /// # Errors
     /// If an option is invalid, or two forms contradict each other.
-    pub fn arguments(&mut self, all: &[Given]) -> Result<(), String> {
+    pub fn arguments(&mut self, all: &[GivenOption]) -> Result<(), String> {
         for (i, given) in all.iter().enumerate() {
-            let is_other = |other: &&Given| {
+            let is_other = |other: &&GivenOption| {
                 other.name.eq_ignore_ascii_case(&given.name)
                     && other.form != given.form
                     && other.values != given.values
@@ -145,7 +145,7 @@ mod tests {
             "ping" => Some(false),
             _ => None,
         };
-        let Arguments { others, options, reads_input } = Arguments::split(all, own);
+        let CommandLine { others, options, reads_input } = CommandLine::split(all, own);
         let others: Vec<&str> = others[1..].iter().map(|other| other.to_str().unwrap()).collect();
         let options = options.into_iter().map(|given| (given.name, given.values.join("|"))).collect();
         (others.join(" "), options, reads_input)
@@ -193,16 +193,26 @@ mod tests {
 
     #[test]
     fn two_forms_may_not_contradict() {
-        let given =
-            |form, name: &str, value: &str| Given { form, name: name.into(), values: vec![value.into()] };
-        let read = |all: &[Given]| {
-            let mut reader = Reader::default();
+        let given = |form, name: &str, value: &str| GivenOption {
+            form,
+            name: name.into(),
+            values: vec![value.into()],
+        };
+        let read = |all: &[GivenOption]| {
+            let mut reader = ConfigReader::default();
             reader.arguments(all).map(|()| reader.config.text("port").to_owned())
         };
-        assert_eq!(read(&[given(Form::Plain, "port", "1"), given(Form::Plain, "PORT", "2")]).unwrap(), "2");
-        assert_eq!(read(&[given(Form::Plain, "port", "1"), given(Form::Set, "port", "1")]).unwrap(), "1");
-        let told = read(&[given(Form::Plain, "port", "1"), given(Form::Set, "Port", "2")]).unwrap_err();
+        assert_eq!(
+            read(&[given(OptionForm::Plain, "port", "1"), given(OptionForm::Plain, "PORT", "2")]).unwrap(),
+            "2"
+        );
+        assert_eq!(
+            read(&[given(OptionForm::Plain, "port", "1"), given(OptionForm::Set, "port", "1")]).unwrap(),
+            "1"
+        );
+        let told =
+            read(&[given(OptionForm::Plain, "port", "1"), given(OptionForm::Set, "Port", "2")]).unwrap_err();
         assert!(told.contains("gives `Port` two values"), "{told}");
-        assert!(read(&[Given::set("port").unwrap()]).unwrap_err().contains("its value is one word"));
+        assert!(read(&[GivenOption::set("port").unwrap()]).unwrap_err().contains("its value is one word"));
     }
 }

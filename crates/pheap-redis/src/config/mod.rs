@@ -4,8 +4,8 @@ mod arguments;
 mod foreign;
 mod reader;
 
-pub use arguments::{Arguments, Form, Given};
-pub use reader::Reader;
+pub use arguments::{CommandLine, GivenOption, OptionForm};
+pub use reader::ConfigReader;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -17,13 +17,13 @@ use std::{fmt, io};
 use pheap::SyncPolicy;
 
 use crate::clients::buffers;
-use crate::clients::pubsub::Wanted;
+use crate::clients::pubsub::NotificationClasses;
 use crate::data::files;
 use crate::text::words;
 
 /// The kind of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingKind {
     /// A whole number in this range.
     Int(i64, i64),
     /// A number of bytes, with an optional unit.
@@ -48,13 +48,13 @@ pub enum Kind {
     Words,
 }
 
-impl Kind {
+impl SettingKind {
     /// Returns the least and the greatest number of words of a value.
     fn words(self) -> (usize, usize) {
         match self {
-            Kind::Words => (0, usize::MAX),
+            SettingKind::Words => (0, usize::MAX),
             // `no one`, or one word with both.
-            Kind::Master => (1, 2),
+            SettingKind::Master => (1, 2),
             _ => (1, 1),
         }
     }
@@ -94,55 +94,55 @@ pub struct Setting {
     /// Its name.
     pub name: &'static str,
     /// The kind of the value.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// The default value.
     pub default: &'static str,
     /// Whether it can change while the server runs.
     pub mutable: bool,
 }
 
-const fn fixed(name: &'static str, kind: Kind, default: &'static str) -> Setting {
+const fn fixed(name: &'static str, kind: SettingKind, default: &'static str) -> Setting {
     Setting { name, kind, default, mutable: false }
 }
 
-const fn mutable(name: &'static str, kind: Kind, default: &'static str) -> Setting {
+const fn mutable(name: &'static str, kind: SettingKind, default: &'static str) -> Setting {
     Setting { name, kind, default, mutable: true }
 }
 
 /// All options.
 pub const SETTINGS: &[Setting] = &[
-    mutable("port", Kind::Int(0, 65535), "6379"),
-    mutable("tls-port", Kind::Int(0, 65535), "0"),
-    mutable("tls-cert-file", Kind::Text, ""),
-    mutable("tls-key-file", Kind::Text, ""),
-    mutable("tls-ca-cert-file", Kind::Text, ""),
-    mutable("tls-auth-clients", Kind::OneOf(&["no", "yes", "optional"]), "yes"),
-    mutable("tls-protocols", Kind::Words, ""),
-    mutable("tls-replication", Kind::YesNo, "no"),
-    mutable("bind", Kind::Words, "127.0.0.1 -::1"),
-    fixed("unixsocket", Kind::Text, ""),
-    fixed("unixsocketperm", Kind::Mode, "0"),
-    fixed("tcp-backlog", Kind::Int(0, i32::MAX as i64), "511"),
-    fixed("databases", Kind::Int(1, 16), "16"),
-    fixed("io-threads", Kind::Int(1, 128), "1"),
-    fixed("daemonize", Kind::YesNo, "no"),
-    fixed("enable-protected-configs", Kind::OneOf(&["no", "yes", "local"]), "no"),
-    fixed("dir", Kind::Text, "."),
-    mutable("dbfilename", Kind::FileName, "backup.heap"),
-    fixed("appenddirname", Kind::FileName, "appendonlydir"),
-    fixed("appendfilename", Kind::FileName, "appendonly.aof"),
-    mutable("appendonly", Kind::YesNo, "yes"),
-    mutable("appendfsync", Kind::OneOf(&["always", "everysec", "no"]), "always"),
-    mutable("auto-aof-rewrite-min-size", Kind::Bytes, "67108864"),
-    mutable("protected-mode", Kind::YesNo, "yes"),
-    mutable("requirepass", Kind::Text, ""),
-    mutable("timeout", Kind::Int(0, i32::MAX as i64), "0"),
-    mutable("tcp-keepalive", Kind::Int(0, i32::MAX as i64), "300"),
-    mutable("maxclients", Kind::Int(1, 1 << 20), "10000"),
-    mutable("maxmemory", Kind::Bytes, "0"),
+    mutable("port", SettingKind::Int(0, 65535), "6379"),
+    mutable("tls-port", SettingKind::Int(0, 65535), "0"),
+    mutable("tls-cert-file", SettingKind::Text, ""),
+    mutable("tls-key-file", SettingKind::Text, ""),
+    mutable("tls-ca-cert-file", SettingKind::Text, ""),
+    mutable("tls-auth-clients", SettingKind::OneOf(&["no", "yes", "optional"]), "yes"),
+    mutable("tls-protocols", SettingKind::Words, ""),
+    mutable("tls-replication", SettingKind::YesNo, "no"),
+    mutable("bind", SettingKind::Words, "127.0.0.1 -::1"),
+    fixed("unixsocket", SettingKind::Text, ""),
+    fixed("unixsocketperm", SettingKind::Mode, "0"),
+    fixed("tcp-backlog", SettingKind::Int(0, i32::MAX as i64), "511"),
+    fixed("databases", SettingKind::Int(1, 16), "16"),
+    fixed("io-threads", SettingKind::Int(1, 128), "1"),
+    fixed("daemonize", SettingKind::YesNo, "no"),
+    fixed("enable-protected-configs", SettingKind::OneOf(&["no", "yes", "local"]), "no"),
+    fixed("dir", SettingKind::Text, "."),
+    mutable("dbfilename", SettingKind::FileName, "backup.heap"),
+    fixed("appenddirname", SettingKind::FileName, "appendonlydir"),
+    fixed("appendfilename", SettingKind::FileName, "appendonly.aof"),
+    mutable("appendonly", SettingKind::YesNo, "yes"),
+    mutable("appendfsync", SettingKind::OneOf(&["always", "everysec", "no"]), "always"),
+    mutable("auto-aof-rewrite-min-size", SettingKind::Bytes, "67108864"),
+    mutable("protected-mode", SettingKind::YesNo, "yes"),
+    mutable("requirepass", SettingKind::Text, ""),
+    mutable("timeout", SettingKind::Int(0, i32::MAX as i64), "0"),
+    mutable("tcp-keepalive", SettingKind::Int(0, i32::MAX as i64), "300"),
+    mutable("maxclients", SettingKind::Int(1, 1 << 20), "10000"),
+    mutable("maxmemory", SettingKind::Bytes, "0"),
     mutable(
         "maxmemory-policy",
-        Kind::OneOf(&[
+        SettingKind::OneOf(&[
             "volatile-lru",
             "volatile-lfu",
             "volatile-random",
@@ -154,72 +154,72 @@ pub const SETTINGS: &[Setting] = &[
         ]),
         "noeviction",
     ),
-    mutable("maxmemory-samples", Kind::Int(1, 64), "5"),
-    mutable("maxmemory-eviction-tenacity", Kind::Int(0, 100), "10"),
-    mutable("lfu-log-factor", Kind::Int(0, i32::MAX as i64), "10"),
-    mutable("lfu-decay-time", Kind::Int(0, i32::MAX as i64), "1"),
-    mutable("proto-max-bulk-len", Kind::BytesFrom(1 << 20), "536870912"),
-    mutable("client-query-buffer-limit", Kind::BytesFrom(1 << 20), "1073741824"),
+    mutable("maxmemory-samples", SettingKind::Int(1, 64), "5"),
+    mutable("maxmemory-eviction-tenacity", SettingKind::Int(0, 100), "10"),
+    mutable("lfu-log-factor", SettingKind::Int(0, i32::MAX as i64), "10"),
+    mutable("lfu-decay-time", SettingKind::Int(0, i32::MAX as i64), "1"),
+    mutable("proto-max-bulk-len", SettingKind::BytesFrom(1 << 20), "536870912"),
+    mutable("client-query-buffer-limit", SettingKind::BytesFrom(1 << 20), "1073741824"),
     mutable(
         "client-output-buffer-limit",
-        Kind::Words,
+        SettingKind::Words,
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
     ),
-    mutable("notify-keyspace-events", Kind::Text, ""),
-    mutable("slowlog-log-slower-than", Kind::Int(-1, i64::MAX), "10000"),
-    mutable("slowlog-max-len", Kind::Int(0, i64::MAX), "128"),
-    mutable("latency-monitor-threshold", Kind::Int(0, i64::MAX), "0"),
-    mutable("latency-tracking", Kind::YesNo, "yes"),
-    mutable("latency-tracking-info-percentiles", Kind::Text, "50 99 99.9"),
-    fixed("enable-debug-command", Kind::OneOf(&["no", "local", "yes"]), "no"),
-    mutable("hz", Kind::Int(1, 500), "10"),
-    mutable("busy-reply-threshold", Kind::Int(0, i64::MAX), "5000"),
-    mutable("lua-time-limit", Kind::Int(0, i64::MAX), "5000"),
-    mutable("save", Kind::Words, ""),
-    mutable("loglevel", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "notice"),
-    fixed("logfile", Kind::Text, ""),
-    mutable("metrics", Kind::Text, ""),
-    fixed("pidfile", Kind::Text, ""),
-    fixed("supervised", Kind::OneOf(&["no", "systemd", "auto", "upstart"]), "no"),
-    mutable("hash-max-listpack-entries", Kind::Int(0, i64::MAX), "512"),
-    mutable("hash-max-ziplist-entries", Kind::Int(0, i64::MAX), "512"),
-    mutable("hash-max-listpack-value", Kind::Int(0, i64::MAX), "64"),
-    mutable("hash-max-ziplist-value", Kind::Int(0, i64::MAX), "64"),
-    mutable("list-max-listpack-size", Kind::Int(i32::MIN as i64, i32::MAX as i64), "-2"),
-    mutable("list-max-ziplist-size", Kind::Int(i32::MIN as i64, i32::MAX as i64), "-2"),
-    mutable("list-compress-depth", Kind::Int(0, i32::MAX as i64), "0"),
-    mutable("set-max-intset-entries", Kind::Int(0, i64::MAX), "512"),
-    mutable("zset-max-listpack-entries", Kind::Int(0, i64::MAX), "128"),
-    mutable("zset-max-ziplist-entries", Kind::Int(0, i64::MAX), "128"),
-    mutable("zset-max-listpack-value", Kind::Int(0, i64::MAX), "64"),
-    mutable("zset-max-ziplist-value", Kind::Int(0, i64::MAX), "64"),
-    mutable("hll-sparse-max-bytes", Kind::Bytes, "3000"),
-    mutable("stream-node-max-bytes", Kind::Bytes, "4096"),
-    mutable("stream-node-max-entries", Kind::Int(0, i64::MAX), "100"),
-    mutable("active-expire-effort", Kind::Int(1, 10), "1"),
-    mutable("activerehashing", Kind::YesNo, "yes"),
-    mutable("lazyfree-lazy-eviction", Kind::YesNo, "no"),
-    mutable("lazyfree-lazy-expire", Kind::YesNo, "no"),
-    mutable("lazyfree-lazy-server-del", Kind::YesNo, "no"),
-    mutable("lazyfree-lazy-user-del", Kind::YesNo, "no"),
-    mutable("tracking-table-max-keys", Kind::Int(0, i64::MAX), "1000000"),
-    mutable("acllog-max-len", Kind::Int(0, i64::MAX), "128"),
-    mutable("maxmemory-clients", Kind::Percent, "0"),
-    mutable("min-replicas-to-write", Kind::Int(0, i32::MAX as i64), "0"),
-    fixed("replicaof", Kind::Master, ""),
-    fixed("slaveof", Kind::Master, ""),
-    mutable("masterauth", Kind::Text, ""),
-    mutable("masteruser", Kind::Text, ""),
-    mutable("replica-read-only", Kind::YesNo, "yes"),
-    mutable("slave-read-only", Kind::YesNo, "yes"),
-    mutable("repl-timeout", Kind::Int(1, i32::MAX as i64), "60"),
-    mutable("replica-priority", Kind::Int(0, i32::MAX as i64), "100"),
-    mutable("slave-priority", Kind::Int(0, i32::MAX as i64), "100"),
-    mutable("repl-backlog-size", Kind::Bytes, "1048576"),
-    mutable("replica-serve-stale-data", Kind::YesNo, "yes"),
-    mutable("slave-serve-stale-data", Kind::YesNo, "yes"),
-    mutable("rdbcompression", Kind::YesNo, "yes"),
-    mutable("sanitize-dump-payload", Kind::OneOf(&["no", "yes", "clients"]), "no"),
+    mutable("notify-keyspace-events", SettingKind::Text, ""),
+    mutable("slowlog-log-slower-than", SettingKind::Int(-1, i64::MAX), "10000"),
+    mutable("slowlog-max-len", SettingKind::Int(0, i64::MAX), "128"),
+    mutable("latency-monitor-threshold", SettingKind::Int(0, i64::MAX), "0"),
+    mutable("latency-tracking", SettingKind::YesNo, "yes"),
+    mutable("latency-tracking-info-percentiles", SettingKind::Text, "50 99 99.9"),
+    fixed("enable-debug-command", SettingKind::OneOf(&["no", "local", "yes"]), "no"),
+    mutable("hz", SettingKind::Int(1, 500), "10"),
+    mutable("busy-reply-threshold", SettingKind::Int(0, i64::MAX), "5000"),
+    mutable("lua-time-limit", SettingKind::Int(0, i64::MAX), "5000"),
+    mutable("save", SettingKind::Words, ""),
+    mutable("loglevel", SettingKind::OneOf(&["debug", "verbose", "notice", "warning"]), "notice"),
+    fixed("logfile", SettingKind::Text, ""),
+    mutable("metrics", SettingKind::Text, ""),
+    fixed("pidfile", SettingKind::Text, ""),
+    fixed("supervised", SettingKind::OneOf(&["no", "systemd", "auto", "upstart"]), "no"),
+    mutable("hash-max-listpack-entries", SettingKind::Int(0, i64::MAX), "512"),
+    mutable("hash-max-ziplist-entries", SettingKind::Int(0, i64::MAX), "512"),
+    mutable("hash-max-listpack-value", SettingKind::Int(0, i64::MAX), "64"),
+    mutable("hash-max-ziplist-value", SettingKind::Int(0, i64::MAX), "64"),
+    mutable("list-max-listpack-size", SettingKind::Int(i32::MIN as i64, i32::MAX as i64), "-2"),
+    mutable("list-max-ziplist-size", SettingKind::Int(i32::MIN as i64, i32::MAX as i64), "-2"),
+    mutable("list-compress-depth", SettingKind::Int(0, i32::MAX as i64), "0"),
+    mutable("set-max-intset-entries", SettingKind::Int(0, i64::MAX), "512"),
+    mutable("zset-max-listpack-entries", SettingKind::Int(0, i64::MAX), "128"),
+    mutable("zset-max-ziplist-entries", SettingKind::Int(0, i64::MAX), "128"),
+    mutable("zset-max-listpack-value", SettingKind::Int(0, i64::MAX), "64"),
+    mutable("zset-max-ziplist-value", SettingKind::Int(0, i64::MAX), "64"),
+    mutable("hll-sparse-max-bytes", SettingKind::Bytes, "3000"),
+    mutable("stream-node-max-bytes", SettingKind::Bytes, "4096"),
+    mutable("stream-node-max-entries", SettingKind::Int(0, i64::MAX), "100"),
+    mutable("active-expire-effort", SettingKind::Int(1, 10), "1"),
+    mutable("activerehashing", SettingKind::YesNo, "yes"),
+    mutable("lazyfree-lazy-eviction", SettingKind::YesNo, "no"),
+    mutable("lazyfree-lazy-expire", SettingKind::YesNo, "no"),
+    mutable("lazyfree-lazy-server-del", SettingKind::YesNo, "no"),
+    mutable("lazyfree-lazy-user-del", SettingKind::YesNo, "no"),
+    mutable("tracking-table-max-keys", SettingKind::Int(0, i64::MAX), "1000000"),
+    mutable("acllog-max-len", SettingKind::Int(0, i64::MAX), "128"),
+    mutable("maxmemory-clients", SettingKind::Percent, "0"),
+    mutable("min-replicas-to-write", SettingKind::Int(0, i32::MAX as i64), "0"),
+    fixed("replicaof", SettingKind::Master, ""),
+    fixed("slaveof", SettingKind::Master, ""),
+    mutable("masterauth", SettingKind::Text, ""),
+    mutable("masteruser", SettingKind::Text, ""),
+    mutable("replica-read-only", SettingKind::YesNo, "yes"),
+    mutable("slave-read-only", SettingKind::YesNo, "yes"),
+    mutable("repl-timeout", SettingKind::Int(1, i32::MAX as i64), "60"),
+    mutable("replica-priority", SettingKind::Int(0, i32::MAX as i64), "100"),
+    mutable("slave-priority", SettingKind::Int(0, i32::MAX as i64), "100"),
+    mutable("repl-backlog-size", SettingKind::Bytes, "1048576"),
+    mutable("replica-serve-stale-data", SettingKind::YesNo, "yes"),
+    mutable("slave-serve-stale-data", SettingKind::YesNo, "yes"),
+    mutable("rdbcompression", SettingKind::YesNo, "yes"),
+    mutable("sanitize-dump-payload", SettingKind::OneOf(&["no", "yes", "clients"]), "no"),
 ];
 
 /// Pairs of names for the same option.
@@ -300,8 +300,8 @@ impl Config {
     }
 
     /// Returns the limits of the unread output of clients.
-    pub fn output_limits(&self) -> buffers::Limits {
-        let mut limits = buffers::Limits::default();
+    pub fn output_limits(&self) -> buffers::OutputLimits {
+        let mut limits = buffers::OutputLimits::default();
         let _ = limits.set(self.text("client-output-buffer-limit")); // the value was checked when it was set
         limits
     }
@@ -331,7 +331,7 @@ impl Config {
                 }
             }
             "notify-keyspace-events" => {
-                let wanted = Wanted::parse(&value);
+                let wanted = NotificationClasses::parse(&value);
                 value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.to_string();
             }
             "client-output-buffer-limit" => {
@@ -390,8 +390,8 @@ impl Config {
         let value = self.text(name);
         let is_plain = !value.is_empty()
             && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\'');
-        let may_be_several =
-            setting(name).is_some_and(|setting| matches!(setting.kind, Kind::Words | Kind::Master));
+        let may_be_several = setting(name)
+            .is_some_and(|setting| matches!(setting.kind, SettingKind::Words | SettingKind::Master));
         if is_plain || may_be_several && !value.is_empty() {
             format!("{name} {value}")
         } else {
@@ -401,49 +401,49 @@ impl Config {
 }
 
 /// Returns the canonical form of a value, if it is valid.
-fn canonical(kind: Kind, value: &str) -> Result<String, String> {
+fn canonical(kind: SettingKind, value: &str) -> Result<String, String> {
     // This character replaces bytes that are not UTF-8. A password of such bytes would be easy to guess.
     if value.contains(char::REPLACEMENT_CHARACTER) {
         return Err("argument must be UTF-8".into());
     }
     match kind {
-        Kind::Text => Ok(value.to_owned()),
+        SettingKind::Text => Ok(value.to_owned()),
         // The value has to fit in one line of a file.
-        Kind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
-        Kind::FileName if value.is_empty() || value.contains('/') => {
+        SettingKind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
+        SettingKind::FileName if value.is_empty() || value.contains('/') => {
             Err("it is the name of a file in the folder `dir`, so it has no '/'".into())
         }
-        Kind::FileName => Ok(value.to_owned()),
-        Kind::Mode => match u32::from_str_radix(value, 8) {
+        SettingKind::FileName => Ok(value.to_owned()),
+        SettingKind::Mode => match u32::from_str_radix(value, 8) {
             Ok(0..=0o777) => Ok(value.to_owned()),
             _ => Err("argument must be an octal number between 0 and 777".into()),
         },
-        Kind::Master if value.is_empty() || value.eq_ignore_ascii_case("no one") => Ok(String::new()),
-        Kind::Master => value.parse::<Master>().map(|master| master.to_string()),
-        Kind::YesNo => match value.to_ascii_lowercase().as_str() {
+        SettingKind::Master if value.is_empty() || value.eq_ignore_ascii_case("no one") => Ok(String::new()),
+        SettingKind::Master => value.parse::<Master>().map(|master| master.to_string()),
+        SettingKind::YesNo => match value.to_ascii_lowercase().as_str() {
             yes_no @ ("yes" | "no") => Ok(yes_no.to_owned()),
             _ => Err("argument must be 'yes' or 'no'".into()),
         },
-        Kind::OneOf(words) => {
+        SettingKind::OneOf(words) => {
             let word = words.iter().find(|word| word.eq_ignore_ascii_case(value));
             word.map(|word| (*word).to_owned())
                 .ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
         }
-        Kind::Int(least, most) => {
+        SettingKind::Int(least, most) => {
             let number = words::int(value.as_bytes()).ok_or("argument couldn't be parsed into an integer")?;
             if !(least..=most).contains(&number) {
                 return Err(format!("argument must be between {least} and {most} inclusive"));
             }
             Ok(number.to_string())
         }
-        Kind::Percent if value.ends_with('%') => {
+        SettingKind::Percent if value.ends_with('%') => {
             let percent = words::int(value.trim_end_matches('%').as_bytes());
             match percent.ok_or("argument must be a memory or percent value")? {
                 percent @ 0..=100 => Ok(format!("{percent}%")),
                 _ => Err("percentage argument must be less or equal to 100".into()),
             }
         }
-        Kind::BytesFrom(least) => {
+        SettingKind::BytesFrom(least) => {
             let bytes = words::bytes(value).and_then(|bytes| i64::try_from(bytes).ok());
             let bytes = bytes.ok_or("argument must be a memory value")?;
             if bytes < least {
@@ -451,7 +451,7 @@ fn canonical(kind: Kind, value: &str) -> Result<String, String> {
             }
             Ok(bytes.to_string())
         }
-        Kind::Bytes | Kind::Percent => canonical(Kind::BytesFrom(0), value),
+        SettingKind::Bytes | SettingKind::Percent => canonical(SettingKind::BytesFrom(0), value),
     }
 }
 
@@ -477,7 +477,7 @@ mod tests {
         let path = folder.path().join("redis.conf");
         std::fs::write(&path, "# mine\nport 7000\n\"port\" 7001\nrdb-key-save-delay 3\n").unwrap();
         let read = || {
-            let mut reader = Reader::default();
+            let mut reader = ConfigReader::default();
             reader.file(&path).unwrap();
             reader.config
         };

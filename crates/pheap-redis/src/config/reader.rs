@@ -12,7 +12,7 @@ const DEEPEST: usize = 64;
 
 /// Reads options from several sources. If an option occurs twice, the last one counts.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct ConfigReader {
     /// The options read so far.
     pub config: Config,
     /// Names of options that have no effect here.
@@ -25,7 +25,7 @@ pub struct Reader {
     within: Vec<PathBuf>,
 }
 
-impl Reader {
+impl ConfigReader {
     /// Reads a file in the syntax of `redis.conf`.
     ///
     /// # Errors
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
 
     /// Reads this text as a file.
-    fn read(text: &str) -> Result<Reader, String> {
-        let mut reader = Reader::default();
+    fn read(text: &str) -> Result<ConfigReader, String> {
+        let mut reader = ConfigReader::default();
         reader.text("redis.conf", text.as_bytes()).map(|()| reader)
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
         let read = |text: &str| {
             write("redis.conf", text);
-            let mut reader = Reader::default();
+            let mut reader = ConfigReader::default();
             reader.file(Path::new(&path("redis.conf"))).map(|()| reader.config)
         };
         write("one.conf", "requirepass one\nmaxmemory 1mb\n");

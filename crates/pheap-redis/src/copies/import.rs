@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 use crate::data::files;
 use crate::data::{Change, DATABASES, Store, Value, explained};
-use crate::rdb::{self, Entry, FileReader, Part};
+use crate::rdb::{self, FilePart, FileReader, RdbEntry};
 use crate::scripts::libraries::first_line;
-use crate::server::clocks::{Clocks, Usage};
+use crate::server::clocks::{Clocks, KeyUsage};
 use crate::server::now;
 use crate::text::words::lossy;
 
@@ -74,23 +74,23 @@ pub enum ImportError {
 
 /// The files that a Redis has left in the folder where this server starts.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct RedisFiles {
     /// Its RDB file.
     rdb: Option<PathBuf>,
     /// Its log (AOF), which this server cannot read: a folder, or the file of a Redis before 7.0.
     log: Option<PathBuf>,
 }
 
-impl Left {
+impl RedisFiles {
     /// Finds the files by the names that the options give.
-    pub fn find(config: &Config) -> Left {
+    pub fn find(config: &Config) -> RedisFiles {
         let path = |name: &str| Path::new(config.text("dir")).join(name);
-        let is_rdb = |path: &PathBuf| matches!(files::kind(path), Ok(files::Kind::Rdb));
+        let is_rdb = |path: &PathBuf| matches!(files::file_kind(path), Ok(files::FileKind::Rdb));
         let rdb = [config.text("dbfilename"), "dump.rdb"].map(path).into_iter().find(is_rdb);
         let has_entries = |path: &PathBuf| std::fs::read_dir(path).is_ok_and(|mut all| all.next().is_some());
         let folder = Some(path(config.text("appenddirname"))).filter(has_entries);
         let file = Some(path(config.text("appendfilename"))).filter(|path| path.is_file());
-        Left { rdb, log: folder.or(file) }
+        RedisFiles { rdb, log: folder.or(file) }
     }
 
     /// Returns sentences that say how to import the data, for a start with an empty heap.
@@ -119,7 +119,7 @@ impl Left {
     ///
     /// # Errors
     /// If the log may have newer data: Redis reads the log, unless the options say `appendonly no`.
-    pub fn choose(self, config: &Config) -> Result<Option<PathBuf>, ImportError> {
+    pub fn file_to_import(self, config: &Config) -> Result<Option<PathBuf>, ImportError> {
         match self.log {
             Some(log) if config.is("appendonly") => Err(ImportError::Log(log)),
             _ => Ok(self.rdb),
@@ -129,7 +129,7 @@ impl Left {
 
 /// Counts of an import.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportCounts {
     /// Number of imported keys.
     pub keys: u64,
     /// Number of keys that were left out because they had expired.
@@ -145,7 +145,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// If that fails. Then the heap may have a part of the file, and cannot be opened again.
-pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, ImportError> {
+pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<ImportCounts, ImportError> {
     let open = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (size, file) = open().map_err(|error| ImportError::Open { path: path.to_owned(), error })?;
     let wrong = |at, error| ImportError::Wrong { path: path.to_owned(), at, error };
@@ -154,19 +154,21 @@ pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, I
         return Err(ImportError::NotEmpty);
     }
     store.begin_import()?;
-    let (mut imported, now) = (Imported::default(), now());
-    let mut batch = Batch::new(store, clocks);
+    let (mut imported, now) = (ImportCounts::default(), now());
+    let mut batch = ImportBatch::new(store, clocks);
     loop {
         let part = file.next_part().map_err(|error| wrong(file.position(), error))?;
         match part {
             None => break,
-            Some(Part::Library(text)) => {
+            Some(FilePart::Library(text)) => {
                 add_library(store, &text)?;
                 imported.libraries += 1;
             }
-            Some(Part::Entry(entry)) if entry.deadline.is_some_and(|at| at <= now) => imported.expired += 1,
-            Some(Part::Entry(entry)) => {
-                note(clocks, &entry, now);
+            Some(FilePart::Entry(entry)) if entry.deadline.is_some_and(|at| at <= now) => {
+                imported.expired += 1
+            }
+            Some(FilePart::Entry(entry)) => {
+                record_usage(clocks, &entry, now);
                 batch.add(entry, file.position())?;
                 imported.keys += 1;
             }
@@ -179,9 +181,9 @@ pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, I
 }
 
 /// Records the usage of a key.
-fn note(clocks: &Clocks, entry: &Entry, now: i64) {
-    let idle = entry.idle.map(|seconds| Usage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
-    if let Some(usage) = idle.or(entry.often.map(Usage::Often))
+fn record_usage(clocks: &Clocks, entry: &RdbEntry, now: i64) {
+    let idle = entry.idle.map(|seconds| KeyUsage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
+    if let Some(usage) = idle.or(entry.frequency.map(KeyUsage::Frequency))
         && clocks.is_on()
     {
         clocks.set(&entry.key, usage, now);
@@ -189,27 +191,27 @@ fn note(clocks: &Clocks, entry: &Entry, now: i64) {
 }
 
 /// Keys that are still to be stored in the heap.
-pub(crate) struct Batch<'s> {
+pub(crate) struct ImportBatch<'s> {
     store: &'s Store,
     clocks: &'s Clocks,
-    by_shard: Vec<Vec<Entry>>,
+    by_shard: Vec<Vec<RdbEntry>>,
     /// The position in the file at which the last batch was stored.
-    begun: u64,
+    flushed_at: u64,
 }
 
-impl Batch<'_> {
-    pub(crate) fn new<'s>(store: &'s Store, clocks: &'s Clocks) -> Batch<'s> {
+impl ImportBatch<'_> {
+    pub(crate) fn new<'s>(store: &'s Store, clocks: &'s Clocks) -> ImportBatch<'s> {
         let by_shard = store.shards().iter().map(|_| Vec::new()).collect();
-        Batch { store, clocks, by_shard, begun: 0 }
+        ImportBatch { store, clocks, by_shard, flushed_at: 0 }
     }
 
-    pub(crate) fn add(&mut self, entry: Entry, position: u64) -> Result<(), ImportError> {
+    pub(crate) fn add(&mut self, entry: RdbEntry, position: u64) -> Result<(), ImportError> {
         if entry.db >= DATABASES as u64 {
             return Err(ImportError::Database(entry.db));
         }
         self.by_shard[self.store.shard_of(&entry.key)].push(entry);
-        if position - self.begun >= BATCH {
-            self.begun = position;
+        if position - self.flushed_at >= BATCH {
+            self.flushed_at = position;
             self.flush()?;
         }
         Ok(())
@@ -221,7 +223,7 @@ impl Batch<'_> {
             self.by_shard.iter_mut().enumerate().filter(|(_, entries)| !entries.is_empty())
         {
             let ((), commit) = self.store.root(shard).try_txn_deferred::<_, ImportError>(|tx, root| {
-                for Entry { db, key, value, deadline, .. } in entries.drain(..) {
+                for RdbEntry { db, key, value, deadline, .. } in entries.drain(..) {
                     let place = tx[root].dbs.at(db as usize);
                     // With this time, no key counts as expired.
                     if tx[place].get(tx, &key, i64::MIN).is_some() {
@@ -236,7 +238,7 @@ impl Batch<'_> {
             commits.push(commit);
         }
         commits.into_iter().try_for_each(|commit| commit.wait())?;
-        self.clocks.fit(self.store.shards().iter().map(|root| root.live().objects).sum());
+        self.clocks.grow_for(self.store.shards().iter().map(|root| root.live().objects).sum());
         Ok(())
     }
 }

@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use pheap::Heap;
 
 use crate::data::files;
-use crate::server::{Save, Server, now as clock};
+use crate::server::{SaveState, Server, now as clock};
 
 /// A copy to make.
 struct Copy {
     heap: Heap,
     path: PathBuf,
     dirty: u64,
-    state: Arc<Mutex<Save>>,
+    state: Arc<Mutex<SaveState>>,
 }
 
 /// Copies the heap to the file `dbfilename` in the folder `dir`.

@@ -16,7 +16,7 @@ const RDB: &[u8] = b"REDIS";
 
 /// What kind of file has a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// No file.
     Nothing,
     /// A heap of any program.
@@ -31,20 +31,20 @@ pub enum Kind {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn kind(path: &Path) -> io::Result<Kind> {
+pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     match std::fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kind::Nothing),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FileKind::Nothing),
         Err(error) => return Err(error),
         // Opening a pipe could block forever.
-        Ok(found) if !found.is_file() => return Ok(Kind::Other),
+        Ok(found) if !found.is_file() => return Ok(FileKind::Other),
         Ok(_) => {}
     }
     let mut first = Vec::new();
     File::open(path)?.take(HEAP.len() as u64).read_to_end(&mut first)?;
     Ok(match () {
-        () if first == HEAP => Kind::Heap,
-        () if first.starts_with(RDB) => Kind::Rdb,
-        () => Kind::Other,
+        () if first == HEAP => FileKind::Heap,
+        () if first.starts_with(RDB) => FileKind::Rdb,
+        () => FileKind::Other,
     })
 }
 
@@ -56,9 +56,9 @@ pub fn kind(path: &Path) -> io::Result<Kind> {
 pub fn may_become_copy(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
-    let told = match kind(path).map_err(failed)? {
-        Kind::Nothing => return Ok(()),
-        Kind::Heap => {
+    let told = match file_kind(path).map_err(failed)? {
+        FileKind::Nothing => return Ok(()),
+        FileKind::Heap => {
             let file = File::open(path).map_err(failed)?;
             match flock(&file, FlockOperation::NonBlockingLockShared) {
                 Err(Errno::WOULDBLOCK) => {
@@ -71,8 +71,8 @@ pub fn may_become_copy(path: &Path) -> Result<(), String> {
                 _ => return Ok(()),
             }
         }
-        Kind::Rdb => "is an RDB file, as Redis writes it, and no heap",
-        Kind::Other => "is no heap",
+        FileKind::Rdb => "is an RDB file, as Redis writes it, and no heap",
+        FileKind::Other => "is no heap",
     };
     Err(format!(
         "{shown} {told}, so it is not replaced; set `dbfilename` to another name, or move the file away"

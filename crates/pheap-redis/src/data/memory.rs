@@ -25,8 +25,8 @@ const MUCH: u64 = 16;
 
 /// What this module knows of a shard. The mutex around it protects all fields.
 #[derive(Debug, Default)]
-struct Figures {
-    /// Live bytes of the heap's count at the last [`Memory::look`].
+struct ShardMemory {
+    /// Live bytes of the heap's count at the last [`Memory::update_figures`].
     alive: u64,
     /// Estimated bytes of `alive` that were evicted and that the collector has not found yet.
     evicted: u64,
@@ -43,7 +43,7 @@ struct Figures {
     is_flushed: bool,
 }
 
-impl Figures {
+impl ShardMemory {
     /// Adds bytes that may be garbage.
     fn doubt(&mut self, bytes: u64) {
         self.doubted += bytes;
@@ -55,10 +55,10 @@ impl Figures {
 #[derive(Debug, Default)]
 pub struct Memory {
     limit: AtomicU64,
-    /// Sums of `Figures::alive` and `Figures::evicted` over all shards.
+    /// Sums of `ShardMemory::alive` and `ShardMemory::evicted` over all shards.
     alive: AtomicU64,
     evicted: AtomicU64,
-    shards: Vec<Mutex<Figures>>,
+    shards: Vec<Mutex<ShardMemory>>,
     /// Whether nothing more can be freed until the data or an option change.
     stuck: AtomicBool,
     /// The time since which more memory is needed than the limit, if it is now; and the total of the times
@@ -73,7 +73,7 @@ pub struct Memory {
 
 /// A shard that should be collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Doubtful {
+pub struct CollectCandidate {
     /// The number of the shard.
     pub shard: usize,
     /// Whether collecting takes so little time that the thread that needs memory may do it.
@@ -104,10 +104,10 @@ impl Memory {
         self.wake_collector();
     }
 
-    /// Counts the live bytes of all shards, for writes that no call of [`settle`](Self::settle) has reported.
-    /// All of them may be garbage.
+    /// Counts the live bytes of all shards, for writes that no call of [`count_changes`](Self::count_changes)
+    /// has reported. All of them may be garbage.
     pub fn count(&self, store: &Store) {
-        (0..self.shards.len()).for_each(|shard| self.settle(store, shard, u64::MAX));
+        (0..self.shards.len()).for_each(|shard| self.count_changes(store, shard, u64::MAX));
     }
 
     /// Returns the bytes that the data need.
@@ -125,12 +125,12 @@ impl Memory {
 
     /// Counts a transaction that has changed `changes` keys of a shard. `u64::MAX` means that all live bytes
     /// may be garbage.
-    pub fn settle(&self, store: &Store, shard: usize, changes: u64) {
+    pub fn count_changes(&self, store: &Store, shard: usize, changes: u64) {
         if self.limit() == 0 {
             return;
         }
         let mut figures = self.shards[shard].lock();
-        self.look(store, shard, &mut figures, changes);
+        self.update_figures(store, shard, &mut figures, changes);
         let is_doubtful = figures.doubted > self.tolerated(&figures);
         drop(figures);
         self.stuck.store(false, Relaxed);
@@ -142,7 +142,7 @@ impl Memory {
     /// Counts a transaction that has evicted keys of about `bytes` bytes from a shard.
     pub fn evict(&self, store: &Store, shard: usize, bytes: u64) {
         let mut figures = self.shards[shard].lock();
-        self.look(store, shard, &mut figures, 0);
+        self.update_figures(store, shard, &mut figures, 0);
         figures.evicted += bytes;
         figures.ever_evicted += bytes;
         figures.doubt(bytes);
@@ -168,7 +168,7 @@ impl Memory {
     }
 
     /// Updates the figures of a shard from the heap's count of live bytes.
-    fn look(&self, store: &Store, shard: usize, figures: &mut Figures, changes: u64) {
+    fn update_figures(&self, store: &Store, shard: usize, figures: &mut ShardMemory, changes: u64) {
         let live = store.root(shard).live();
         let before = std::mem::replace(&mut figures.alive, live.bytes);
         // The difference may wrap around, and the sum is right all the same.
@@ -191,7 +191,7 @@ impl Memory {
     }
 
     /// Returns the doubted bytes from which on a shard is collected.
-    fn tolerated(&self, figures: &Figures) -> u64 {
+    fn tolerated(&self, figures: &ShardMemory) -> u64 {
         let share = self.limit() / (32 * self.shards.len() as u64);
         figures.alive.saturating_sub(figures.evicted) / 2 + share
     }
@@ -205,14 +205,14 @@ impl Memory {
 
     /// Returns the shard with the most doubted bytes: if `at_all`, of all shards, else only of those above
     /// the tolerated amount.
-    pub fn doubtful(&self, at_all: bool) -> Option<Doubtful> {
+    pub fn doubtful(&self, at_all: bool) -> Option<CollectCandidate> {
         let mut most = (0, None);
         for (shard, figures) in self.shards.iter().enumerate() {
             let figures = figures.lock();
             let least = if at_all { 0 } else { self.tolerated(&figures) };
             if figures.doubted > least.max(most.0) {
                 let (is_small, is_much) = (figures.marked <= SMALL, figures.doubted >= figures.marked / MUCH);
-                most = (figures.doubted, Some(Doubtful { shard, is_small, is_much }));
+                most = (figures.doubted, Some(CollectCandidate { shard, is_small, is_much }));
             }
         }
         most.1
@@ -242,15 +242,15 @@ impl Memory {
     /// `has_collected`.
     fn will_collect(&self, store: &Store, shard: usize) -> [u64; 2] {
         let mut figures = self.shards[shard].lock();
-        self.look(store, shard, &mut figures, 0);
+        self.update_figures(store, shard, &mut figures, 0);
         [figures.ever_doubted, figures.ever_evicted]
     }
 
     /// Ends a collection of a shard. Other threads may have collected the shard at the same time.
     fn has_collected(&self, store: &Store, shard: usize, [ever_doubted, ever_evicted]: [u64; 2]) {
         let mut figures = self.shards[shard].lock();
-        self.look(store, shard, &mut figures, 0);
-        // `look` has already subtracted the garbage that was found.
+        self.update_figures(store, shard, &mut figures, 0);
+        // `update_figures` has already subtracted the garbage that was found.
         figures.doubted = figures.doubted.min(figures.ever_doubted - ever_doubted);
         figures.marked = figures.alive;
         let since = figures.ever_evicted - ever_evicted;
@@ -377,7 +377,7 @@ mod tests {
         let empty = memory.used();
         assert_eq!(empty, alive(&store));
         write(&store, 0..1000, true);
-        memory.settle(&store, 3, 1000);
+        memory.count_changes(&store, 3, 1000);
         let full = memory.used();
         assert!(full == alive(&store) && memory.excess() == full - 200_000);
         let freed = write(&store, 0..900, false);
@@ -385,7 +385,10 @@ mod tests {
         let used = memory.used();
         assert!(used > empty && used < full / 2 && memory.excess() == 0, "{empty} {used} {full}");
         // After the collection, the count of the heap confirms the estimate.
-        assert_eq!(memory.doubtful(false), Some(Doubtful { shard: 3, is_small: true, is_much: true }));
+        assert_eq!(
+            memory.doubtful(false),
+            Some(CollectCandidate { shard: 3, is_small: true, is_much: true })
+        );
         memory.collect(&store, 3).unwrap();
         assert_eq!(memory.used(), alive(&store));
         assert!(memory.used().abs_diff(used) < full / 20, "{used} was {}", memory.used());
@@ -394,7 +397,7 @@ mod tests {
         let freed = write(&store, 900..1000, false);
         memory.evict(&store, 3, freed);
         store.heap().collect().unwrap();
-        memory.settle(&store, 3, 0);
+        memory.count_changes(&store, 3, 0);
         assert!(memory.used().abs_diff(alive(&store)) < full / 100);
     }
 
@@ -402,17 +405,17 @@ mod tests {
     fn what_was_deleted_is_doubted() {
         let (store, memory) = with_limit(10_000_000);
         write(&store, 0..1000, true);
-        memory.settle(&store, 3, 1000);
+        memory.count_changes(&store, 3, 1000);
         memory.collect(&store, 3).unwrap();
         write(&store, 0..900, false);
-        memory.settle(&store, 3, 900);
+        memory.count_changes(&store, 3, 900);
         assert!(memory.doubtful(false).is_some());
         let before = memory.used();
         memory.collect(&store, 3).unwrap();
         assert!(memory.used() < before / 2 && memory.doubtful(true).is_none());
         // Keys that were set are doubted if they take as much as the shard had, or more.
         write(&store, 0..90, true);
-        memory.settle(&store, 3, 90);
+        memory.count_changes(&store, 3, 90);
         assert!(memory.doubtful(false).is_none_or(|doubtful| doubtful.shard == 3));
         memory.flush(&[3]);
         assert!(memory.doubtful(false).is_some());
@@ -423,12 +426,12 @@ mod tests {
     fn two_who_collect_a_shard_at_once() {
         let (store, memory) = with_limit(10_000_000);
         write(&store, 0..1000, true);
-        memory.settle(&store, 3, 1000);
+        memory.count_changes(&store, 3, 1000);
         let before = memory.will_collect(&store, 3);
         memory.collect(&store, 3).unwrap();
         assert_eq!(memory.doubtful(true), None);
         write(&store, 0..100, true);
-        memory.settle(&store, 3, 100);
+        memory.count_changes(&store, 3, 100);
         let doubted = memory.shards[3].lock().doubted;
         memory.has_collected(&store, 3, before);
         assert!(doubted >= 100 * 300 && memory.shards[3].lock().doubted == doubted, "{doubted}");
@@ -446,7 +449,7 @@ mod tests {
                 // Each round replaces the same keys. Without collections they would exceed the limit twenty
                 // times over.
                 write(&store, 0..200, true);
-                memory.settle(&store, 3, 200);
+                memory.count_changes(&store, 3, 200);
                 while memory.excess() > 0 && memory.doubtful(false).is_some() {
                     std::thread::yield_now();
                 }

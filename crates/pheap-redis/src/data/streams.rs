@@ -232,12 +232,12 @@ pub struct Trim {
     /// The bound of the entries to remove.
     pub to: TrimTo,
     /// Set if some of these entries may stay.
-    pub roughly: Option<Roughly>,
+    pub approximate: Option<ApproximateTrim>,
 }
 
 /// Limits of an approximate removal.
 #[derive(Debug, Clone, Copy)]
-pub struct Roughly {
+pub struct ApproximateTrim {
     /// Entries of a block: only whole blocks are removed. A block has fewer entries if they are long.
     pub block: u64,
     /// Bytes of a block; 0: no limit.
@@ -259,16 +259,16 @@ pub enum TrimTo {
 pub fn trim<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, trim: Trim) -> u64 {
     let entries = field!(stream.entries);
     let (len, added) = (tx[entries].len() as u64, tx[field!(stream.past)].added);
-    let most = trim.roughly.map(|how| how.most).filter(|&most| most > 0).unwrap_or(u64::MAX);
+    let most = trim.approximate.map(|how| how.most).filter(|&most| most > 0).unwrap_or(u64::MAX);
     let excess = match trim.to {
         TrimTo::Len(max) => len.saturating_sub(max),
         TrimTo::Id(min) => {
             entries.range(tx, ..min).take(usize::try_from(most).unwrap_or(usize::MAX)).count() as u64
         }
     };
-    let count = match trim.roughly {
+    let count = match trim.approximate {
         None => excess,
-        Some(Roughly { mut block, block_bytes, .. }) => {
+        Some(ApproximateTrim { mut block, block_bytes, .. }) => {
             if let Some((_, &first)) = tx[entries].iter(tx).next().filter(|_| block_bytes > 0) {
                 block = block.min(block_bytes / tx[first].len().max(1) as u64);
             }
@@ -318,7 +318,7 @@ pub fn consumer_or_new<'r>(
 ///
 /// # Errors
 /// If the heap has no memory for it.
-pub fn deliver<'r>(
+pub fn deliver_entry<'r>(
     tx: &mut Txn<'r>,
     group: P<'r, Consumers<'r>>,
     id: Id,
@@ -337,7 +337,7 @@ pub fn deliver<'r>(
 }
 
 /// Removes an entry from the pending ones. Returns whether it was pending.
-pub fn settle<'r>(tx: &mut Txn<'r>, group: P<'r, Consumers<'r>>, id: Id) -> bool {
+pub fn remove_pending<'r>(tx: &mut Txn<'r>, group: P<'r, Consumers<'r>>, id: Id) -> bool {
     let Some(Delivery { consumer, .. }) = field!(group.pending).remove(tx, &id) else { return false };
     field!(consumer.pending).remove(tx, &id);
     true

@@ -1,30 +1,31 @@
 //! Whether a request is run, queued for `EXEC`, put off, or refused.
 
 use super::{Execution, owned};
-use crate::command::{Args, Flags, Known, Refused, resolve};
+use crate::command::{Args, Flags, KnownCommand, RefusedRequest, resolve};
 use crate::resp::input::Words;
-use crate::scripts::Declared;
+use crate::scripts::ScriptFlags;
 use crate::server::OUT_OF_MEMORY;
 
 /// The decision about a request.
 pub(super) enum Admitted {
-    Run(Known),
-    Exec(Known),
-    Queue(Known),
-    Refused(Refused),
+    Run(KnownCommand),
+    Exec(KnownCommand),
+    Queue(KnownCommand),
+    Refused(RefusedRequest),
     /// Clients are paused: the request runs later.
     Paused,
 }
 
 impl Execution<'_> {
     /// Decides about a request. `known` is its command, if the caller has resolved it already.
-    pub(super) fn admit(&mut self, known: Option<Known>, words: &Args<'_>) -> Admitted {
+    pub(super) fn admit(&mut self, known: Option<KnownCommand>, words: &Args<'_>) -> Admitted {
         let known = match known.map_or_else(|| resolve(words), Ok) {
             Ok(known) => known,
             Err(refused) => return Admitted::Refused(refused),
         };
-        let refused =
-            |error: &str| Admitted::Refused(Refused { error: error.to_owned(), number: Some(known.number) });
+        let refused = |error: &str| {
+            Admitted::Refused(RefusedRequest { error: error.to_owned(), number: Some(known.number) })
+        };
         if !self.session.authenticated && !known.flags.has(Flags::NO_AUTH) {
             return refused("NOAUTH Authentication required.");
         }
@@ -58,7 +59,7 @@ impl Execution<'_> {
 
     /// Returns why a command is refused in the server's present state (memory, replica, slow script), if it
     /// is.
-    pub(super) fn refused_for_now(&self, known: Known) -> Option<&'static str> {
+    pub(super) fn refused_for_now(&self, known: KnownCommand) -> Option<&'static str> {
         let needs_memory = || {
             known.flags.has(Flags::DENYOOM)
                 // Queueing a command needs memory, whatever the command does.
@@ -79,10 +80,10 @@ impl Execution<'_> {
 
     /// Returns whether a command may change data or would be replicated. Such commands wait while writes are
     /// paused.
-    pub(super) fn may_change(&self, known: Known, words: &Args<'_>) -> bool {
+    pub(super) fn may_change(&self, known: KnownCommand, words: &Args<'_>) -> bool {
         let declares_not_to = || {
             let declared = match known.name {
-                "eval" => Declared::of_text(words[1]),
+                "eval" => ScriptFlags::of_text(words[1]),
                 "evalsha" => {
                     let sha = words[1].to_ascii_lowercase().try_into().ok();
                     sha.and_then(|sha| self.server.scripts.get(&sha)).map(|script| script.declared)
@@ -93,14 +94,14 @@ impl Execution<'_> {
                 }
                 _ => None,
             };
-            declared.is_some_and(|declared| declared.has(Declared::NO_WRITES))
+            declared.is_some_and(|declared| declared.has(ScriptFlags::NO_WRITES))
         };
         known.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) && !declares_not_to()
             || known.name == "exec" && self.has_queued(|known, words| self.may_change(known, words))
     }
 
     /// Returns whether `is_one` holds for a command that is queued for `EXEC`.
-    pub(super) fn has_queued(&self, is_one: impl Fn(Known, &Args<'_>) -> bool) -> bool {
+    pub(super) fn has_queued(&self, is_one: impl Fn(KnownCommand, &Args<'_>) -> bool) -> bool {
         let is_one = |words: &Vec<Vec<u8>>| {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
             resolve(&words).is_ok_and(|known| is_one(known, &words))
@@ -115,7 +116,7 @@ impl Execution<'_> {
     }
 
     /// Answers a refused request with an error. If the client is in a transaction, `EXEC` will fail.
-    pub(super) fn refuse(&mut self, refused: &Refused) {
+    pub(super) fn refuse(&mut self, refused: &RefusedRequest) {
         if let Some(multi) = &mut self.session.multi {
             multi.refused = true;
         }

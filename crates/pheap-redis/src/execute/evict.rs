@@ -27,7 +27,7 @@ const SAMPLES: usize = 16;
 
 /// Result of [`make_room`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum EvictionResult {
     /// The data are within the limit.
     Enough,
     /// The data exceed the limit, but time is up, or eviction is impossible just now. Later calls go on.
@@ -38,7 +38,7 @@ pub enum Room {
 
 /// Which keys are evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum EvictionOrder {
     Idle,
     SeldomUsed,
     Random,
@@ -47,24 +47,25 @@ enum Order {
 
 /// `maxmemory-policy` and `maxmemory-samples`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Policy {
-    order: Order,
+struct EvictionPolicy {
+    order: EvictionOrder,
     /// Whether only keys with a deadline may be evicted.
     is_volatile: bool,
     samples: usize,
 }
 
-impl Policy {
-    fn of(config: &Config) -> Option<Policy> {
+impl EvictionPolicy {
+    fn from_config(config: &Config) -> Option<EvictionPolicy> {
         let (which, order) = config.text("maxmemory-policy").split_once('-')?;
         let order = match order {
-            "lru" => Order::Idle,
-            "lfu" => Order::SeldomUsed,
-            "random" => Order::Random,
-            _ => Order::FirstToExpire,
+            "lru" => EvictionOrder::Idle,
+            "lfu" => EvictionOrder::SeldomUsed,
+            "random" => EvictionOrder::Random,
+            _ => EvictionOrder::FirstToExpire,
         };
-        let samples = if order == Order::Random { 1 } else { config.int("maxmemory-samples") as usize };
-        Some(Policy { order, is_volatile: which == "volatile", samples })
+        let samples =
+            if order == EvictionOrder::Random { 1 } else { config.int("maxmemory-samples") as usize };
+        Some(EvictionPolicy { order, is_volatile: which == "volatile", samples })
     }
 
     fn len(self, db: &Db<'_>) -> usize {
@@ -73,7 +74,7 @@ impl Policy {
 
     /// Calls `f` with the score and the name of at most `wanted` random keys. A higher score is evicted
     /// first. Returns the number of keys.
-    fn choose<'r>(
+    fn sample_keys<'r>(
         self,
         view: &View<'r>,
         db: &Db<'r>,
@@ -82,7 +83,7 @@ impl Policy {
         now: i64,
         f: &mut impl FnMut(u64, &[u8]),
     ) -> usize {
-        if self.order == Order::Random {
+        if self.order == EvictionOrder::Random {
             let key = if self.is_volatile {
                 db.deadlines().choose(view, random).map(|(key, _)| key)
             } else {
@@ -91,29 +92,31 @@ impl Policy {
             return key.into_iter().map(|key| f(random(), key)).count();
         }
         let score = |key: &[u8], deadline: i64| match self.order {
-            Order::Idle => clocks.idle(key, now),
-            Order::SeldomUsed => u64::from(u8::MAX - clocks.often(key, now)),
-            Order::FirstToExpire => i64::MAX.saturating_sub(deadline) as u64,
-            Order::Random => 0,
+            EvictionOrder::Idle => clocks.idle(key, now),
+            EvictionOrder::SeldomUsed => u64::from(u8::MAX - clocks.frequency(key, now)),
+            EvictionOrder::FirstToExpire => i64::MAX.saturating_sub(deadline) as u64,
+            EvictionOrder::Random => 0,
         };
         // A scan from a random hash gives a random sample: keys with similar hashes are otherwise unrelated.
         if self.is_volatile {
-            some(db.deadlines().scan(view, random()).0, wanted, |(key, &at)| f(score(key, at), key))
+            sample_consecutive(db.deadlines().scan(view, random()).0, wanted, |(key, &at)| {
+                f(score(key, at), key)
+            })
         } else {
-            some(db.keys().scan(view, random()).0, wanted, |(key, _)| f(score(key, 0), key))
+            sample_consecutive(db.keys().scan(view, random()).0, wanted, |(key, _)| f(score(key, 0), key))
         }
     }
 }
 
 /// Calls `f` with at most `wanted` consecutive items from a random start. Returns their number.
-fn some<T>(items: impl ExactSizeIterator<Item = T>, wanted: usize, f: impl FnMut(T)) -> usize {
+fn sample_consecutive<T>(items: impl ExactSizeIterator<Item = T>, wanted: usize, f: impl FnMut(T)) -> usize {
     let len = items.len();
     items.skip(below(len.saturating_sub(wanted) + 1)).take(wanted).map(f).count()
 }
 
 /// A key that may be evicted.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
+struct EvictionCandidate {
     score: u64,
     shard: usize,
     db: usize,
@@ -121,7 +124,7 @@ struct Candidate {
 }
 
 /// Returns how long a command may evict: the meaning of `maxmemory-eviction-tenacity` in Redis.
-fn patience(tenacity: i64) -> Duration {
+fn eviction_time_limit(tenacity: i64) -> Duration {
     match tenacity {
         ..=10 => Duration::from_micros(50 * tenacity.max(0) as u64),
         11..100 => Duration::from_secs_f64(500e-6 * 1.15f64.powi(tenacity as i32 - 10)),
@@ -129,33 +132,37 @@ fn patience(tenacity: i64) -> Duration {
     }
 }
 
-/// Evicts keys until the data are within the limit, or until one of the other results in [`Room`] applies.
-/// Adds the effects on other clients, and the commits. The caller must hold no gate and be in no
+/// Evicts keys until the data are within the limit, or until one of the other results in [`EvictionResult`]
+/// applies. Adds the effects on other clients, and the commits. The caller must hold no gate and be in no
 /// transaction, unless a script is slow.
 ///
 /// # Errors
 /// If the heap cannot be changed. The effects and commits that were added until then are valid.
-pub fn make_room(server: &Server, effects: &mut Effects, commits: &mut Vec<Commit>) -> pheap::Result<Room> {
+pub fn make_room(
+    server: &Server,
+    effects: &mut Effects,
+    commits: &mut Vec<Commit>,
+) -> pheap::Result<EvictionResult> {
     let memory = &server.memory;
     if memory.excess() == 0 {
-        return Ok(Room::Enough);
+        return Ok(EvictionResult::Enough);
     }
     // A thread that serves others during its slow script is in a transaction; while clients are paused, the
     // data must not change; and a replica changes only as its master says.
     if server.role.is_replica() || server.scripts.is_busy() || server.paused().is_some() {
-        return Ok(Room::Later);
+        return Ok(EvictionResult::Later);
     }
     if memory.is_stuck() {
-        return Ok(Room::None);
+        return Ok(EvictionResult::None);
     }
     let (policy, patience) = {
         let config = server.config.read();
-        (Policy::of(&config), patience(config.int("maxmemory-eviction-tenacity")))
+        (EvictionPolicy::from_config(&config), eviction_time_limit(config.int("maxmemory-eviction-tenacity")))
     };
     let began = Instant::now();
-    let room = Eviction { server, effects, commits }.free(policy, || began.elapsed() > patience);
+    let room = Eviction { server, effects, commits }.evict_to_limit(policy, || began.elapsed() > patience);
     let took = began.elapsed().as_millis() as u64;
-    let threshold = server.limits.latency.load(Relaxed);
+    let threshold = server.options.latency.load(Relaxed);
     if threshold > 0 && took >= threshold as u64 {
         server.latency.add("eviction-cycle", now() / 1000, took);
     }
@@ -170,29 +177,33 @@ struct Eviction<'e> {
 }
 
 impl Eviction<'_> {
-    fn free(&mut self, policy: Option<Policy>, is_over: impl Fn() -> bool) -> pheap::Result<Room> {
+    fn evict_to_limit(
+        &mut self,
+        policy: Option<EvictionPolicy>,
+        is_over: impl Fn() -> bool,
+    ) -> pheap::Result<EvictionResult> {
         let server = self.server;
         let (memory, mut has_removed) = (&server.memory, false);
         loop {
             if memory.excess() == 0 {
-                return Ok(Room::Enough);
+                return Ok(EvictionResult::Enough);
             }
             if has_removed && is_over() {
-                return Ok(Room::Later);
+                return Ok(EvictionResult::Later);
             }
             // Garbage first: collecting it evicts no key.
             if let Some(doubtful) = memory.doubtful(false) {
-                if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? {
+                if doubtful.is_small && !is_over() && try_collect_shard(server, doubtful.shard)? {
                     continue;
                 }
                 memory.wake_collector();
                 if !memory.is_far_over() {
-                    return Ok(Room::Later);
+                    return Ok(EvictionResult::Later);
                 }
             }
             if let Some(policy) = policy {
                 let Some(there_were_some) = self.evict(policy)? else {
-                    return Ok(Room::Later);
+                    return Ok(EvictionResult::Later);
                 };
                 if there_were_some {
                     has_removed = true;
@@ -201,22 +212,23 @@ impl Eviction<'_> {
             }
             // No key may be evicted, so even small amounts of suspected garbage are collected.
             match memory.doubtful(true) {
-                Some(doubtful) if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? => {}
+                Some(doubtful)
+                    if doubtful.is_small && !is_over() && try_collect_shard(server, doubtful.shard)? => {}
                 // Waiting for a collection is better than refusing a command although there is garbage.
                 Some(doubtful) if doubtful.is_much => {
                     let Ok(_passed) = server.gates.pass([doubtful.shard], true, &server.scripts) else {
-                        return Ok(Room::Later);
+                        return Ok(EvictionResult::Later);
                     };
                     memory.collect(&server.store, doubtful.shard)?;
                 }
                 // Another thread may have collected the shard in between.
-                _ if memory.excess() == 0 => return Ok(Room::Enough),
+                _ if memory.excess() == 0 => return Ok(EvictionResult::Enough),
                 doubtful => {
                     if doubtful.is_none_or(|doubtful| !doubtful.is_small) {
                         memory.set_stuck();
                     }
                     memory.wake_collector();
-                    return Ok(Room::None);
+                    return Ok(EvictionResult::None);
                 }
             }
         }
@@ -224,14 +236,15 @@ impl Eviction<'_> {
 
     /// Evicts the best of a sample of keys. Returns whether there were candidates, or `None` if a gate is
     /// held and a script is slow.
-    fn evict(&mut self, policy: Policy) -> pheap::Result<Option<bool>> {
+    fn evict(&mut self, policy: EvictionPolicy) -> pheap::Result<Option<bool>> {
         let server = self.server;
         let Some(mut candidates) = candidates(server, policy)? else { return Ok(None) };
         let there_are_some = !candidates.is_empty();
         while let Some(first) = candidates.first() {
             let shard = first.shard;
             let Ok(_passed) = server.gates.pass([shard], true, &server.scripts) else { return Ok(None) };
-            let group: Vec<Candidate> = candidates.extract_if(.., |other| other.shard == shard).collect();
+            let group: Vec<EvictionCandidate> =
+                candidates.extract_if(.., |other| other.shard == shard).collect();
             self.remove(policy, shard, &group)?;
             if server.memory.excess() == 0 {
                 break;
@@ -242,11 +255,16 @@ impl Eviction<'_> {
 
     /// Removes these keys of a shard until the data are a little below the limit. The caller has passed the
     /// shard's gate.
-    fn remove(&mut self, policy: Policy, shard: usize, group: &[Candidate]) -> pheap::Result<()> {
+    fn remove(
+        &mut self,
+        policy: EvictionPolicy,
+        shard: usize,
+        group: &[EvictionCandidate],
+    ) -> pheap::Result<()> {
         let Eviction { server, effects, commits } = self;
         // A little more than necessary, so that the next commands need not evict.
         let wanted = server.memory.excess() + server.memory.limit() / 1024;
-        let mut gone: Vec<&Candidate> = Vec::new();
+        let mut gone: Vec<&EvictionCandidate> = Vec::new();
         let (freed, commit) = server.store.root(shard).txn_deferred(|tx, root| {
             let mut freed = 0;
             for candidate in group {
@@ -270,7 +288,7 @@ impl Eviction<'_> {
         })?;
         commits.push(commit);
         server.memory.evict(&server.store, shard, freed);
-        for Candidate { db, key, .. } in &gone {
+        for EvictionCandidate { db, key, .. } in &gone {
             server.clocks.forget(key);
             server.stats.evicted.fetch_add(1, Relaxed);
             effects.notify(server, (*db, b'e', "evicted", key));
@@ -281,13 +299,13 @@ impl Eviction<'_> {
 }
 
 /// Collects a shard if its gate is free. Returns whether it did.
-fn collect(server: &Server, shard: usize) -> pheap::Result<bool> {
+fn try_collect_shard(server: &Server, shard: usize) -> pheap::Result<bool> {
     let Some(_passed) = server.gates.try_pass(shard) else { return Ok(false) };
     server.memory.collect(&server.store, shard).map(|()| true)
 }
 
 /// Returns keys that may be evicted, the best first, or `None` if a gate is held and a script is slow.
-fn candidates(server: &Server, policy: Policy) -> pheap::Result<Option<Vec<Candidate>>> {
+fn candidates(server: &Server, policy: EvictionPolicy) -> pheap::Result<Option<Vec<EvictionCandidate>>> {
     let (shards, now) = (server.store.shards(), now());
     let (mut all, mut seen) = (Vec::new(), 0);
     let start = below(shards.len());
@@ -302,8 +320,10 @@ fn candidates(server: &Server, policy: Policy) -> pheap::Result<Option<Vec<Candi
             let mut wanted = draws.min(len);
             for _ in 0..draws {
                 let (Some(db), 1..) = (weighted(&lens), wanted) else { break };
-                let mut add = |score, key: &[u8]| all.push(Candidate { score, shard, db, key: key.to_vec() });
-                let chosen = policy.choose(view, &view[dbs.at(db)], wanted, &server.clocks, now, &mut add);
+                let mut add =
+                    |score, key: &[u8]| all.push(EvictionCandidate { score, shard, db, key: key.to_vec() });
+                let chosen =
+                    policy.sample_keys(view, &view[dbs.at(db)], wanted, &server.clocks, now, &mut add);
                 wanted = wanted.saturating_sub(chosen);
             }
             len
@@ -330,20 +350,20 @@ mod tests {
         let policy = |name: &str| {
             let mut config = Config::default();
             config.set("maxmemory-policy", name).unwrap();
-            Policy::of(&config)
+            EvictionPolicy::from_config(&config)
         };
-        let is = |order, is_volatile, samples| Some(Policy { order, is_volatile, samples });
+        let is = |order, is_volatile, samples| Some(EvictionPolicy { order, is_volatile, samples });
         assert_eq!(policy("noeviction"), None);
-        assert_eq!(policy("allkeys-lru"), is(Order::Idle, false, 5));
-        assert_eq!(policy("volatile-lfu"), is(Order::SeldomUsed, true, 5));
-        assert_eq!(policy("allkeys-random"), is(Order::Random, false, 1));
-        assert_eq!(policy("volatile-ttl"), is(Order::FirstToExpire, true, 5));
+        assert_eq!(policy("allkeys-lru"), is(EvictionOrder::Idle, false, 5));
+        assert_eq!(policy("volatile-lfu"), is(EvictionOrder::SeldomUsed, true, 5));
+        assert_eq!(policy("allkeys-random"), is(EvictionOrder::Random, false, 1));
+        assert_eq!(policy("volatile-ttl"), is(EvictionOrder::FirstToExpire, true, 5));
     }
 
     #[test]
     fn how_long_commands_wait() {
-        let micros = |tenacity| patience(tenacity).as_micros();
-        assert_eq!((micros(0), micros(10), patience(100)), (0, 500, Duration::MAX));
-        assert!((570..580).contains(&micros(11)) && patience(99) > Duration::from_secs(100));
+        let micros = |tenacity| eviction_time_limit(tenacity).as_micros();
+        assert_eq!((micros(0), micros(10), eviction_time_limit(100)), (0, 500, Duration::MAX));
+        assert!((570..580).contains(&micros(11)) && eviction_time_limit(99) > Duration::from_secs(100));
     }
 }

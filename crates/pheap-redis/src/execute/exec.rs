@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::Execution;
 use crate::clients::client::Multi;
-use crate::command::{Known, resolve};
+use crate::command::{KnownCommand, resolve};
 use crate::resp::input::Words;
 use crate::server::now;
 
 impl Execution<'_> {
     /// Runs the queued commands as one transaction.
-    pub(super) fn exec(&mut self, known: Known) {
+    pub(super) fn exec(&mut self, known: KnownCommand) {
         self.session.last_command = known.command.name;
         let Some(Multi { queue, refused, .. }) = self.session.multi.take() else {
             return self.error("ERR EXEC without MULTI");

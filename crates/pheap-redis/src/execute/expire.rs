@@ -36,7 +36,7 @@ impl Expiry {
         commits: &mut Vec<Commit>,
     ) -> pheap::Result<()> {
         loop {
-            let (seen, removed) = self.turn(server, effects, commits)?;
+            let (seen, removed) = self.expire_some(server, effects, commits)?;
             if removed <= seen / 10 || Instant::now() >= until {
                 return Ok(());
             }
@@ -45,7 +45,7 @@ impl Expiry {
 
     /// Looks at some keys with deadlines, and removes those that have expired. Returns how many it has seen,
     /// and how many of these had expired. Stops at a shard whose gate is not free.
-    fn turn(
+    fn expire_some(
         &mut self,
         server: &Server,
         effects: &mut Effects,
@@ -95,7 +95,7 @@ impl Expiry {
                     }
                     Ok(left)
                 })?;
-                server.memory.settle(&server.store, self.shard, due.len() as u64);
+                server.memory.count_changes(&server.store, self.shard, due.len() as u64);
                 self.removed.resize(shards.len(), 0);
                 let removed_here = &mut self.removed[self.shard];
                 *removed_here += due.len();
@@ -128,7 +128,7 @@ mod tests {
     use std::time::Duration;
 
     /// Returns a server with this many expired keys, and others that do not expire.
-    fn server(expired: usize, others: usize) -> Server {
+    fn server_with_keys(expired: usize, others: usize) -> Server {
         let store = Store::in_memory().unwrap();
         for number in 0..expired + others {
             let key = format!("key {number}").into_bytes();
@@ -144,7 +144,7 @@ mod tests {
         Server::new(store, Config::default(), Vec::new(), 0)
     }
 
-    fn left(server: &Server) -> usize {
+    fn keys_left(server: &Server) -> usize {
         let len = |root: &pheap::Root<_>| {
             root.read(|view, shard: pheap::P<'_, crate::data::Shard<'_>>| view[view[shard].dbs.at(3)].len())
                 .unwrap()
@@ -154,13 +154,13 @@ mod tests {
 
     #[test]
     fn many_that_have_expired_are_removed_at_once() {
-        let server = server(5000, 10);
+        let server = server_with_keys(5000, 10);
         let (mut expiry, mut effects, mut commits) = (Expiry::default(), Effects::default(), Vec::new());
         expiry.run(&server, Instant::now() + Duration::from_secs(1000), &mut effects, &mut commits).unwrap();
-        assert!(left(&server) < 10 + 5000 / 10 && !commits.is_empty());
+        assert!(keys_left(&server) < 10 + 5000 / 10 && !commits.is_empty());
         // After `until`, there is only one turn.
-        let before = left(&server);
+        let before = keys_left(&server);
         expiry.run(&server, Instant::now(), &mut effects, &mut commits).unwrap();
-        assert!(left(&server) + TURN >= before);
+        assert!(keys_left(&server) + TURN >= before);
     }
 }

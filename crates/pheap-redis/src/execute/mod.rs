@@ -31,23 +31,23 @@ pub use self::replica::{Note, Unfollowed};
 use crate::clients::client::{Replies, Session};
 use crate::clients::unsynced::Counted;
 use crate::command::{
-    Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Several,
-    load_libraries, lookup, resolve,
+    Args, Block, Cx, Effects, Fail, Flags, Keyspace, KnownCommand, Meanwhile, NoShards, OneRead, OneTxn,
+    SeveralShards, load_libraries, lookup, resolve,
 };
 use crate::data::{Lookups, Shard, explained};
 use crate::resp::Reply;
 use crate::resp::input::Input;
-use crate::resp::request::Limits;
-use crate::scripts::gates::Busy;
+use crate::resp::request::RequestLimits;
+use crate::scripts::gates::ScriptBusy;
 use crate::server::{Server, now};
 use crate::text::words::lossy;
 
-/// State to return to if a command fails: length of the reply, [`Effects::mark`], the client's reply mode,
-/// its database.
-type Mark = (usize, (usize, usize, u64), Replies, usize);
+/// State to return to if a command fails: length of the reply, [`Effects::savepoint`], the client's reply
+/// mode, its database.
+type Savepoint = (usize, (usize, usize, u64), Replies, usize);
 
 /// The condition that a blocked command waits for, and its arguments.
-type Waits = (Block, Vec<Vec<u8>>);
+type BlockedCommand = (Block, Vec<Vec<u8>>);
 
 /// Why the loop over a client's commands stops.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ impl Execution<'_> {
                             None => continue,
                         }
                     }
-                    plan => self.run_one(command, &words, &plan).unwrap_or_else(|Busy| {
+                    plan => self.run_one(command, &words, &plan).unwrap_or_else(|ScriptBusy| {
                         self.error(self.server.scripts.busy_error());
                         None
                     }),
@@ -165,7 +165,7 @@ impl Execution<'_> {
                 input.consume();
                 return Stop::Blocked(block, words);
             }
-            self.answered(mark);
+            self.finish_command(mark);
             input.consume();
             if let Some(stop) = self.stop() {
                 return stop;
@@ -190,7 +190,7 @@ impl Execution<'_> {
     ///
     /// # Errors
     /// If a script is slow. The caller must try again when the script has ended.
-    pub fn retry(&mut self, words: &Args<'_>) -> Result<Option<Block>, Busy> {
+    pub fn retry(&mut self, words: &Args<'_>) -> Result<Option<Block>, ScriptBusy> {
         let Ok(command) = resolve(words) else { return Ok(None) };
         let mark = self.output.reply.len();
         let plan = self.plan(command, words);
@@ -199,20 +199,20 @@ impl Execution<'_> {
         self.session.resumes = false;
         let blocked = blocked?;
         if blocked.is_none() {
-            self.answered(mark);
+            self.finish_command(mark);
             self.tell_itself();
         }
         Ok(blocked)
     }
 
-    fn limits(&self) -> Limits {
-        let bulk = self.server.limits.bulk.load(Relaxed);
-        Limits { bulk, authenticated: self.session.authenticated }
+    fn limits(&self) -> RequestLimits {
+        let bulk = self.server.options.bulk.load(Relaxed);
+        RequestLimits { bulk, authenticated: self.session.authenticated }
     }
 
     /// Ends a command: resets `CLIENT CACHING`, and removes the reply from `mark` on if `CLIENT REPLY`
     /// suppresses it.
-    fn answered(&mut self, mark: usize) {
+    fn finish_command(&mut self, mark: usize) {
         if self.session.caching
             && self.session.multi.is_none()
             && !self.session.last_command.starts_with("client|")
@@ -256,16 +256,16 @@ impl Execution<'_> {
     fn run_in_a_row(
         &mut self,
         input: &mut Input,
-        mut command: Known,
+        mut command: KnownCommand,
         shard: usize,
         is_alone: bool,
-        next: &mut Option<(Known, Plan)>,
-    ) -> Result<Option<Waits>, usize> {
+        next: &mut Option<(KnownCommand, Plan)>,
+    ) -> Result<Option<BlockedCommand>, usize> {
         let (start, mark, mut count, now) = (input.start(), self.output.reply.len(), 0, now());
         let (server, plan) = (self.server, Plan::Change(shard));
         let Ok(_passed) = plan.pass(server) else {
             self.error(server.scripts.busy_error());
-            self.answered(mark);
+            self.finish_command(mark);
             input.consume();
             return Ok(None);
         };
@@ -281,7 +281,7 @@ impl Execution<'_> {
                     return Ok(Some((block, owned)));
                 }
                 drop(words);
-                execution.answered(mark);
+                execution.finish_command(mark);
                 input.consume();
                 let somebody_waits = !execution.output.effects.signals.is_empty();
                 if is_alone
@@ -313,7 +313,7 @@ impl Execution<'_> {
             *next = None;
             if count > 1 {
                 let tried_until = input.start() + 1;
-                input.go_back(start);
+                input.rewind_to(start);
                 return Err(tried_until);
             }
             if wants_more_shards(&error) {
@@ -321,14 +321,19 @@ impl Execution<'_> {
                 return Err(start);
             }
             self.heap_error(&error);
-            self.answered(mark);
+            self.finish_command(mark);
             input.consume();
             Ok(None)
         })
     }
 
     /// Runs one command. Returns the condition if it waits for a key; otherwise the command was answered.
-    fn run_one(&mut self, command: Known, words: &Args<'_>, plan: &Plan) -> Result<Option<Block>, Busy> {
+    fn run_one(
+        &mut self,
+        command: KnownCommand,
+        words: &Args<'_>,
+        plan: &Plan,
+    ) -> Result<Option<Block>, ScriptBusy> {
         let (server, now) = (self.server, now());
         let mut run = |plan: &Plan| {
             let _passed = plan.pass(server)?;
@@ -345,7 +350,7 @@ impl Execution<'_> {
         let is_durable = self.output.commits.last().is_none_or(Commit::is_durable);
         if !is_durable && command.only_looks() && *plan != Plan::Nothing && result.is_ok() {
             // The read needs to wait only for writes to its own keys, not for other writes to their shards.
-            let has_seen = |keys: &[&[u8]]| keys.iter().any(|key| server.unsynced.has(key));
+            let has_seen = |keys: &[&[u8]]| keys.iter().any(|key| server.unsynced.is_unsynced(key));
             if command.all_keys(words).is_some_and(|keys| !has_seen(&keys)) {
                 self.output.commits.pop();
             }
@@ -364,7 +369,7 @@ impl Execution<'_> {
         plan: &Plan,
         f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
     ) -> pheap::Result<R> {
-        let mark = self.mark();
+        let mark = self.savepoint();
         let result =
             catch_unwind(AssertUnwindSafe(|| self.in_shards(server, plan, f))).unwrap_or_else(|_| {
                 tracing::error!(
@@ -374,7 +379,7 @@ impl Execution<'_> {
                 Err(pheap::Error::Aborted(PANICKED.into()))
             });
         if result.is_err() {
-            self.take_back(mark);
+            self.roll_back_to(mark);
             // Libraries of functions that `f` loaded are outside the heap, so the rollback does not remove
             // them.
             if server.libraries.are_unsure() {
@@ -394,7 +399,7 @@ impl Execution<'_> {
         let (store, shards) = (&server.store, server.store.shards());
         let before = self.output.effects.dirty;
         let (result, commit) = match plan {
-            Plan::Nothing => return f(self, &mut Nothing),
+            Plan::Nothing => return f(self, &mut NoShards),
             Plan::Read(shard) => {
                 let (result, commit) = store
                     .root(*shard)
@@ -413,29 +418,29 @@ impl Execution<'_> {
                     &some
                 };
                 pheap::txn_deferred(roots, |mut shards| {
-                    f(self, &mut Several { shards: &mut shards, numbers })
+                    f(self, &mut SeveralShards { shards: &mut shards, numbers })
                 })?
             }
         };
         self.output.commits.push(commit);
         let changes = self.output.effects.dirty - before;
         if changes > 0 || matches!(plan, Plan::Change(_)) {
-            self.settle(plan.shards(), changes);
+            self.count_changes(plan.shards(), changes);
         }
         Ok(result)
     }
 
     /// Returns the state outside the heap that must be restored if a command fails.
-    fn mark(&self) -> Mark {
+    fn savepoint(&self) -> Savepoint {
         let Self { session, output, .. } = self;
-        (output.reply.len(), output.effects.mark(), session.replies, session.db)
+        (output.reply.len(), output.effects.savepoint(), session.replies, session.db)
     }
 
     /// Restores the state that `mark` describes.
-    fn take_back(&mut self, mark: Mark) {
+    fn roll_back_to(&mut self, mark: Savepoint) {
         let (reply, effects, replies, db) = mark;
         self.output.reply.truncate(reply);
-        self.output.effects.go_back(effects);
+        self.output.effects.roll_back_to(effects);
         (self.session.replies, self.session.db) = (replies, db);
     }
 
@@ -450,7 +455,7 @@ impl Execution<'_> {
     /// Calls the function of a command. Returns the condition if the command waits for a key.
     fn call(
         &mut self,
-        known: Known,
+        known: KnownCommand,
         words: &Args<'_>,
         keyspace: &mut dyn Keyspace,
         now: i64,
@@ -465,17 +470,17 @@ impl Execution<'_> {
             return Ok(None);
         }
         if self.server.clocks.is_on() && (!self.session.touches_nothing || known.name == "touch") {
-            known.touch(words, |key| self.server.clocks.touch(key, now));
+            known.for_each_used_key(words, |key| self.server.clocks.record_use(key, now));
         }
         if !self.session.resumes {
             self.tell_monitors(known, words);
         }
-        let mark = self.mark();
+        let mark = self.savepoint();
         let (server, session) = (self.server, &mut *self.session);
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
         let clock = now;
         let now = if session.is_master { i64::MIN } else { clock };
-        if known.may_write() && keyspace.can_write() && server.limits.has_log {
+        if known.may_write() && keyspace.can_write() && server.options.has_log {
             server.unsynced.count(known.all_keys(words), self.output.counted);
         }
         let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };
@@ -483,7 +488,7 @@ impl Execution<'_> {
         let result = (known.run)(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
         let mut has_failed = result.is_err();
-        if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.since(mark.0)) {
+        if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.bytes_since(mark.0)) {
             // A script counts its errors itself.
             if !std::mem::take(&mut self.session.error_is_counted) {
                 let code = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
@@ -492,7 +497,7 @@ impl Execution<'_> {
             has_failed = true;
         }
         if let Err(fail) = result {
-            self.take_back(mark);
+            self.roll_back_to(mark);
             match fail {
                 Fail::Error(text) => self.error(&text),
                 Fail::Heap(error) => return Err(error),

@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::Execution;
-use crate::command::{Args, Flags, Group, Keys, Known, hidden, monitor_line};
+use crate::command::{Args, Flags, Group, Keys, KnownCommand, hidden, monitor_line};
 use crate::data::Lookups;
 use crate::server::now;
 
 impl Execution<'_> {
     /// Registers the client for invalidation notices about the keys that the command has read, if the client
     /// may keep copies of them.
-    pub(super) fn remember(&mut self, known: Known, words: &Args<'_>) {
+    pub(super) fn remember(&mut self, known: KnownCommand, words: &Args<'_>) {
         // The reads of a script are registered while it runs. `WATCH` reads no value.
         let reads = known.flags.has(Flags::READONLY)
             && !matches!(known.keys, Keys::Script)
@@ -23,7 +23,7 @@ impl Execution<'_> {
     }
 
     /// Records the end of a command: number of calls, time, failures, lookups, `SLOWLOG` and `LATENCY`.
-    pub(super) fn ended(&mut self, known: Known, words: &Args<'_>, has_failed: bool) {
+    pub(super) fn ended(&mut self, known: KnownCommand, words: &Args<'_>, has_failed: bool) {
         let ended = Instant::now();
         let took = ended - self.clock;
         self.clock = ended;
@@ -32,7 +32,7 @@ impl Execution<'_> {
         if known.flags.has(Flags::READONLY) {
             counts.look_up(Lookups::take());
         }
-        let limits = &self.server.limits;
+        let limits = &self.server.options;
         let (slow, slow_event) = (limits.slow.load(Relaxed), limits.latency.load(Relaxed));
         if slow >= 0 && took.as_micros() >= slow as u128 && !known.flags.has(Flags::SKIP_SLOWLOG) {
             let (profile, most) = (&self.session.profile, self.server.config.read().int("slowlog-max-len"));
@@ -50,11 +50,11 @@ impl Execution<'_> {
     }
 
     /// Adds messages about the command for the clients that run `MONITOR`.
-    pub(super) fn tell_monitors(&mut self, known: Known, words: &Args<'_>) {
+    pub(super) fn tell_monitors(&mut self, known: KnownCommand, words: &Args<'_>) {
         const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
         // A script is shown nevertheless, before the commands that it runs.
         let is_hidden = known.flags.has(HIDDEN) && !matches!(known.keys, Keys::Script);
-        if self.server.limits.monitors.load(Relaxed) == 0 || is_hidden {
+        if self.server.options.monitors.load(Relaxed) == 0 || is_hidden {
             return;
         }
         let line = monitor_line(self.session.db, &self.session.profile.addresses[0], known.name, words);

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::Execution;
-use crate::command::{Args, Flags, Keys, Known, resolve, shards_of};
+use crate::command::{Args, Flags, Keys, KnownCommand, resolve, shards_of};
 use crate::resp::input::Words;
-use crate::scripts::gates::{Busy, Passed};
+use crate::scripts::gates::{GatePass, ScriptBusy};
 use crate::server::Server;
 
 /// The shards that a command needs.
@@ -44,7 +44,7 @@ impl Plan {
     }
 
     /// Passes the gates of the shards.
-    pub(super) fn pass<'s>(&self, server: &'s Server) -> Result<Passed<'s>, Busy> {
+    pub(super) fn pass<'s>(&self, server: &'s Server) -> Result<GatePass<'s>, ScriptBusy> {
         server.gates.pass(self.shards().iter().copied(), !self.only_looks(), &server.scripts)
     }
 }
@@ -55,7 +55,7 @@ impl Execution<'_> {
     }
 
     /// Returns the plan of a command.
-    pub(super) fn plan(&self, command: Known, words: &Args<'_>) -> Plan {
+    pub(super) fn plan(&self, command: KnownCommand, words: &Args<'_>) -> Plan {
         if command.flags.has(Flags::ALLOW_BUSY) && self.server.scripts.is_busy() {
             // Such a command needs no shard while a script is slow; that script may run on this thread and
             // hold the locks.

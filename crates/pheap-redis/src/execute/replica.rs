@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use super::plan::Plan;
 use super::{Execution, wants_more_shards};
-use crate::command::{Args, Flags, Keyspace, Known, resolve};
+use crate::command::{Args, Flags, Keyspace, KnownCommand, resolve};
 use crate::data::{Db, P, Position, Progress, Txn};
 use crate::resp::input::Words;
-use crate::scripts::gates::Busy;
+use crate::scripts::gates::ScriptBusy;
 use crate::server::{LOADING, MASTER_DOWN, READONLY, now};
 use crate::text::words::lossy;
 
 /// Maximum number of refused commands that are reported for one part of the master's stream.
-const TOLD: usize = 10;
+const MAX_REPORTED: usize = 10;
 
 /// A record for the heap, written in the transaction that runs a part of the master's stream.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub enum Unfollowed {
 
 impl Execution<'_> {
     /// Returns why a replica refuses a command to a client, if it does. The master is refused nothing.
-    pub(super) fn refused_as_replica(&self, known: Known) -> Option<&'static str> {
+    pub(super) fn refused_as_replica(&self, known: KnownCommand) -> Option<&'static str> {
         let (role, is_exec) = (&self.server.role, known.name == "exec");
         if !role.is_replica() || self.session.is_master {
             return None;
@@ -70,7 +70,7 @@ impl Execution<'_> {
     ///
     /// # Errors
     /// If nothing was run and nothing was recorded.
-    pub fn follow(
+    pub fn run_master_stream(
         &mut self,
         commands: &[Vec<Vec<u8>>],
         note: &Note,
@@ -90,8 +90,8 @@ impl Execution<'_> {
         let _passed = loop {
             match server.gates.pass(numbers.iter().copied(), is_alone, &server.scripts) {
                 Ok(passed) => break passed,
-                Err(Busy) if is_left() => return Err(Unfollowed::Left),
-                Err(Busy) => std::thread::sleep(Duration::from_millis(5)),
+                Err(ScriptBusy) if is_left() => return Err(Unfollowed::Left),
+                Err(ScriptBusy) => std::thread::sleep(Duration::from_millis(5)),
             }
         };
         let plan = Plan::Several(numbers);
@@ -104,12 +104,12 @@ impl Execution<'_> {
             }
             for words in commands {
                 let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-                let Err(error) = execution.obey(&words, keyspace, now)? else { continue };
+                let Err(error) = execution.run_for_master(&words, keyspace, now)? else { continue };
                 if words[0].eq_ignore_ascii_case(b"select") {
                     reason = Some(Unfollowed::Database(error));
                     return Err(pheap::Error::Aborted("".into()));
                 }
-                if refused.len() < TOLD {
+                if refused.len() < MAX_REPORTED {
                     refused.push(format!("'{}': {error}", lossy(words[0])));
                 }
             }
@@ -136,7 +136,7 @@ impl Execution<'_> {
     }
 
     /// Runs a command of the master. The inner error is the text that a client would get.
-    fn obey(
+    fn run_for_master(
         &mut self,
         words: &Args<'_>,
         keyspace: &mut dyn Keyspace,
@@ -151,7 +151,7 @@ impl Execution<'_> {
         let mark = self.output.reply.len();
         let blocked = self.call(command, words, keyspace, now, false)?;
         debug_assert!(blocked.is_none(), "{} has not looked at `may_block`", command.name);
-        let result = match self.output.reply.since(mark) {
+        let result = match self.output.reply.bytes_since(mark) {
             [b'-', text @ ..] => Err(lossy(text.trim_ascii_end()).into_owned()),
             _ => Ok(()),
         };

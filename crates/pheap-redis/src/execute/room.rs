@@ -1,7 +1,7 @@
 //! Makes room for a command if the data exceed `maxmemory`, by eviction.
 
 use super::Execution;
-use crate::execute::evict::{Room, make_room};
+use crate::execute::evict::{EvictionResult, make_room};
 
 impl Execution<'_> {
     /// Evicts keys if the data exceed `maxmemory`. If they still do and no key may be evicted, commands that
@@ -15,9 +15,9 @@ impl Execution<'_> {
         let before = self.output.effects.stale.notices.len();
         let room = make_room(self.server, self.output.effects, self.output.commits);
         // If the heap has failed, the command reports it.
-        let room = room.unwrap_or(Room::Later);
-        memory.set_exceeded(room != Room::Enough);
-        self.session.out_of_memory = room == Room::None;
+        let room = room.unwrap_or(EvictionResult::Later);
+        memory.set_exceeded(room != EvictionResult::Enough);
+        self.session.out_of_memory = room == EvictionResult::None;
         // The client's own notices go before the reply: the reply may contain the new value of an evicted
         // key.
         let notices = &mut self.output.effects.stale.notices;
@@ -28,10 +28,10 @@ impl Execution<'_> {
     }
 
     /// Accounts for a transaction over these shards that made `changes` changes.
-    pub(super) fn settle(&self, shards: &[usize], changes: u64) {
+    pub(super) fn count_changes(&self, shards: &[usize], changes: u64) {
         let memory = &self.server.memory;
         if memory.limit() > 0 {
-            shards.iter().for_each(|&shard| memory.settle(&self.server.store, shard, changes));
+            shards.iter().for_each(|&shard| memory.count_changes(&self.server.store, shard, changes));
         }
     }
 }

@@ -11,9 +11,9 @@ use crate::command::{self, Keys};
 use crate::config::Config;
 use crate::data::{Settings, Store};
 
-struct Nobody;
+struct NoClients;
 
-impl Meanwhile for Nobody {
+impl Meanwhile for NoClients {
     fn serve_others(&mut self) {}
 }
 
@@ -34,7 +34,7 @@ impl Client {
 
     fn of(path: &Path, settings: Settings, shards: u32) -> Client {
         let store = Store::open(path, settings, shards).unwrap();
-        let server = Server::new(store, Config::default(), Vec::new(), command::all().count());
+        let server = Server::new(store, Config::default(), Vec::new(), command::all_commands().count());
         Client { server, session: session(), counted: Vec::new() }
     }
 
@@ -49,7 +49,7 @@ fn run(server: &Server, session: &mut Session, counted: &mut Counted, commands: 
     let mut input = Input::default();
     commands.iter().for_each(|command| input.append(format!("{command}\r\n").as_bytes()));
     let output = Output { reply: &mut reply, effects: &mut effects, commits: &mut commits, counted };
-    let (clock, meanwhile) = (Instant::now(), &mut Nobody);
+    let (clock, meanwhile) = (Instant::now(), &mut NoClients);
     let mut execution = Execution { server, session, output, thread: 0, clock, meanwhile };
     while !matches!(execution.run(&mut input), Stop::Nothing) {}
     assert!(!reply.take().starts_with(b"-"), "{commands:?}");
@@ -244,7 +244,7 @@ fn two_who_change_options_at_once() {
         for policy in ["always", "no"].iter().cycle().take(2000) {
             run(&server, &mut session, &mut Vec::new(), &[&format!("config set appendfsync {policy}")]);
             let said = server.config.read().text("appendfsync") == "always";
-            if said != (*policy == "always") || server.limits.always.load(Relaxed) != said {
+            if said != (*policy == "always") || server.options.always.load(Relaxed) != said {
                 is_over.store(true, Relaxed);
                 panic!("{policy}: it says that it waits: {said}");
             }
@@ -288,10 +288,12 @@ fn what_changes_nothing_is_not_counted() {
 /// These commands touch keys without the flag `READONLY`. They must not count as writes.
 #[test]
 fn these_change_nothing_though_their_flags_do_not_say_so() {
-    let has_keys = |known: &Known| !matches!(known.keys, Keys::None);
-    let looks = |known: &Known| !known.may_write() && !known.flags.has(Flags::READONLY);
-    let names: Vec<_> =
-        command::all().filter(|known| has_keys(known) && looks(known)).map(|known| known.name).collect();
+    let has_keys = |known: &KnownCommand| !matches!(known.keys, Keys::None);
+    let looks = |known: &KnownCommand| !known.may_write() && !known.flags.has(Flags::READONLY);
+    let names: Vec<_> = command::all_commands()
+        .filter(|known| has_keys(known) && looks(known))
+        .map(|known| known.name)
+        .collect();
     assert_eq!(names, ["debug", "info", "function|dump", "function|list"]);
 }
 

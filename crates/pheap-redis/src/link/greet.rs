@@ -1,6 +1,6 @@
 //! The handshake with a master.
 
-use super::Lost;
+use super::LinkLost;
 use super::wire::Wire;
 use crate::data::Position;
 use crate::server::Server;
@@ -19,7 +19,7 @@ pub(super) fn greet(
     server: &Server,
     wire: &mut Wire<'_>,
     position: Option<&Position>,
-) -> Result<Greeting, Lost> {
+) -> Result<Greeting, LinkLost> {
     let [port, user, password] =
         ["port", "masteruser", "masterauth"].map(|name| server.config.read().text(name).to_owned());
     match ask(wire, "PING", &[b"PING"])? {
@@ -28,7 +28,7 @@ pub(super) fn greet(
                 .iter()
                 .any(|code| why.starts_with(code)) =>
         {
-            return Err(Lost::Refused { what: "PING", why });
+            return Err(LinkLost::Refused { what: "PING", why });
         }
         _ => {}
     }
@@ -39,7 +39,7 @@ pub(super) fn greet(
             &[b"AUTH", user.as_bytes(), password.as_bytes()]
         };
         ask(wire, "AUTH", words)?
-            .map_err(|why| Lost::Refused { what: "AUTH (`masterauth`, `masteruser`)", why })?;
+            .map_err(|why| LinkLost::Refused { what: "AUTH (`masterauth`, `masteruser`)", why })?;
     }
     // A master that does not know these options works without them.
     let _ = ask(wire, "REPLCONF", &[b"REPLCONF", b"listening-port", port.as_bytes()])?;
@@ -49,8 +49,8 @@ pub(super) fn greet(
         None => ("?", "-1".to_owned()),
     };
     let answer = ask(wire, "PSYNC", &[b"PSYNC", id.as_bytes(), from.as_bytes()])?;
-    let answer = answer.map_err(|why| Lost::Refused { what: "PSYNC", why })?;
-    let nonsense = || Lost::Nonsense(format!("'{answer}' in reply to PSYNC"));
+    let answer = answer.map_err(|why| LinkLost::Refused { what: "PSYNC", why })?;
+    let nonsense = || LinkLost::Nonsense(format!("'{answer}' in reply to PSYNC"));
     let words: Vec<&str> = answer.split_ascii_whitespace().collect();
     match words[..] {
         ["CONTINUE"] if position.is_some() => Ok(Greeting::Continue(None)),
@@ -64,7 +64,7 @@ pub(super) fn greet(
 }
 
 /// Sends a command. Returns the reply, or the master's error.
-fn ask(wire: &mut Wire<'_>, what: &str, words: &[&[u8]]) -> Result<Result<String, String>, Lost> {
+fn ask(wire: &mut Wire<'_>, what: &str, words: &[&[u8]]) -> Result<Result<String, String>, LinkLost> {
     wire.send(words)?;
     loop {
         let line = wire.line()?;
@@ -73,9 +73,10 @@ fn ask(wire: &mut Wire<'_>, what: &str, words: &[&[u8]]) -> Result<Result<String
             [] => continue,
             [b'+', text @ ..] => Ok(Ok(lossy(text).into_owned())),
             [b'-', text @ ..] => Ok(Err(lossy(text).into_owned())),
-            other => {
-                Err(Lost::Nonsense(format!("'{}' in reply to {what}", lossy(&other[..other.len().min(128)]))))
-            }
+            other => Err(LinkLost::Nonsense(format!(
+                "'{}' in reply to {what}",
+                lossy(&other[..other.len().min(128)])
+            ))),
         };
     }
 }

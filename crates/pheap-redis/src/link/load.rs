@@ -6,20 +6,20 @@
 
 use std::io::Read;
 
-use super::Lost;
+use super::LinkLost;
 use super::stream::Follower;
 use super::wire::Wire;
-use crate::copies::import::Batch;
+use crate::copies::import::ImportBatch;
 use crate::data::Position;
 use crate::execute::Note;
-use crate::rdb::{self, FileReader, Part};
+use crate::rdb::{self, FilePart, FileReader};
 use crate::text::words::{self, lossy};
 
 /// Bytes of the mark that ends a file of unknown length.
 const MARK: usize = 40;
 
 /// The end of a file.
-enum End {
+enum FileEnd {
     /// The file has so many bytes.
     Size(u64),
     /// These bytes follow the file.
@@ -28,26 +28,26 @@ enum End {
 
 impl Follower<'_> {
     /// Replaces the data by those of a master. The stream goes on at `position` behind them.
-    pub(super) fn load(&mut self, wire: &mut Wire<'_>, position: Position) -> Result<(), Lost> {
-        let end = announced(wire)?;
+    pub(super) fn load(&mut self, wire: &mut Wire<'_>, position: Position) -> Result<(), LinkLost> {
+        let end = read_announcement(wire)?;
         let size = match end {
-            End::Size(size) => Some(size),
-            End::Mark(_) => None,
+            FileEnd::Size(size) => Some(size),
+            FileEnd::Mark(_) => None,
         };
         wire.expect_data(Some(size));
         let file = FileReader::new(&mut *wire, size.unwrap_or(u64::MAX));
         let mut file = match file {
             Ok(file) => file,
-            Err(error) => return Err(wire.take_lost().unwrap_or(Lost::Data { at: 0, error })),
+            Err(error) => return Err(wire.take_lost().unwrap_or(LinkLost::Data { at: 0, error })),
         };
         let flush = [vec![b"FLUSHALL".to_vec()], vec![b"FUNCTION".to_vec(), b"FLUSH".to_vec()]];
         self.run(&flush, Note::Begin)?;
-        let result = self.parts(&mut file);
+        let result = self.load_parts(&mut file);
         let at = file.position();
         let result = match result {
             // The error of the connection says more than the failed read.
             Err(lost) => Err(wire.take_lost().unwrap_or(lost)),
-            Ok(()) => end.check(wire, at),
+            Ok(()) => end.check_complete(wire, at),
         };
         wire.expect_data(None);
         if let Err(lost) = result {
@@ -62,16 +62,16 @@ impl Follower<'_> {
     }
 
     /// Stores all parts of the file in the heap.
-    fn parts(&mut self, file: &mut FileReader<&mut Wire<'_>>) -> Result<(), Lost> {
+    fn load_parts(&mut self, file: &mut FileReader<&mut Wire<'_>>) -> Result<(), LinkLost> {
         let server = self.server();
-        let mut batch = Batch::new(&server.store, &server.clocks);
+        let mut batch = ImportBatch::new(&server.store, &server.clocks);
         loop {
-            let part = file.next_part().map_err(|error| Lost::Data { at: file.position(), error })?;
+            let part = file.next_part().map_err(|error| LinkLost::Data { at: file.position(), error })?;
             match part {
                 None => break,
                 // Expired keys too: the master sends a command when it removes them.
-                Some(Part::Entry(entry)) => batch.add(entry, file.position())?,
-                Some(Part::Library(text)) => {
+                Some(FilePart::Entry(entry)) => batch.add(entry, file.position())?,
+                Some(FilePart::Library(text)) => {
                     let load = [&b"FUNCTION"[..], b"LOAD", b"REPLACE"].map(<[u8]>::to_vec);
                     let words = load.into_iter().chain([text]).collect();
                     self.run(&[words], Note::Begin)?;
@@ -82,19 +82,23 @@ impl Follower<'_> {
     }
 }
 
-impl End {
+impl FileEnd {
     /// Checks that a file of `len` bytes is complete.
-    fn check(&self, wire: &mut Wire<'_>, len: u64) -> Result<(), Lost> {
+    fn check_complete(&self, wire: &mut Wire<'_>, len: u64) -> Result<(), LinkLost> {
         match self {
-            End::Size(size) if *size == len => Ok(()),
-            End::Size(_) => Err(Lost::Data { at: len, error: rdb::Error::Corrupt("bytes follow its end") }),
-            End::Mark(mark) => {
+            FileEnd::Size(size) if *size == len => Ok(()),
+            FileEnd::Size(_) => {
+                Err(LinkLost::Data { at: len, error: rdb::Error::Corrupt("bytes follow its end") })
+            }
+            FileEnd::Mark(mark) => {
                 let mut follows = [0; MARK];
                 let read = wire.read_exact(&mut follows);
                 match wire.take_lost() {
                     Some(lost) => Err(lost),
                     None if read.is_ok() && follows == mark[..] => Ok(()),
-                    None => Err(Lost::Data { at: len, error: rdb::Error::Corrupt("its end is not marked") }),
+                    None => {
+                        Err(LinkLost::Data { at: len, error: rdb::Error::Corrupt("its end is not marked") })
+                    }
                 }
             }
         }
@@ -102,21 +106,24 @@ impl End {
 }
 
 /// Reads the master's announcement of the file.
-fn announced(wire: &mut Wire<'_>) -> Result<End, Lost> {
+fn read_announcement(wire: &mut Wire<'_>) -> Result<FileEnd, LinkLost> {
     loop {
         let line = wire.line()?;
         return match &line[..] {
             // The master shows that it is still there.
             [] => continue,
-            [b'-', why @ ..] => Err(Lost::Refused { what: "its data", why: lossy(why).into_owned() }),
-            [b'$', b'E', b'O', b'F', b':', mark @ ..] if mark.len() == MARK => Ok(End::Mark(mark.to_vec())),
-            [b'$', size @ ..] => match words::int(size).and_then(|size| u64::try_from(size).ok()) {
-                Some(size) => Ok(End::Size(size)),
-                None => Err(Lost::Nonsense(format!("data of {} bytes", lossy(size)))),
-            },
-            other => {
-                Err(Lost::Nonsense(format!("'{}' before its data", lossy(&other[..other.len().min(128)]))))
+            [b'-', why @ ..] => Err(LinkLost::Refused { what: "its data", why: lossy(why).into_owned() }),
+            [b'$', b'E', b'O', b'F', b':', mark @ ..] if mark.len() == MARK => {
+                Ok(FileEnd::Mark(mark.to_vec()))
             }
+            [b'$', size @ ..] => match words::int(size).and_then(|size| u64::try_from(size).ok()) {
+                Some(size) => Ok(FileEnd::Size(size)),
+                None => Err(LinkLost::Nonsense(format!("data of {} bytes", lossy(size)))),
+            },
+            other => Err(LinkLost::Nonsense(format!(
+                "'{}' before its data",
+                lossy(&other[..other.len().min(128)])
+            ))),
         };
     }
 }

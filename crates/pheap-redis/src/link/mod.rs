@@ -44,7 +44,7 @@ const MOST_PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_sec
 
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum LinkLost {
     /// The server now follows another master or none, or it stops.
     #[error("another master is followed")]
     Left,
@@ -93,21 +93,21 @@ pub enum Lost {
     Heap(#[from] pheap::Error),
 }
 
-impl From<Unfollowed> for Lost {
-    fn from(why: Unfollowed) -> Lost {
+impl From<Unfollowed> for LinkLost {
+    fn from(why: Unfollowed) -> LinkLost {
         match why {
-            Unfollowed::Left => Lost::Left,
-            Unfollowed::Heap(error) => Lost::Heap(error),
-            other => Lost::Run(other),
+            Unfollowed::Left => LinkLost::Left,
+            Unfollowed::Heap(error) => LinkLost::Heap(error),
+            other => LinkLost::Run(other),
         }
     }
 }
 
-impl From<ImportError> for Lost {
-    fn from(error: ImportError) -> Lost {
+impl From<ImportError> for LinkLost {
+    fn from(error: ImportError) -> LinkLost {
         match error {
-            ImportError::Heap(error) => Lost::Heap(error),
-            other => Lost::Store(other),
+            ImportError::Heap(error) => LinkLost::Heap(error),
+            other => LinkLost::Store(other),
         }
     }
 }
@@ -158,16 +158,16 @@ impl Link {
                 self.sleeper.sleep(Instant::now() + MOST_PATIENCE[1])?;
                 continue;
             };
-            let Err(lost) = follow(server, generation, &mut self.sleeper, &master, self.tls.as_ref());
+            let Err(lost) = follow_master(server, generation, &mut self.sleeper, &master, self.tls.as_ref());
             let stage = server.role.link().stage;
             let was_connected = stage == Stage::Connected;
-            if was_connected || matches!(lost, Lost::Left) {
+            if was_connected || matches!(lost, LinkLost::Left) {
                 patience = PATIENCE;
             }
-            if matches!(lost, Lost::Left) {
+            if matches!(lost, LinkLost::Left) {
                 continue;
             }
-            if let Lost::Heap(error) = &lost {
+            if let LinkLost::Heap(error) = &lost {
                 server.look_at(error);
             }
             // A master's error reply may have several lines.
@@ -195,20 +195,20 @@ impl Link {
 }
 
 /// Follows a master until the link is lost.
-fn follow(
+fn follow_master(
     server: &Server,
     generation: u64,
     sleeper: &mut Sleeper,
     master: &Master,
     tls: Option<&Connector>,
-) -> Result<std::convert::Infallible, Lost> {
+) -> Result<std::convert::Infallible, LinkLost> {
     let mut follower = Follower::new(server, generation, master, sleeper.mailbox().clone())?;
     server.role.set_stage(Stage::Connecting, generation, |_| ());
     let mut wire = Wire::connect(server, generation, sleeper, master, tls)?;
     server.role.set_stage(Stage::Handshake, generation, |_| ());
     match greet(server, &mut wire, follower.position())? {
         Greeting::Continue(id) => {
-            follower.go_on(id)?;
+            follower.resume(id)?;
             tracing::info!("following the master {master} from the last position on");
         }
         Greeting::Full(position) => {

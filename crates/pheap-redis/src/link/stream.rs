@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use pheap::Commit;
 
-use super::Lost;
+use super::LinkLost;
 use super::wire::Wire;
 use crate::clients::Profile;
 use crate::clients::client::Session;
@@ -28,7 +28,7 @@ use crate::data::Position;
 use crate::execute::{Execution, Note, Output};
 use crate::resp::Reply;
 use crate::resp::input::Input;
-use crate::resp::request::Limits;
+use crate::resp::request::RequestLimits;
 use crate::server::Server;
 use crate::server::role::Stage;
 
@@ -52,7 +52,7 @@ pub(super) struct Follower<'s> {
     /// Messages to clients that wait until their commits are durable, and the position of each.
     pending: VecDeque<Pending>,
     /// The offset up to which the stream is durable, or was applied if it need not be durable.
-    done: u64,
+    durable_offset: u64,
 }
 
 struct Pending {
@@ -64,7 +64,7 @@ struct Pending {
 }
 
 /// Commands that have come and were not applied.
-struct Part {
+struct UnappliedCommands {
     commands: Vec<Vec<Vec<u8>>>,
     bytes: usize,
     /// The offset up to which the stream was read.
@@ -76,16 +76,16 @@ struct Part {
 }
 
 /// This thread has no clients to serve.
-struct Nobody;
+struct NoClients;
 
-impl Meanwhile for Nobody {
+impl Meanwhile for NoClients {
     fn serve_others(&mut self) {}
 }
 
 impl Drop for Follower<'_> {
     fn drop(&mut self) {
         // If the disk has failed, later waits for it report the error.
-        let _ = self.settle();
+        let _ = self.wait_durable();
     }
 }
 
@@ -95,16 +95,16 @@ impl<'s> Follower<'s> {
         generation: u64,
         master: &Master,
         mailbox: Arc<Mailbox>,
-    ) -> Result<Follower<'s>, Lost> {
+    ) -> Result<Follower<'s>, LinkLost> {
         let position = server.store.progress()?.position;
         let addresses = [format!("{}:{}", master.host, master.port), String::new()];
         let profile = Profile { thread: server.threads.len(), addresses, ..Profile::nobody() };
         let mut session = Session::new(Arc::new(profile), true);
         session.is_master = true;
         session.db = position.as_ref().map_or(0, |position| position.db);
-        let done = position.as_ref().map_or(0, |position| position.offset);
+        let durable_offset = position.as_ref().map_or(0, |position| position.offset);
         let (waker, pending) = (Waker::from(mailbox), VecDeque::new());
-        Ok(Follower { server, generation, session, position, waker, pending, done })
+        Ok(Follower { server, generation, session, position, waker, pending, durable_offset })
     }
 
     pub(super) fn server(&self) -> &'s Server {
@@ -117,7 +117,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Continues the stream at the present position, with a new replication ID if the master has sent one.
-    pub(super) fn go_on(&mut self, id: Option<String>) -> Result<(), Lost> {
+    pub(super) fn resume(&mut self, id: Option<String>) -> Result<(), LinkLost> {
         match (&self.position, id) {
             (Some(position), Some(id)) if position.id != id => {
                 let position = Position { id, ..position.clone() };
@@ -128,7 +128,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Runs commands as one transaction, which also records `note`.
-    pub(super) fn run(&mut self, commands: &[Vec<Vec<u8>>], note: Note) -> Result<(), Lost> {
+    pub(super) fn run(&mut self, commands: &[Vec<Vec<u8>>], note: Note) -> Result<(), LinkLost> {
         let (server, thread) = (self.server, self.server.threads.len());
         let (mut reply, mut effects) = (Reply::new(false), Effects::default());
         let (mut commits, mut counted) = (Vec::new(), Vec::new());
@@ -138,8 +138,8 @@ impl<'s> Follower<'s> {
             self.session.db = 0;
         }
         let (session, clock) = (&mut self.session, Instant::now());
-        let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut Nobody };
-        let followed = execution.follow(commands, &note, self.generation);
+        let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut NoClients };
+        let followed = execution.run_master_stream(commands, &note, self.generation);
         if followed.is_err() {
             // Nothing was written.
             server.unsynced.uncount(&mut counted);
@@ -156,12 +156,12 @@ impl<'s> Follower<'s> {
             Note::Begin | Note::Nothing => None,
         };
         server.stats.dirty.fetch_add(effects.dirty, Relaxed);
-        if server.limits.always.load(Relaxed) {
+        if server.options.always.load(Relaxed) {
             commits.retain(|commit| !commit.is_durable());
         } else {
             commits.clear();
         }
-        let messages = effects.parcels(server, 0);
+        let messages = effects.take_parcels(server, 0);
         let offset = self.position.as_ref().map_or(0, |position| position.offset);
         self.pending.push_back(Pending { commits, counted, messages, offset });
         if let ([first, ..], false) = (&server.threads[..], effects.signals.is_empty()) {
@@ -175,11 +175,11 @@ impl<'s> Follower<'s> {
             link.position.clone_from(&self.position);
         }
         drop(link);
-        self.deliver()
+        self.send_durable_messages()
     }
 
     /// Sends the messages whose commits are durable by now.
-    fn deliver(&mut self) -> Result<(), Lost> {
+    fn send_durable_messages(&mut self) -> Result<(), LinkLost> {
         let mut context = Context::from_waker(&self.waker);
         while let Some(first) = self.pending.front_mut() {
             while let Some(commit) = first.commits.last_mut() {
@@ -190,7 +190,7 @@ impl<'s> Follower<'s> {
                 first.commits.pop();
             }
             self.server.unsynced.uncount(&mut first.counted);
-            self.done = first.offset;
+            self.durable_offset = first.offset;
             let messages = std::mem::take(&mut first.messages);
             self.pending.pop_front();
             for (client, parcel) in messages {
@@ -203,38 +203,38 @@ impl<'s> Follower<'s> {
     }
 
     /// Applies the stream, until the link is lost.
-    pub(super) fn stream(mut self, wire: &mut Wire<'_>) -> Result<Infallible, Lost> {
+    pub(super) fn stream(mut self, wire: &mut Wire<'_>) -> Result<Infallible, LinkLost> {
         self.server.role.set_stage(Stage::Connected, self.generation, |link| {
             link.error = None;
             link.down = None;
             link.heard = Some(Instant::now());
         });
         let result = self.receive(wire);
-        self.settle()?;
+        self.wait_durable()?;
         result
     }
 
     /// Waits until all applied commands are durable. Clients wait for messages about them, and reads wait for
     /// their keys, even if the link is lost.
-    fn settle(&mut self) -> Result<(), Lost> {
+    fn wait_durable(&mut self) -> Result<(), LinkLost> {
         // The entries stay in `pending` until all are durable. If the disk has failed, no later call sends
         // their messages.
         self.pending.iter().flat_map(|pending| &pending.commits).try_for_each(Commit::wait)?;
-        self.deliver()
+        self.send_durable_messages()
     }
 
-    fn receive(&mut self, wire: &mut Wire<'_>) -> Result<Infallible, Lost> {
+    fn receive(&mut self, wire: &mut Wire<'_>) -> Result<Infallible, LinkLost> {
         let mut input = Input::default();
         input.room(0).0.append(&mut wire.rest());
         let read = self.position.as_ref().map_or(0, |position| position.offset);
-        let mut part = Part { commands: Vec::new(), bytes: 0, read, multi: None, asked: None };
+        let mut part = UnappliedCommands { commands: Vec::new(), bytes: 0, read, multi: None, asked: None };
         let mut tell_at = Instant::now();
         loop {
-            self.take(&mut input, &mut part)?;
-            self.deliver()?;
-            let is_asked = part.asked.is_some_and(|asked| self.done >= asked);
+            self.apply_input(&mut input, &mut part)?;
+            self.send_durable_messages()?;
+            let is_asked = part.asked.is_some_and(|asked| self.durable_offset >= asked);
             if (is_asked || Instant::now() >= tell_at) && wire.is_flushed() {
-                wire.send(&[b"REPLCONF", b"ACK", self.done.to_string().as_bytes()])?;
+                wire.send(&[b"REPLCONF", b"ACK", self.durable_offset.to_string().as_bytes()])?;
                 tell_at = Instant::now() + TELL;
                 part.asked = part.asked.filter(|_| !is_asked);
             }
@@ -247,10 +247,10 @@ impl<'s> Follower<'s> {
     }
 
     /// Takes complete commands from the input, and runs them.
-    fn take(&mut self, input: &mut Input, part: &mut Part) -> Result<(), Lost> {
+    fn apply_input(&mut self, input: &mut Input, part: &mut UnappliedCommands) -> Result<(), LinkLost> {
         // The limits of clients do not apply to a master.
-        let limits = Limits { bulk: i64::MAX.cast_unsigned(), authenticated: true };
-        while input.is_ready(limits).map_err(|malformed| Lost::Nonsense(malformed.to_string()))? {
+        let limits = RequestLimits { bulk: i64::MAX.cast_unsigned(), authenticated: true };
+        while input.is_ready(limits).map_err(|malformed| LinkLost::Nonsense(malformed.to_string()))? {
             let (start, before) = (input.start(), part.read);
             let words: Vec<Vec<u8>> = input.words().iter().map(|word| word.to_vec()).collect();
             input.consume();
@@ -274,7 +274,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Runs the commands before the first one of an incomplete transaction.
-    fn run_part(&mut self, part: &mut Part) -> Result<(), Lost> {
+    fn run_part(&mut self, part: &mut UnappliedCommands) -> Result<(), LinkLost> {
         let (len, offset) = part.multi.unwrap_or((part.commands.len(), part.read));
         let Some(before) = self.position.clone().filter(|position| position.offset < offset) else {
             return Ok(());
@@ -299,7 +299,7 @@ mod tests {
 
     fn server(folder: &tempfile::TempDir) -> Server {
         let store = Store::open(&folder.path().join("heap"), Settings::QUIET_LOG, 1).unwrap();
-        Server::new(store, Config::default(), Vec::new(), crate::command::all().count())
+        Server::new(store, Config::default(), Vec::new(), crate::command::all_commands().count())
     }
 
     fn follower(server: &Server) -> Follower<'_> {
@@ -321,11 +321,11 @@ mod tests {
         let mut one = follower(&server);
         one.run(&[words("set a 1"), words("flushall")], Note::Nothing).unwrap();
         drop(one);
-        assert!(!server.unsynced.has(b"a") && !server.unsynced.has(b"b"));
+        assert!(!server.unsynced.is_unsynced(b"a") && !server.unsynced.is_unsynced(b"b"));
         // A failed transaction counts no write.
         let mut one = follower(&server);
         assert!(one.run(&[words("flushall"), words("select 99")], Note::Nothing).is_err());
-        assert!(!server.unsynced.has(b"a"));
+        assert!(!server.unsynced.is_unsynced(b"a"));
     }
 
     #[test]
@@ -339,9 +339,9 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         one.run(&[words("set a 1")], Note::Nothing).unwrap();
         for _ in 0..2 {
-            assert!(one.settle().is_err() && one.pending.len() == 1);
+            assert!(one.wait_durable().is_err() && one.pending.len() == 1);
         }
         drop(one);
-        assert!(server.unsynced.has(b"a"));
+        assert!(server.unsynced.is_unsynced(b"a"));
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::Lost;
+use super::LinkLost;
 use crate::config::Master;
 use crate::connections::mailbox::Mailbox;
 use crate::connections::stream::Stream;
@@ -83,7 +83,7 @@ pub(super) struct Wire<'w> {
     /// Bytes of the master's data that have come.
     data: u64,
     /// The error of the last read.
-    lost: Option<Lost>,
+    lost: Option<LinkLost>,
 }
 
 impl<'w> Wire<'w> {
@@ -94,20 +94,20 @@ impl<'w> Wire<'w> {
         sleeper: &'w mut Sleeper,
         master: &Master,
         tls: Option<&Connector>,
-    ) -> Result<Wire<'w>, Lost> {
+    ) -> Result<Wire<'w>, LinkLost> {
         let patience = Duration::from_secs(server.config.read().int("repl-timeout") as u64);
         let addresses = resolve(server, generation, master)?;
-        let mut result = Err(Lost::Connect(io::ErrorKind::NotFound.into()));
+        let mut result = Err(LinkLost::Connect(io::ErrorKind::NotFound.into()));
         for address in addresses {
             result = connect(server, generation, sleeper, address, patience);
-            if matches!(result, Ok(_) | Err(Lost::Left)) {
+            if matches!(result, Ok(_) | Err(LinkLost::Left)) {
                 break;
             }
         }
         let socket = result?;
         let stream = match tls {
             None => Stream::Tcp(socket),
-            Some(tls) => Stream::Tls(tls.connect(socket, &master.host).map_err(Lost::Connect)?),
+            Some(tls) => Stream::Tls(tls.connect(socket, &master.host).map_err(LinkLost::Connect)?),
         };
         Ok(Wire {
             stream,
@@ -126,25 +126,25 @@ impl<'w> Wire<'w> {
     }
 
     /// Sends a command.
-    pub(super) fn send(&mut self, words: &[&[u8]]) -> Result<(), Lost> {
+    pub(super) fn send(&mut self, words: &[&[u8]]) -> Result<(), LinkLost> {
         put_request(&mut self.outgoing, words);
         self.flush_out()
     }
 
     /// Sends as much as the socket takes now.
-    fn flush_out(&mut self) -> Result<(), Lost> {
+    fn flush_out(&mut self) -> Result<(), LinkLost> {
         while !self.outgoing.is_empty() {
             match self.stream.write(&self.outgoing) {
-                Ok(0) => return Err(Lost::Closed),
+                Ok(0) => return Err(LinkLost::Closed),
                 Ok(len) => drop(self.outgoing.drain(..len)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Lost::Io(error)),
+                Err(error) => return Err(LinkLost::Io(error)),
             }
         }
         // An encrypted connection may have buffered bytes without sending them.
         match self.stream.flush() {
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(Lost::Io(error)),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(LinkLost::Io(error)),
             _ => Ok(()),
         }
     }
@@ -155,7 +155,7 @@ impl<'w> Wire<'w> {
     }
 
     /// Returns the next line, without its end.
-    pub(super) fn line(&mut self) -> Result<Vec<u8>, Lost> {
+    pub(super) fn line(&mut self) -> Result<Vec<u8>, LinkLost> {
         loop {
             let rest = &self.incoming[self.at..];
             if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
@@ -164,9 +164,9 @@ impl<'w> Wire<'w> {
                 return Ok(line);
             }
             if rest.len() > LINE {
-                return Err(Lost::Nonsense("a line without an end".into()));
+                return Err(LinkLost::Nonsense("a line without an end".into()));
             }
-            self.fill()?;
+            self.receive_more()?;
         }
     }
 
@@ -185,12 +185,12 @@ impl<'w> Wire<'w> {
     }
 
     /// Returns the error that the last read has failed with, if it came from the connection.
-    pub(super) fn take_lost(&mut self) -> Option<Lost> {
+    pub(super) fn take_lost(&mut self) -> Option<LinkLost> {
         self.lost.take()
     }
 
     /// Waits for more bytes, and appends them to the received ones.
-    fn fill(&mut self) -> Result<(), Lost> {
+    fn receive_more(&mut self) -> Result<(), LinkLost> {
         if self.at == self.incoming.len() {
             self.incoming.clear();
             self.at = 0;
@@ -223,20 +223,20 @@ impl<'w> Wire<'w> {
     }
 
     /// Appends at most `most` bytes that have come already. Returns how many.
-    pub(super) fn receive(&mut self, to: &mut Vec<u8>, most: usize) -> Result<usize, Lost> {
+    pub(super) fn receive(&mut self, to: &mut Vec<u8>, most: usize) -> Result<usize, LinkLost> {
         let before = to.len();
         to.resize(before + most, 0);
         let result = loop {
             // Even a master that sends without a pause must not keep this thread from noticing a change.
-            if let Err(lost) = check(self.server, self.generation) {
+            if let Err(lost) = check_not_left(self.server, self.generation) {
                 break Err(lost);
             }
             match self.stream.read(&mut to[before..]) {
-                Ok(0) => break Err(Lost::Closed),
+                Ok(0) => break Err(LinkLost::Closed),
                 Ok(len) => break Ok(len),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(Lost::Io(error)),
+                Err(error) => break Err(LinkLost::Io(error)),
             }
         };
         let len = *result.as_ref().unwrap_or(&0);
@@ -252,21 +252,21 @@ impl<'w> Wire<'w> {
     }
 
     /// Sends pending bytes, and sleeps until an event or until `until`.
-    pub(super) fn wait(&mut self, until: Instant) -> Result<(), Lost> {
-        check(self.server, self.generation)?;
+    pub(super) fn wait(&mut self, until: Instant) -> Result<(), LinkLost> {
+        check_not_left(self.server, self.generation)?;
         if self.heard.elapsed() >= self.patience {
-            return Err(Lost::Silent(self.patience.as_secs()));
+            return Err(LinkLost::Silent(self.patience.as_secs()));
         }
         self.flush_out()?;
-        self.sleeper.sleep(until).map_err(Lost::Io)?;
-        check(self.server, self.generation)
+        self.sleeper.sleep(until).map_err(LinkLost::Io)?;
+        check_not_left(self.server, self.generation)
     }
 }
 
 impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.incoming.len()
-            && let Err(lost) = self.fill()
+            && let Err(lost) = self.receive_more()
         {
             self.lost = Some(lost);
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -279,28 +279,30 @@ impl Read for Wire<'_> {
 }
 
 /// Fails if the server has changed its master or stops.
-fn check(server: &Server, generation: u64) -> Result<(), Lost> {
+fn check_not_left(server: &Server, generation: u64) -> Result<(), LinkLost> {
     if server.role.generation() != generation || server.stopping.load(Acquire) {
-        return Err(Lost::Left);
+        return Err(LinkLost::Left);
     }
     Ok(())
 }
 
 /// Resolves the addresses of a master. A resolver may take seconds, so a separate thread asks it, and this
 /// one notices if the server changes its master or stops.
-fn resolve(server: &Server, generation: u64, master: &Master) -> Result<Vec<SocketAddr>, Lost> {
+fn resolve(server: &Server, generation: u64, master: &Master) -> Result<Vec<SocketAddr>, LinkLost> {
     let name = (master.host.clone(), master.port);
     let (answer, answered) = mpsc::channel();
     let ask = move || {
         let addresses = (name.0.as_str(), name.1).to_socket_addrs();
         let _ = answer.send(addresses.map(Iterator::collect)); // the link may not wait for it any more
     };
-    thread::Builder::new().name("resolver".into()).spawn(ask).map_err(Lost::Connect)?;
+    thread::Builder::new().name("resolver".into()).spawn(ask).map_err(LinkLost::Connect)?;
     loop {
         match answered.recv_timeout(LOOK) {
-            Ok(addresses) => return addresses.map_err(Lost::Connect),
-            Err(RecvTimeoutError::Timeout) => check(server, generation)?,
-            Err(RecvTimeoutError::Disconnected) => return Err(Lost::Connect(io::ErrorKind::Other.into())),
+            Ok(addresses) => return addresses.map_err(LinkLost::Connect),
+            Err(RecvTimeoutError::Timeout) => check_not_left(server, generation)?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(LinkLost::Connect(io::ErrorKind::Other.into()));
+            }
         }
     }
 }
@@ -311,25 +313,25 @@ fn connect(
     sleeper: &mut Sleeper,
     address: SocketAddr,
     patience: Duration,
-) -> Result<TcpStream, Lost> {
-    let mut stream = TcpStream::connect(address).map_err(Lost::Connect)?;
+) -> Result<TcpStream, LinkLost> {
+    let mut stream = TcpStream::connect(address).map_err(LinkLost::Connect)?;
     let interest = Interest::READABLE | Interest::WRITABLE;
-    sleeper.poll.registry().register(&mut stream, MASTER, interest).map_err(Lost::Io)?;
+    sleeper.poll.registry().register(&mut stream, MASTER, interest).map_err(LinkLost::Io)?;
     let until = Instant::now() + patience;
     loop {
-        if let Some(error) = stream.take_error().map_err(Lost::Io)? {
-            return Err(Lost::Connect(error));
+        if let Some(error) = stream.take_error().map_err(LinkLost::Io)? {
+            return Err(LinkLost::Connect(error));
         }
         match stream.peer_addr() {
             Ok(_) => break,
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
-            Err(error) => return Err(Lost::Connect(error)),
+            Err(error) => return Err(LinkLost::Connect(error)),
         }
         if Instant::now() >= until {
-            return Err(Lost::Connect(io::ErrorKind::TimedOut.into()));
+            return Err(LinkLost::Connect(io::ErrorKind::TimedOut.into()));
         }
-        sleeper.sleep(until).map_err(Lost::Io)?;
-        check(server, generation)?;
+        sleeper.sleep(until).map_err(LinkLost::Io)?;
+        check_not_left(server, generation)?;
     }
     // The connection works without this option.
     let _ = stream.set_nodelay(true);

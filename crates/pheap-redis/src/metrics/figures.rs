@@ -3,19 +3,19 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::text::Kind::{Counter, Gauge, Histogram};
-use super::text::Text;
-use crate::clients::pubsub::Kind;
-use crate::command::all as commands;
+use super::text::MetricKind::{Counter, Gauge, Histogram};
+use super::text::MetricsText;
+use crate::clients::pubsub::SubscriptionKind;
+use crate::command::all_commands as commands;
 use crate::data::DATABASES;
 use crate::server::role::Stage;
 use crate::server::{Server, since_1970};
 use crate::stats::counts::{BUCKETS, Sum};
-use crate::stats::usage::Whose;
+use crate::stats::usage::CpuScope;
 
 /// Returns all figures as they are now.
 pub(super) fn all(server: &Server) -> String {
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     process(server, &mut text);
     clients(server, &mut text);
     memory(server, &mut text);
@@ -28,10 +28,10 @@ pub(super) fn all(server: &Server) -> String {
     text.finish()
 }
 
-fn process(server: &Server, text: &mut Text) {
-    text.one("redis_up", Gauge, "The server answers.", 1);
+fn process(server: &Server, text: &mut MetricsText) {
+    text.single_metric("redis_up", Gauge, "The server answers.", 1);
     let config = server.config.read();
-    text.begin("redis_instance_info", Gauge, "What the server is.");
+    text.begin_metric("redis_instance_info", Gauge, "What the server is.");
     let labels = [
         ("redis_version", crate::REDIS_VERSION),
         ("pheap_redis_version", env!("CARGO_PKG_VERSION")),
@@ -46,19 +46,19 @@ fn process(server: &Server, text: &mut Text) {
     text.figure("redis_instance_info", &labels, 1);
     let uptime = server.started.elapsed().as_secs();
     let now = since_1970().as_secs();
-    text.one("redis_uptime_in_seconds", Gauge, "Seconds since the server was started.", uptime);
-    text.one(
+    text.single_metric("redis_uptime_in_seconds", Gauge, "Seconds since the server was started.", uptime);
+    text.single_metric(
         "redis_start_time_seconds",
         Gauge,
         "Unix time at which the server was started.",
         now.saturating_sub(uptime),
     );
-    let [system, user] = crate::stats::usage::times(Whose::Process);
-    text.one("redis_cpu_sys_seconds_total", Counter, "Processor time of the system.", system);
-    text.one("redis_cpu_user_seconds_total", Counter, "Processor time of the server.", user);
+    let [system, user] = crate::stats::usage::cpu_times(CpuScope::Process);
+    text.single_metric("redis_cpu_sys_seconds_total", Counter, "Processor time of the system.", system);
+    text.single_metric("redis_cpu_user_seconds_total", Counter, "Processor time of the server.", user);
 }
 
-fn clients(server: &Server, text: &mut Text) {
+fn clients(server: &Server, text: &mut MetricsText) {
     let most = server.config.read().int("maxclients");
     let figures = [
         ("redis_connected_clients", "Clients that are connected.", server.clients.count() as i64),
@@ -69,18 +69,22 @@ fn clients(server: &Server, text: &mut Text) {
             server.stats.blocked.load(Relaxed) as i64,
         ),
         ("redis_tracking_clients", "Clients that use CLIENT TRACKING.", server.tracking.totals()[0] as i64),
-        ("redis_pubsub_channels", "Channels that are listened to.", count(server, Kind::Channel)),
-        ("redis_pubsub_patterns", "Patterns that are listened to.", count(server, Kind::Pattern)),
-        ("redis_pubsubshard_channels", "Shards' channels that are listened to.", count(server, Kind::Shard)),
+        ("redis_pubsub_channels", "Channels that are listened to.", count(server, SubscriptionKind::Channel)),
+        ("redis_pubsub_patterns", "Patterns that are listened to.", count(server, SubscriptionKind::Pattern)),
+        (
+            "redis_pubsubshard_channels",
+            "Shards' channels that are listened to.",
+            count(server, SubscriptionKind::Shard),
+        ),
     ];
-    figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
+    figures.into_iter().for_each(|(name, help, value)| text.single_metric(name, Gauge, help, value));
 }
 
-fn count(server: &Server, kind: Kind) -> i64 {
+fn count(server: &Server, kind: SubscriptionKind) -> i64 {
     server.channels.count(kind) as i64
 }
 
-fn memory(server: &Server, text: &mut Text) {
+fn memory(server: &Server, text: &mut MetricsText) {
     let used = server.used_memory();
     let (process, machine) = crate::stats::usage::memory();
     let most = server.config.read().int("maxmemory") as u64;
@@ -93,10 +97,10 @@ fn memory(server: &Server, text: &mut Text) {
         ("redis_total_system_memory_bytes", "Bytes of memory of the machine.", machine),
         ("redis_number_of_cached_scripts", "Scripts that EVALSHA finds.", server.scripts.count() as u64),
     ];
-    figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
+    figures.into_iter().for_each(|(name, help, value)| text.single_metric(name, Gauge, help, value));
 }
 
-fn counted(server: &Server, text: &mut Text) {
+fn counted(server: &Server, text: &mut MetricsText) {
     let (stats, all) = (&server.stats, server.counted_in_all());
     let figures = [
         ("redis_commands_processed_total", "Commands that were run.", all.calls),
@@ -111,22 +115,22 @@ fn counted(server: &Server, text: &mut Text) {
         ("redis_keyspace_hits_total", "Keys that were looked up and found.", all.hits),
         ("redis_keyspace_misses_total", "Keys that were looked up and not found.", all.misses),
     ];
-    figures.into_iter().for_each(|(name, help, value)| text.one(name, Counter, help, value));
-    text.one("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.count());
-    text.begin("redis_errors_total", Counter, "Error replies, by their first word.");
+    figures.into_iter().for_each(|(name, help, value)| text.single_metric(name, Counter, help, value));
+    text.single_metric("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.count());
+    text.begin_metric("redis_errors_total", Counter, "Error replies, by their first word.");
     for (code, count) in &*server.errors.lock() {
         text.figure("redis_errors_total", &[("err", code)], count);
     }
 }
 
 /// Appends the figures of each command that was called.
-fn each_command(server: &Server, text: &mut Text) {
+fn each_command(server: &Server, text: &mut MetricsText) {
     let called: Vec<(&str, Sum)> = commands()
         .map(|known| (known.command.name, server.counted(known.number)))
         .filter(|(_, sum)| sum.calls + sum.rejected > 0)
         .collect();
     let mut each = |name: &str, help: &str, value: fn(&Sum) -> f64| {
-        text.begin(name, Counter, help);
+        text.begin_metric(name, Counter, help);
         called.iter().for_each(|(cmd, sum)| text.figure(name, &[("cmd", cmd)], value(sum)));
     };
     each("redis_commands_total", "Calls.", |sum| sum.calls as f64);
@@ -135,7 +139,11 @@ fn each_command(server: &Server, text: &mut Text) {
     });
     each("redis_commands_rejected_calls_total", "Calls that were refused.", |sum| sum.rejected as f64);
     each("redis_commands_failed_calls_total", "Calls that ended with an error.", |sum| sum.failed as f64);
-    text.begin("redis_commands_latencies_usec", Histogram, "Calls by the microseconds they took at most.");
+    text.begin_metric(
+        "redis_commands_latencies_usec",
+        Histogram,
+        "Calls by the microseconds they took at most.",
+    );
     for (cmd, sum) in &called {
         let mut calls = 0;
         for (bucket, count) in sum.histogram.iter().enumerate() {
@@ -151,7 +159,7 @@ fn each_command(server: &Server, text: &mut Text) {
 
 /// Appends the figures of each database. It reads one shard at a time, so that commands wait for no more than
 /// that. It appends nothing while a script is slow, because the script has locked shards.
-fn keys(server: &Server, text: &mut Text) {
+fn keys(server: &Server, text: &mut MetricsText) {
     let mut counts = [[0; 2]; DATABASES];
     for shard in 0..server.store.shards().len() {
         if server.scripts.is_busy() {
@@ -174,14 +182,14 @@ fn keys(server: &Server, text: &mut Text) {
         ("redis_db_keys_expiring", "Keys of a database that have a deadline."),
     ];
     for (which, (name, help)) in names.into_iter().enumerate() {
-        text.begin(name, Gauge, help);
+        text.begin_metric(name, Gauge, help);
         for (db, counts) in counts.iter().enumerate() {
             text.figure(name, &[("db", &format!("db{db}"))], counts[which]);
         }
     }
 }
 
-fn copies(server: &Server, text: &mut Text) {
+fn copies(server: &Server, text: &mut MetricsText) {
     let save = server.save.lock();
     let changes = server.stats.dirty.load(Relaxed).saturating_sub(save.dirty);
     let figures = [
@@ -190,11 +198,11 @@ fn copies(server: &Server, text: &mut Text) {
         ("redis_rdb_last_save_timestamp_seconds", "Unix time of the last copy of the heap.", save.at),
         ("redis_rdb_changes_since_last_save", "Changes since the last copy of the heap.", changes as i64),
     ];
-    figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
+    figures.into_iter().for_each(|(name, help, value)| text.single_metric(name, Gauge, help, value));
 }
 
 /// Appends the figures of a server that follows a master.
-fn replication(server: &Server, text: &mut Text) {
+fn replication(server: &Server, text: &mut MetricsText) {
     let link = server.role.link();
     let Some(master) = &link.master else { return };
     let labels = [("master_host", &*master.host), ("master_port", &master.port.to_string())];
@@ -209,12 +217,12 @@ fn replication(server: &Server, text: &mut Text) {
         ("redis_slave_repl_offset", "Offset in the master's stream up to which the heap has it.", offset),
     ];
     for (name, help, value) in figures {
-        text.begin(name, Gauge, help);
+        text.begin_metric(name, Gauge, help);
         text.figure(name, &labels, value);
     }
 }
 
-fn heap(server: &Server, text: &mut Text) {
+fn heap(server: &Server, text: &mut MetricsText) {
     let heap = server.store.heap().stats();
     let gauges = [
         ("pheap_live_bytes", "Bytes of live objects.", heap.live_bytes),
@@ -228,7 +236,7 @@ fn heap(server: &Server, text: &mut Text) {
         ("pheap_replayed_records", "Records of the log that opening has replayed.", heap.replayed_records),
         ("pheap_rolled_back_entries", "Entries that opening has rolled back.", heap.rolled_back_entries),
     ];
-    gauges.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
+    gauges.into_iter().for_each(|(name, help, value)| text.single_metric(name, Gauge, help, value));
     let counters = [
         ("pheap_log_bytes_total", "Bytes of log entries.", heap.log_bytes),
         ("pheap_log_syncs_total", "Syncs of the log.", heap.syncs),
@@ -240,12 +248,17 @@ fn heap(server: &Server, text: &mut Text) {
         ("pheap_collections_total", "Collections.", heap.collections),
         ("pheap_collector_pauses_total", "Pauses by collections.", heap.pauses.count()),
     ];
-    counters.into_iter().for_each(|(name, help, value)| text.one(name, Counter, help, value));
+    counters.into_iter().for_each(|(name, help, value)| text.single_metric(name, Counter, help, value));
     let (collecting, longest) = (heap.collecting.as_secs_f64(), heap.pauses.longest().as_secs_f64());
-    text.one("pheap_collecting_seconds_total", Counter, "How long collections took.", collecting);
-    text.one("pheap_collector_longest_pause_seconds", Gauge, "The longest pause by a collection.", longest);
+    text.single_metric("pheap_collecting_seconds_total", Counter, "How long collections took.", collecting);
+    text.single_metric(
+        "pheap_collector_longest_pause_seconds",
+        Gauge,
+        "The longest pause by a collection.",
+        longest,
+    );
     // Upper bounds of these fractions of the pauses.
-    text.begin("pheap_collector_pause_seconds", Gauge, "Quantiles of the pauses by collections.");
+    text.begin_metric("pheap_collector_pause_seconds", Gauge, "Quantiles of the pauses by collections.");
     for (share, name) in [(0.5, "0.5"), (0.99, "0.99"), (0.999, "0.999")] {
         let pause = heap.pauses.quantile(share).as_secs_f64();
         text.figure("pheap_collector_pause_seconds", &[("quantile", name)], pause);

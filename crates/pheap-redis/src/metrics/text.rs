@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 /// The kind of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     /// The figure only rises, until the server restarts or resets its counters.
     Counter,
     /// The figure rises and falls.
@@ -15,15 +15,15 @@ pub(super) enum Kind {
 
 /// Figures as text.
 #[derive(Debug, Default)]
-pub(super) struct Text(String);
+pub(super) struct MetricsText(String);
 
-impl Text {
+impl MetricsText {
     /// Begins the figures of one name.
-    pub(super) fn begin(&mut self, name: &str, kind: Kind, help: &str) {
+    pub(super) fn begin_metric(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         // Writing to a string does not fail.
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -41,8 +41,8 @@ impl Text {
     }
 
     /// Appends the only figure of a name.
-    pub(super) fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
-        self.begin(name, kind, help);
+    pub(super) fn single_metric(&mut self, name: &str, kind: MetricKind, help: &str, value: impl Display) {
+        self.begin_metric(name, kind, help);
         self.figure(name, &[], value);
     }
 
@@ -58,9 +58,9 @@ mod tests {
 
     #[test]
     fn labels_are_escaped() {
-        let mut text = Text::default();
-        text.one("a", Kind::Gauge, "What it is.", 1.5);
-        text.begin("b", Kind::Counter, "Others.");
+        let mut text = MetricsText::default();
+        text.single_metric("a", MetricKind::Gauge, "What it is.", 1.5);
+        text.begin_metric("b", MetricKind::Counter, "Others.");
         text.figure("b", &[("x", "a\"b\\c\nd"), ("y", "")], 2);
         assert_eq!(
             text.finish(),

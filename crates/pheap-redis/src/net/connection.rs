@@ -5,15 +5,15 @@ use std::io::{self, Read};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::output::Output;
+use super::output::OutputQueue;
 use crate::clients::OUTPUT_BUFFER;
-use crate::clients::buffers::{Limit, Watch};
+use crate::clients::buffers::{OutputLimit, SoftLimitTimer};
 use crate::clients::client::Session;
 use crate::command::Block;
 use crate::connections::stream::Stream;
 use crate::resp::Reply;
 use crate::resp::input::Input;
-use crate::server::Limits;
+use crate::server::LiveOptions;
 use crate::stats::counts::Traffic;
 
 /// The most bytes of unread output of a client that has not authenticated.
@@ -24,7 +24,7 @@ pub(super) struct Connection {
     pub(super) stream: Stream,
     pub(super) session: Session,
     pub(super) input: Input,
-    pub(super) output: Output,
+    pub(super) output: OutputQueue,
     /// The replies of the running commands. They move to `output` when the commands end.
     pub(super) reply: Reply,
     /// The command and keys with which the client waits, if it waits.
@@ -39,7 +39,7 @@ pub(super) struct Connection {
     /// Whether the client has closed its sending side.
     pub(super) is_at_end: bool,
     /// How long its unread output has exceeded the soft limit.
-    pub(super) slowness: Watch,
+    pub(super) slowness: SoftLimitTimer,
     /// Whether its input or unread output exceeds a limit, so that it has to be disconnected.
     pub(super) is_over: bool,
     /// When the client last sent something.
@@ -70,14 +70,14 @@ impl Connection {
             stream,
             session,
             input: Input::default(),
-            output: Output::default(),
+            output: OutputQueue::default(),
             reply: Reply::new(false),
             blocked: None,
             is_held: false,
             is_readable: true,
             leaves_room: false,
             is_at_end: false,
-            slowness: Watch::default(),
+            slowness: SoftLimitTimer::default(),
             is_over: false,
             last_heard: Instant::now(),
         }
@@ -85,10 +85,10 @@ impl Connection {
 
     /// Returns the limits of its unread output. As in Redis, the first 16 KiB do not count, so that the
     /// client can raise any limit. The callers account for these.
-    pub(super) fn limit(&self, limits: &Limits) -> Limit {
+    pub(super) fn output_limit(&self, options: &LiveOptions) -> OutputLimit {
         let mut limit =
-            if self.session.subscriptions() > 0 { limits.messages.get() } else { limits.output.get() };
-        let clients = self.of_all(limits);
+            if self.session.subscriptions() > 0 { options.messages.get() } else { options.output.get() };
+        let clients = self.clients_limit(options);
         if clients > 0 && (limit.hard == 0 || clients < limit.hard) {
             limit.hard = clients;
         }
@@ -96,33 +96,33 @@ impl Connection {
     }
 
     /// Returns the limit of all clients' memory (`maxmemory-clients`) if it applies to this client; else 0.
-    fn of_all(&self, limits: &Limits) -> u64 {
-        if self.session.never_evicted { 0 } else { limits.clients.load(Relaxed) }
+    fn clients_limit(&self, options: &LiveOptions) -> u64 {
+        if self.session.never_evicted { 0 } else { options.clients.load(Relaxed) }
     }
 
     /// Returns whether this client alone reaches the limit of all clients' memory.
-    pub(super) fn needs_all(&self, limits: &Limits) -> bool {
-        let (clients, bytes) = (self.of_all(limits), self.input.pending() + self.output.len());
+    pub(super) fn needs_all(&self, options: &LiveOptions) -> bool {
+        let (clients, bytes) = (self.clients_limit(options), self.input.pending() + self.output.len());
         clients > 0 && bytes as u64 >= clients
     }
 
     /// Checks whether its unread output exceeds a limit. A client that has not authenticated gets only short
     /// replies, and has a low limit.
-    pub(super) fn look_at_output(&mut self, limits: &Limits) {
+    pub(super) fn check_output_limit(&mut self, options: &LiveOptions) {
         self.is_over |= !self.session.authenticated && self.output.len() > MOST_UNAUTHENTICATED;
         let listed = self.output.len().saturating_sub(OUTPUT_BUFFER);
-        self.is_over |= self.slowness.is_over(listed, self.limit(limits));
+        self.is_over |= self.slowness.is_over(listed, self.output_limit(options));
     }
 
     /// Checks whether its unanswered input and the commands that it queued for `EXEC` exceed the limit.
-    pub(super) fn look_at_input(&mut self, limits: &Limits) {
+    pub(super) fn check_input_limit(&mut self, options: &LiveOptions) {
         let queued = self.session.multi.as_ref().map_or(0, |multi| multi.bytes);
-        self.is_over |= (self.input.pending() + queued) as u64 > limits.input.load(Relaxed);
+        self.is_over |= (self.input.pending() + queued) as u64 > options.input.load(Relaxed);
     }
 
     /// Limits the length of the next replies to the room that the output limit leaves.
-    pub(super) fn limit_reply(&mut self, limits: &Limits) {
-        let limit = match self.limit(limits).hard {
+    pub(super) fn limit_reply(&mut self, options: &LiveOptions) {
+        let limit = match self.output_limit(options).hard {
             0 => usize::MAX,
             hard => (hard as usize).saturating_add(OUTPUT_BUFFER).saturating_sub(self.output.len()).max(1),
         };

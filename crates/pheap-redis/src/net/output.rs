@@ -11,7 +11,7 @@ const MERGED: usize = 64 << 10;
 
 /// The output queue of a client.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct OutputQueue {
     chunks: VecDeque<Chunk>,
     /// Bytes of the first chunk that were sent.
     sent: usize,
@@ -28,7 +28,7 @@ struct Chunk {
 
 /// Why sending has stopped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Paused {
+pub(super) enum SendPause {
     /// Everything was sent.
     Empty,
     /// The socket's buffer is full.
@@ -37,7 +37,7 @@ pub(super) enum Paused {
     NotDurable,
 }
 
-impl Output {
+impl OutputQueue {
     /// Adds bytes to send when `commits` are durable.
     pub(super) fn push(&mut self, bytes: Vec<u8>, commits: Vec<Commit>) {
         self.len += bytes.len();
@@ -54,21 +54,21 @@ impl Output {
         self.len - self.sent
     }
 
-    /// Sends as much as possible now. Calls `look` to check whether a commit is durable, immediately before
-    /// it sends bytes that wait for the commit.
+    /// Sends as much as possible now. Calls `durability` to check whether a commit is durable, immediately
+    /// before it sends bytes that wait for the commit.
     ///
     /// # Errors
     /// If the connection or the disk has failed.
     pub(super) fn send(
         &mut self,
         to: &mut impl Write,
-        mut look: impl FnMut(&Commit) -> Poll<pheap::Result<()>>,
-    ) -> io::Result<Paused> {
+        mut durability: impl FnMut(&Commit) -> Poll<pheap::Result<()>>,
+    ) -> io::Result<SendPause> {
         while let Some(chunk) = self.chunks.front_mut() {
             // The last commit is checked first: when it is durable, the others usually are, too.
             while let Some(commit) = chunk.commits.last() {
-                match look(commit) {
-                    Poll::Pending => return Ok(Paused::NotDurable),
+                match durability(commit) {
+                    Poll::Pending => return Ok(SendPause::NotDurable),
                     Poll::Ready(result) => result.map_err(io::Error::other)?,
                 }
                 chunk.commits.pop();
@@ -77,7 +77,7 @@ impl Output {
                 match to.write(&chunk.bytes[self.sent..]) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(n) => self.sent += n,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Paused::Full),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(SendPause::Full),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
@@ -88,8 +88,8 @@ impl Output {
         }
         // An encrypted connection may have buffered bytes without sending them.
         match to.flush() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Paused::Full),
-            flushed => flushed.map(|()| Paused::Empty),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(SendPause::Full),
+            flushed => flushed.map(|()| SendPause::Empty),
         }
     }
 }
@@ -98,14 +98,14 @@ impl Output {
 mod tests {
     use super::*;
 
-    fn nothing(_: &Commit) -> Poll<pheap::Result<()>> {
+    fn no_commits(_: &Commit) -> Poll<pheap::Result<()>> {
         unreachable!("nothing waits for a commit")
     }
 
     /// A writer that accepts so many bytes, and then no more.
-    struct Slow(usize, Vec<u8>);
+    struct SlowWriter(usize, Vec<u8>);
 
-    impl Write for Slow {
+    impl Write for SlowWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let len = bytes.len().min(self.0);
             if len == 0 {
@@ -123,13 +123,13 @@ mod tests {
 
     #[test]
     fn what_was_sent_is_not_kept() {
-        let mut output = Output::default();
+        let mut output = OutputQueue::default();
         // The queue is never empty and never long.
-        let mut to = Slow(0, Vec::new());
+        let mut to = SlowWriter(0, Vec::new());
         for _ in 0..10_000 {
             output.push(vec![b'x'; 1000], Vec::new());
             to.0 = if output.len() > 1000 { 1000 } else { 0 };
-            assert_eq!(output.send(&mut to, nothing).unwrap(), Paused::Full);
+            assert_eq!(output.send(&mut to, no_commits).unwrap(), SendPause::Full);
         }
         let kept: usize = output.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum();
         assert!(output.len() == 1000 && kept < 4 * MERGED, "{kept}");
@@ -138,14 +138,14 @@ mod tests {
 
     #[test]
     fn a_slow_client() {
-        let mut output = Output::default();
+        let mut output = OutputQueue::default();
         output.push(b"hello".to_vec(), Vec::new());
         output.push(b" world".to_vec(), Vec::new());
-        let mut to = Slow(3, Vec::new());
-        assert_eq!(output.send(&mut to, nothing).unwrap(), Paused::Full);
+        let mut to = SlowWriter(3, Vec::new());
+        assert_eq!(output.send(&mut to, no_commits).unwrap(), SendPause::Full);
         assert_eq!(output.len(), 8);
         to.0 = 100;
-        assert_eq!(output.send(&mut to, nothing).unwrap(), Paused::Empty);
+        assert_eq!(output.send(&mut to, no_commits).unwrap(), SendPause::Empty);
         assert_eq!((&to.1[..], output.len()), (&b"hello world"[..], 0));
     }
 }

@@ -17,7 +17,7 @@ use crate::connections::mailbox::Mailbox;
 #[derive(Debug)]
 pub(super) struct Syncs<'s> {
     unsynced: &'s Unsynced,
-    told: Arc<Told>,
+    durability_waker: Arc<DurabilityWaker>,
     waker: Waker,
     /// The latest commit noted in this turn.
     last: Option<Commit>,
@@ -31,12 +31,12 @@ pub(super) struct Syncs<'s> {
 
 /// The waker that the log calls when a commit is durable or has failed. It also wakes the thread.
 #[derive(Debug)]
-struct Told {
+struct DurabilityWaker {
     mailbox: Arc<Mailbox>,
     news: AtomicBool,
 }
 
-impl Wake for Told {
+impl Wake for DurabilityWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -49,11 +49,11 @@ impl Wake for Told {
 
 impl<'s> Syncs<'s> {
     pub(super) fn new(unsynced: &'s Unsynced, mailbox: Arc<Mailbox>) -> Syncs<'s> {
-        let told = Arc::new(Told { mailbox, news: AtomicBool::new(false) });
-        let waker = Waker::from(told.clone());
+        let durability_waker = Arc::new(DurabilityWaker { mailbox, news: AtomicBool::new(false) });
+        let waker = Waker::from(durability_waker.clone());
         Syncs {
             unsynced,
-            told,
+            durability_waker,
             waker,
             last: None,
             counted: Vec::new(),
@@ -64,7 +64,7 @@ impl<'s> Syncs<'s> {
 
     /// Notes commits for which replies wait, and keeps the latest. A later call may note an earlier commit,
     /// because a read may have seen only an earlier state.
-    pub(super) fn note(&mut self, commits: &[Commit]) {
+    pub(super) fn note_commits(&mut self, commits: &[Commit]) {
         for commit in commits {
             if self.last.as_ref().is_none_or(|last| !commit.is_before(last)) {
                 self.last = Some(commit.clone());
@@ -72,9 +72,9 @@ impl<'s> Syncs<'s> {
         }
     }
 
-    /// Notes the writes of this turn. Their commit was [noted](Self::note) before, or is durable, or no reply
-    /// waits for it.
-    pub(super) fn count(&mut self, counted: &mut Counted) {
+    /// Notes the writes of this turn. Their commit was [noted](Self::note_commits) before, or is durable, or
+    /// no reply waits for it.
+    pub(super) fn count_writes(&mut self, counted: &mut Counted) {
         self.counted.append(counted);
     }
 
@@ -82,7 +82,7 @@ impl<'s> Syncs<'s> {
     ///
     /// # Errors
     /// If it never will be.
-    pub(super) fn look(&self, commit: &Commit) -> Poll<pheap::Result<()>> {
+    pub(super) fn durability(&self, commit: &Commit) -> Poll<pheap::Result<()>> {
         if commit.is_durable() {
             Poll::Ready(Ok(()))
         } else if self.has_failed {
@@ -93,7 +93,7 @@ impl<'s> Syncs<'s> {
     }
 
     /// Ends a turn: asks the log for a sync if a reply waits for one.
-    pub(super) fn ask(&mut self) {
+    pub(super) fn request_sync(&mut self) {
         let mut counted = std::mem::take(&mut self.counted);
         let Some(mut last) = self.last.take() else { return self.unsynced.uncount(&mut counted) };
         match self.poll(&mut last) {
@@ -106,9 +106,9 @@ impl<'s> Syncs<'s> {
     }
 
     /// Returns whether more commits are durable or have failed since the last call.
-    pub(super) fn has_news(&mut self) -> bool {
+    pub(super) fn has_newly_durable(&mut self) -> bool {
         // This swap makes visible the writes that the log made before it woke the thread.
-        if !self.told.news.swap(false, Ordering::AcqRel) {
+        if !self.durability_waker.news.swap(false, Ordering::AcqRel) {
             return false;
         }
         while let Some((mut last, mut counted)) = self.turns.pop_front() {
@@ -160,18 +160,18 @@ mod tests {
             let (first, second) = (add(&heap, "a"), add(&heap, "b"));
             let third = add(&heap, "a");
             unsynced.count(Some([key]), &mut counted);
-            syncs.count(&mut counted);
+            syncs.count_writes(&mut counted);
             // The order of noting need not be the order of the commits.
-            syncs.note(&[third.clone(), first.clone()]);
-            syncs.note(&[second]);
+            syncs.note_commits(&[third.clone(), first.clone()]);
+            syncs.note_commits(&[second]);
             assert!(syncs.last.as_ref().is_some_and(|last| third.is_before(last)));
-            assert!(syncs.look(&first).is_pending() && unsynced.has(key));
-            syncs.ask();
-            while !syncs.has_news() {
+            assert!(syncs.durability(&first).is_pending() && unsynced.is_unsynced(key));
+            syncs.request_sync();
+            while !syncs.has_newly_durable() {
                 std::thread::yield_now();
             }
-            assert!(third.is_durable() && matches!(syncs.look(&third), Poll::Ready(Ok(()))));
-            assert!(!unsynced.has(key) && syncs.turns.is_empty());
+            assert!(third.is_durable() && matches!(syncs.durability(&third), Poll::Ready(Ok(()))));
+            assert!(!unsynced.is_unsynced(key) && syncs.turns.is_empty());
         }
     }
 }

@@ -21,27 +21,27 @@ use crate::server::Server;
 
 /// The signals that end the server: SIGTERM and SIGINT.
 #[derive(Debug)]
-pub struct End {
+pub struct StopSignals {
     signals: Signals,
     /// Whether the next signal ends the process at once.
     is_last: Arc<AtomicBool>,
 }
 
-impl End {
+impl StopSignals {
     /// Handles the signals. Until [`begin`](Self::begin), a signal ends the process at once, which loses no
     /// acknowledged write. The first process of a container needs this, because it ignores signals without a
     /// handler.
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn new() -> io::Result<End> {
+    pub fn new() -> io::Result<StopSignals> {
         let is_last = Arc::new(AtomicBool::new(true));
         for signal in [SIGTERM, SIGINT] {
             // The order matters: the first signal finds the flag as it was, and sets it for the second one.
             flag::register_conditional_shutdown(signal, 1, is_last.clone())?;
             flag::register(signal, is_last.clone())?;
         }
-        Ok(End { signals: Signals::new([SIGTERM, SIGINT])?, is_last })
+        Ok(StopSignals { signals: Signals::new([SIGTERM, SIGINT])?, is_last })
     }
 
     /// From now on, a first signal only wakes [`wait`](Self::wait). A second one ends the process at once,

@@ -5,18 +5,18 @@ use std::io::Read;
 
 use super::listpack::{self, Element};
 use super::read::score;
-use super::{Error, Reader, Result, kinds, old, streams};
+use super::{Error, RdbReader, Result, kinds, old, streams};
 use crate::data::Owned;
 
 /// Reads a value of the type with the number `kind`.
 ///
 /// # Errors
 /// If there is no valid value. Only after [`Error::Empty`] is the reader at the end of the value.
-pub fn decode<R: Read>(kind: u8, from: &mut Reader<R>) -> Result<Owned> {
+pub fn decode<R: Read>(kind: u8, from: &mut RdbReader<R>) -> Result<Owned> {
     let value = match kind {
         kinds::STRING => Owned::String(from.string()?),
-        kinds::LIST => Owned::List(many(from, Reader::string)?),
-        kinds::SET => Owned::Set(many(from, Reader::string)?),
+        kinds::LIST => Owned::List(many(from, RdbReader::string)?),
+        kinds::SET => Owned::Set(many(from, RdbReader::string)?),
         kinds::ZSET => Owned::Sorted(many(from, |from| Ok((from.string()?, from.text_double()?)))?),
         kinds::ZSET_2 => Owned::Sorted(many(from, |from| Ok((from.string()?, from.double()?)))?),
         kinds::HASH => Owned::Hash(many(from, |from| Ok((from.string()?, from.string()?)))?),
@@ -49,8 +49,8 @@ pub fn decode<R: Read>(kind: u8, from: &mut Reader<R>) -> Result<Owned> {
 
 /// Reads a count, and then so many items by `one`.
 pub(super) fn many<R: Read, T>(
-    from: &mut Reader<R>,
-    mut one: impl FnMut(&mut Reader<R>) -> Result<T>,
+    from: &mut RdbReader<R>,
+    mut one: impl FnMut(&mut RdbReader<R>) -> Result<T>,
 ) -> Result<Vec<T>> {
     let count = from.length()?;
     // Each item has at least a byte. The count may be wrong, so the memory for the items is not allocated
@@ -71,7 +71,7 @@ fn distinct<'v>(all: impl ExactSizeIterator<Item = &'v Vec<u8>>) -> usize {
 
 /// Reads a string, decodes its elements by `read`, and converts them by `make`.
 fn packed<R: Read, T>(
-    from: &mut Reader<R>,
+    from: &mut RdbReader<R>,
     read: for<'d> fn(&'d [u8], &mut u64) -> Result<Vec<Element<'d>>>,
     make: fn(&[Element<'_>]) -> Result<T>,
 ) -> Result<T> {
@@ -107,7 +107,7 @@ fn scores(elements: &[Element<'_>]) -> Result<Vec<(Vec<u8>, f64)>> {
 }
 
 /// Reads a list in parts, each of which is a ziplist; in new lists, a listpack or a single element.
-fn quicklist<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<Vec<Vec<u8>>> {
+fn quicklist<R: Read>(from: &mut RdbReader<R>, is_new: bool) -> Result<Vec<Vec<u8>>> {
     const ONE_ELEMENT: u64 = 1;
     const PACKED: u64 = 2;
     let parts = many(from, |from| {

@@ -1,6 +1,6 @@
 //! Values as `DUMP` replies them: the type, the value, the version of the format, and a checksum.
 
-use super::{CRC, Error, Reader, Result, VERSION, decode, encode, kind};
+use super::{CRC, Error, RdbReader, Result, VERSION, decode, encode, rdb_type};
 use crate::data::Owned;
 
 /// A dumped value may have this many elements in compressed parts, and one more for each byte of the payload.
@@ -13,7 +13,7 @@ const MOST_ELEMENTS: u64 = 4 << 20;
 /// # Errors
 /// If the value is too large for the format.
 pub fn dump(value: &Owned) -> Result<Vec<u8>> {
-    let mut out = vec![kind(value)];
+    let mut out = vec![rdb_type(value)];
     encode(value, &mut out)?;
     seal(&mut out);
     Ok(out)
@@ -24,7 +24,7 @@ pub fn dump(value: &Owned) -> Result<Vec<u8>> {
 /// # Errors
 /// If there is no valid value. This does not check the checksum: see [`open`].
 pub fn restore(opened: &[u8]) -> Result<Owned> {
-    let mut from = Reader::of(opened);
+    let mut from = RdbReader::from_bytes(opened);
     from.elements = MOST_ELEMENTS + opened.len() as u64;
     decode(from.byte()?, &mut from)
 }

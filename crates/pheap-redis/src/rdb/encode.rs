@@ -5,7 +5,7 @@ use super::{Result, kinds, streams};
 use crate::data::Owned;
 
 /// Returns the number of a value's type.
-pub fn kind(value: &Owned) -> u8 {
+pub fn rdb_type(value: &Owned) -> u8 {
     match value {
         Owned::String(_) => kinds::STRING,
         Owned::List(_) => kinds::LIST,

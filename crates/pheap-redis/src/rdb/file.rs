@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use crc::{Digest, Table};
 
 use super::write::{put_length, put_string};
-use super::{CRC, Error, Reader, Result, VERSION, decode, encode, kind, opcodes};
+use super::{CRC, Error, RdbReader, Result, VERSION, decode, encode, opcodes, rdb_type};
 use crate::data::Owned;
 
 /// The first bytes of a file. Four digits of the version follow.
@@ -16,7 +16,7 @@ const FIRST_WITH_SUM: u32 = 5;
 
 /// A key and its value.
 #[derive(Debug, PartialEq)]
-pub struct Entry {
+pub struct RdbEntry {
     /// The number of the database.
     pub db: u64,
     /// The key.
@@ -28,23 +28,23 @@ pub struct Entry {
     /// Seconds since the last use of the key.
     pub idle: Option<u64>,
     /// The frequency of uses of the key, as `OBJECT FREQ` replies it.
-    pub often: Option<u8>,
+    pub frequency: Option<u8>,
 }
 
 /// A part of a file.
 #[derive(Debug, PartialEq)]
-pub enum Part {
+pub enum FilePart {
     /// The text of a function library.
     Library(Vec<u8>),
     /// A key and its value.
-    Entry(Entry),
+    Entry(RdbEntry),
 }
 
 /// Reads the text of a library, behind its opcode. Returns None if the opcode is another one.
 ///
 /// # Errors
 /// If the text cannot be read.
-pub fn library<R: Read>(opcode: u8, from: &mut Reader<R>) -> Result<Option<Vec<u8>>> {
+pub fn library<R: Read>(opcode: u8, from: &mut RdbReader<R>) -> Result<Option<Vec<u8>>> {
     match opcode {
         opcodes::FUNCTION_2 => from.string().map(Some),
         opcodes::FUNCTION => {
@@ -67,12 +67,12 @@ pub fn put_library(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// A reader that computes the checksum of its bytes.
-struct Summed<R> {
+struct ChecksumReader<R> {
     inner: R,
     digest: Digest<'static, u64, Table<16>>,
 }
 
-impl<R: Read> Read for Summed<R> {
+impl<R: Read> Read for ChecksumReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let len = self.inner.read(buffer)?;
         self.digest.update(&buffer[..len]);
@@ -82,7 +82,7 @@ impl<R: Read> Read for Summed<R> {
 
 /// Reads a file part by part.
 pub struct FileReader<R> {
-    from: Reader<Summed<R>>,
+    from: RdbReader<ChecksumReader<R>>,
     version: u32,
     db: u64,
     empty: u64,
@@ -95,7 +95,7 @@ impl<R: Read> FileReader<R> {
     /// # Errors
     /// If this is no RDB file, or one of a newer version.
     pub fn new(inner: R, size: u64) -> Result<FileReader<R>> {
-        let mut from = Reader::new(Summed { inner, digest: CRC.digest() }, size);
+        let mut from = RdbReader::new(ChecksumReader { inner, digest: CRC.digest() }, size);
         let (magic, digits) = (from.array()?, from.array::<4>()?);
         let version = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
         let version: u32 = version
@@ -122,8 +122,8 @@ impl<R: Read> FileReader<R> {
     ///
     /// # Errors
     /// If the file is damaged, or has a part that is unknown here.
-    pub fn next_part(&mut self) -> Result<Option<Part>> {
-        let (from, mut deadline, mut idle, mut often) = (&mut self.from, None, None, None);
+    pub fn next_part(&mut self) -> Result<Option<FilePart>> {
+        let (from, mut deadline, mut idle, mut frequency) = (&mut self.from, None, None, None);
         loop {
             match from.byte()? {
                 opcodes::EOF => return self.check_sum().map(|()| None),
@@ -131,7 +131,7 @@ impl<R: Read> FileReader<R> {
                 opcodes::RESIZE_DB => _ = (from.length()?, from.length()?),
                 opcodes::AUX => _ = (from.string()?, from.string()?),
                 opcodes::IDLE => idle = Some(from.length()?),
-                opcodes::FREQ => often = Some(from.byte()?),
+                opcodes::FREQ => frequency = Some(from.byte()?),
                 opcodes::EXPIRE_TIME => {
                     deadline = Some(i64::from(i32::from_le_bytes(from.array()?)) * 1000);
                 }
@@ -139,17 +139,24 @@ impl<R: Read> FileReader<R> {
                 opcodes::MODULE_AUX => return Err(Error::Unknown("data of a module")),
                 other => {
                     if let Some(text) = library(other, from)? {
-                        return Ok(Some(Part::Library(text)));
+                        return Ok(Some(FilePart::Library(text)));
                     }
                     let key = from.string()?;
                     match decode(other, from) {
                         Ok(value) => {
                             let db = self.db;
-                            return Ok(Some(Part::Entry(Entry { db, key, value, deadline, idle, often })));
+                            return Ok(Some(FilePart::Entry(RdbEntry {
+                                db,
+                                key,
+                                value,
+                                deadline,
+                                idle,
+                                frequency,
+                            })));
                         }
                         Err(Error::Empty) => {
                             self.empty += 1;
-                            (deadline, idle, often) = (None, None, None);
+                            (deadline, idle, frequency) = (None, None, None);
                         }
                         Err(error) => return Err(error),
                     }
@@ -236,7 +243,7 @@ impl<W: Write> FileWriter<W> {
             self.part.push(opcodes::EXPIRE_TIME_MS);
             self.part.extend_from_slice(&deadline.to_le_bytes());
         }
-        self.part.push(kind(value));
+        self.part.push(rdb_type(value));
         put_string(&mut self.part, key);
         encode(value, &mut self.part)?;
         self.write_part()

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn listpack_round_trip() {
         let mut listpack = Listpack::new();
         let mut expected: Vec<Vec<u8>> = Vec::new();
         for shift in 0..63 {

@@ -32,9 +32,9 @@ mod tests;
 
 pub use decode::decode;
 pub use dump::{dump, open, restore, seal};
-pub use encode::{encode, kind};
-pub use file::{Entry, FileReader, FileWriter, Part, library, put_library};
-pub use read::Reader;
+pub use encode::{encode, rdb_type};
+pub use file::{FilePart, FileReader, FileWriter, RdbEntry, library, put_library};
+pub use read::RdbReader;
 
 use crc::{CRC_64_REDIS, Crc, Table};
 

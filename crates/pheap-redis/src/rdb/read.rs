@@ -10,7 +10,7 @@ const AHEAD: u64 = 1 << 20;
 
 /// Reads from an input of known length.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct RdbReader<R> {
     inner: R,
     /// The most bytes that may follow.
     left: u64,
@@ -18,17 +18,17 @@ pub struct Reader<R> {
     pub(super) elements: u64,
 }
 
-impl<'d> Reader<&'d [u8]> {
+impl<'d> RdbReader<&'d [u8]> {
     /// Makes a reader of these bytes.
-    pub fn of(bytes: &'d [u8]) -> Reader<&'d [u8]> {
-        Reader::new(bytes, bytes.len() as u64)
+    pub fn from_bytes(bytes: &'d [u8]) -> RdbReader<&'d [u8]> {
+        RdbReader::new(bytes, bytes.len() as u64)
     }
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> RdbReader<R> {
     /// Makes a reader of at most `left` bytes from `inner`.
-    pub fn new(inner: R, left: u64) -> Reader<R> {
-        Reader { inner, left, elements: u64::MAX }
+    pub fn new(inner: R, left: u64) -> RdbReader<R> {
+        RdbReader { inner, left, elements: u64::MAX }
     }
 
     /// Returns how many bytes may follow at most.

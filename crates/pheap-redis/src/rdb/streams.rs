@@ -10,7 +10,7 @@ use std::io::Read;
 use super::decode::many;
 use super::listpack::{self, Element, Listpack};
 use super::write::{put_bytes, put_length, put_string};
-use super::{Error, Reader, Result};
+use super::{Error, RdbReader, Result};
 use crate::data::streams::{Extent, Id, Past, Progress, id, ms, pack, seq, unpack};
 use crate::data::{OwnedGroup, OwnedStream};
 
@@ -32,7 +32,7 @@ const DAMAGED: Error = Error::Corrupt("a stream is damaged");
 
 /// Reads a stream. The old form lacks the first id, the greatest deleted id, the number of added entries, and
 /// how far groups have read.
-pub(super) fn decode<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<OwnedStream> {
+pub(super) fn decode<R: Read>(from: &mut RdbReader<R>, is_new: bool) -> Result<OwnedStream> {
     let (mut entries, mut left) = (Vec::new(), MOST_REPEATED);
     let parts = many(from, |from| {
         let base = <[u8; 16]>::try_from(from.string()?).map_err(|_| DAMAGED)?;
@@ -64,7 +64,7 @@ pub(super) fn decode<R: Read>(from: &mut Reader<R>, is_new: bool) -> Result<Owne
     Ok(OwnedStream { entries, past, groups })
 }
 
-fn read_id<R: Read>(from: &mut Reader<R>) -> Result<Id> {
+fn read_id<R: Read>(from: &mut RdbReader<R>) -> Result<Id> {
     Ok(id(from.length()?, from.length()?))
 }
 
@@ -120,16 +120,16 @@ fn read_entries(
     if rest.next().is_some() { Err(DAMAGED) } else { Ok(()) }
 }
 
-fn read_raw_id<R: Read>(from: &mut Reader<R>) -> Result<Id> {
+fn read_raw_id<R: Read>(from: &mut RdbReader<R>) -> Result<Id> {
     Ok(Id::from_be_bytes(from.array()?))
 }
 
-fn read_time<R: Read>(from: &mut Reader<R>) -> Result<i64> {
+fn read_time<R: Read>(from: &mut RdbReader<R>) -> Result<i64> {
     Ok(i64::from_le_bytes(from.array()?))
 }
 
 /// Reads a group: how far it has read, all pending entries, the consumers, and the pending entries of each.
-fn read_group<R: Read>(from: &mut Reader<R>, is_new: bool, extent: &Extent) -> Result<OwnedGroup> {
+fn read_group<R: Read>(from: &mut RdbReader<R>, is_new: bool, extent: &Extent) -> Result<OwnedGroup> {
     let (name, last) = (from.string()?, read_id(from)?);
     let read = if is_new { from.length()? as i64 } else { extent.position(last).unwrap_or(-1) };
     let mut deliveries = HashMap::new();

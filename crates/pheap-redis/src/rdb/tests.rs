@@ -233,17 +233,17 @@ fn damaged_values_are_refused_or_read() {
 }
 
 /// Reads all parts of a file.
-fn parts(file: &[u8]) -> Result<(Vec<Part>, u64)> {
+fn parts(file: &[u8]) -> Result<(Vec<FilePart>, u64)> {
     let mut reader = FileReader::new(file, file.len() as u64)?;
     let parts = std::iter::from_fn(|| reader.next_part().transpose()).collect::<Result<_>>()?;
     Ok((parts, reader.empty()))
 }
 
 /// Returns a file and its parts.
-fn file() -> (Vec<u8>, Vec<Part>) {
+fn file() -> (Vec<u8>, Vec<FilePart>) {
     let mut writer = FileWriter::new(Cursor::new(Vec::new())).unwrap();
     writer.library(b"#!lua name=a\n").unwrap();
-    let mut expected = vec![Part::Library(b"#!lua name=a\n".to_vec())];
+    let mut expected = vec![FilePart::Library(b"#!lua name=a\n".to_vec())];
     for (at, payload) in ALL.iter().enumerate() {
         let (db, key, value) = (at as u64 / 2, format!("key-{at}"), restore(open(payload).unwrap()).unwrap());
         if at % 2 == 0 {
@@ -251,13 +251,13 @@ fn file() -> (Vec<u8>, Vec<Part>) {
         }
         let deadline = (at % 2 == 0).then_some(i64::MAX - at as i64);
         writer.entry(key.as_bytes(), &value, deadline).unwrap();
-        expected.push(Part::Entry(Entry {
+        expected.push(FilePart::Entry(RdbEntry {
             db,
             key: key.into_bytes(),
             value,
             deadline,
             idle: None,
-            often: None,
+            frequency: None,
         }));
     }
     (writer.finish().unwrap().into_inner(), expected)
@@ -288,13 +288,20 @@ fn files() {
 fn files_of_older_versions() {
     // No checksum, a deadline in seconds; then an empty set that would have expired, and the usage of keys.
     let old = b"REDIS0004\xfe\x03\xfd\x02\0\0\0\x00\x01a\x01b\xfd\x02\0\0\0\x02\x01e\0\xf8\x05\xf9\x01\x00\x01c\x01d\xff";
-    let entry = |key: &str, text, deadline, idle, often| {
-        Part::Entry(Entry { db: 3, key: key.as_bytes().to_vec(), value: string(text), deadline, idle, often })
+    let entry = |key: &str, text, deadline, idle, frequency| {
+        FilePart::Entry(RdbEntry {
+            db: 3,
+            key: key.as_bytes().to_vec(),
+            value: string(text),
+            deadline,
+            idle,
+            frequency,
+        })
     };
     let expected = vec![entry("a", "b", Some(2000), None, None), entry("c", "d", None, Some(5), Some(1))];
     assert_eq!(parts(old).unwrap(), (expected, 1));
     let library = b"REDIS0010\xf6\x01n\x03LUA\x01\x04desc\x04code\xff\0\0\0\0\0\0\0\0";
-    assert_eq!(parts(library).unwrap().0, [Part::Library(b"#!LUA name=n\ncode".to_vec())]);
+    assert_eq!(parts(library).unwrap().0, [FilePart::Library(b"#!LUA name=n\ncode".to_vec())]);
     assert!(matches!(parts(b"REDIS0011\xff"), Err(Error::Version(11))));
     assert!(matches!(parts(b"REDIS0010\xf7\x01"), Err(Error::Unknown(_))));
 }

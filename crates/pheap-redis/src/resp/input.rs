@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::request::{Arguments, Limits, Malformed, Parser};
+use super::request::{MalformedRequest, Parser, RequestArguments, RequestLimits};
 
 /// The most bytes that an empty buffer keeps allocated.
 const KEPT: usize = 1 << 20;
@@ -14,7 +14,7 @@ pub struct Input {
     start: usize,
     parser: Parser,
     /// The arguments of the next request and its length, if it is complete.
-    request: Option<(Arguments, usize)>,
+    request: Option<(RequestArguments, usize)>,
 }
 
 /// The arguments of a request.
@@ -56,7 +56,7 @@ impl Input {
     ///
     /// # Errors
     /// If it is malformed. Then each later call fails in the same way.
-    pub fn is_ready(&mut self, limits: Limits) -> Result<bool, Malformed> {
+    pub fn is_ready(&mut self, limits: RequestLimits) -> Result<bool, MalformedRequest> {
         if self.request.is_none() {
             let parsed = self.parser.parse(&self.bytes[self.start..], limits);
             self.request = parsed.inspect_err(|_| self.parser = Parser::default())?;
@@ -84,7 +84,7 @@ impl Input {
     }
 
     /// Moves back to an earlier request.
-    pub fn go_back(&mut self, start: usize) {
+    pub fn rewind_to(&mut self, start: usize) {
         (self.start, self.request, self.parser) = (start, None, Parser::default());
     }
 }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_stays_none() {
-        let limits = Limits { bulk: 100, authenticated: true };
+        let limits = RequestLimits { bulk: 100, authenticated: true };
         let mut input = Input::default();
         input.room(100).0.extend_from_slice(b"PING\r\n*x\r\n*1\r\n$4\r\nPING\r\n");
         assert!(input.is_ready(limits).unwrap());

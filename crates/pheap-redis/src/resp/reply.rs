@@ -14,7 +14,7 @@ pub struct Reply {
 /// The start of a collection whose length is not known yet.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "its length is still to be written"]
-pub struct Begun(usize);
+pub struct DeferredLen(usize);
 
 impl Reply {
     /// Makes an empty buffer of replies.
@@ -58,7 +58,7 @@ impl Reply {
     }
 
     /// Returns the bytes from `len` on.
-    pub fn since(&self, len: usize) -> &[u8] {
+    pub fn bytes_since(&self, len: usize) -> &[u8] {
         &self.bytes[len..]
     }
 
@@ -239,17 +239,17 @@ impl Reply {
     }
 
     /// Begins a collection whose length is not known yet; see [`end_array`](Self::end_array).
-    pub fn begin(&mut self) -> Begun {
-        Begun(self.bytes.len())
+    pub fn defer_len(&mut self) -> DeferredLen {
+        DeferredLen(self.bytes.len())
     }
 
     /// Makes an array of the `len` replies since `begun`.
-    pub fn end_array(&mut self, begun: Begun, len: usize) {
+    pub fn end_array(&mut self, begun: DeferredLen, len: usize) {
         self.insert_head(begun, b'*', len);
     }
 
     /// Makes a map of the `pairs` pairs since `begun`.
-    pub fn end_map(&mut self, begun: Begun, pairs: usize) {
+    pub fn end_map(&mut self, begun: DeferredLen, pairs: usize) {
         if self.resp3 {
             self.insert_head(begun, b'%', pairs)
         } else {
@@ -258,11 +258,11 @@ impl Reply {
     }
 
     /// Makes a set of the `len` replies since `begun`.
-    pub fn end_set(&mut self, begun: Begun, len: usize) {
+    pub fn end_set(&mut self, begun: DeferredLen, len: usize) {
         self.insert_head(begun, if self.resp3 { b'~' } else { b'*' }, len);
     }
 
-    fn insert_head(&mut self, Begun(at): Begun, kind: u8, len: usize) {
+    fn insert_head(&mut self, DeferredLen(at): DeferredLen, kind: u8, len: usize) {
         let end = self.bytes.len();
         self.head(kind, len as i64);
         let head = self.bytes.len() - end;
@@ -304,7 +304,7 @@ mod tests {
     fn a_length_that_is_known_in_the_end() {
         let mut reply = Reply::new(true);
         reply.int(7);
-        let begun = reply.begin();
+        let begun = reply.defer_len();
         reply.int(1);
         reply.int(2);
         reply.end_map(begun, 1);

@@ -25,7 +25,7 @@ pub fn put_request(out: &mut Vec<u8>, words: &[&[u8]]) {
 
 /// Limits of the requests of a client.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct RequestLimits {
     /// The longest argument in bytes (`proto-max-bulk-len`).
     pub bulk: u64,
     /// Whether the client has authenticated. Otherwise lower limits apply.
@@ -35,18 +35,18 @@ pub struct Limits {
 /// A malformed request. The connection is closed after the reply.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("Protocol error: {0}")]
-pub struct Malformed(Cow<'static, str>);
+pub struct MalformedRequest(Cow<'static, str>);
 
 /// The places of a request's arguments.
 #[derive(Debug, Default)]
-pub struct Arguments {
+pub struct RequestArguments {
     /// Arguments of an array: ranges of the buffer.
     places: Vec<Range<usize>>,
     /// Arguments of an inline command, with quotes resolved.
     words: Vec<Vec<u8>>,
 }
 
-impl Arguments {
+impl RequestArguments {
     /// Returns the arguments. `buffer` must be the buffer that was parsed.
     pub fn in_buffer<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.places.iter().map(|place| &buffer[place.clone()]).chain(self.words.iter().map(Vec::as_slice))
@@ -56,7 +56,7 @@ impl Arguments {
 /// The state of parsing a request.
 #[derive(Debug, Default)]
 pub struct Parser {
-    arguments: Arguments,
+    arguments: RequestArguments,
     /// Bytes of the buffer that were parsed.
     at: usize,
     /// Number of arguments that are missing. None before the first line.
@@ -71,7 +71,11 @@ impl Parser {
     ///
     /// # Errors
     /// If the request is malformed.
-    pub fn parse(&mut self, buffer: &[u8], limits: Limits) -> Result<Option<(Arguments, usize)>, Malformed> {
+    pub fn parse(
+        &mut self,
+        buffer: &[u8],
+        limits: RequestLimits,
+    ) -> Result<Option<(RequestArguments, usize)>, MalformedRequest> {
         if self.missing.is_none() {
             match buffer.first() {
                 None => return Ok(None),
@@ -81,9 +85,9 @@ impl Parser {
             let Some(line) = self.line(buffer, "too big mbulk count string")? else { return Ok(None) };
             let count = words::int(&line[1..])
                 .filter(|&count| count <= ARGUMENTS)
-                .ok_or(Malformed("invalid multibulk length".into()))?;
+                .ok_or(MalformedRequest("invalid multibulk length".into()))?;
             if count > 10 && !limits.authenticated {
-                return Err(Malformed("unauthenticated multibulk length".into()));
+                return Err(MalformedRequest("unauthenticated multibulk length".into()));
             }
             let count = usize::try_from(count).unwrap_or(0);
             self.arguments.places.reserve(count.min(1024));
@@ -102,16 +106,20 @@ impl Parser {
         self.bulk.map_or(0, |bulk| (self.at + bulk + 2).saturating_sub(buffered))
     }
 
-    fn done(&mut self) -> (Arguments, usize) {
+    fn done(&mut self) -> (RequestArguments, usize) {
         let Parser { arguments, at, .. } = std::mem::take(self);
         (arguments, at)
     }
 
     /// Returns the next line, without its end.
-    fn line<'b>(&mut self, buffer: &'b [u8], too_long: &'static str) -> Result<Option<&'b [u8]>, Malformed> {
+    fn line<'b>(
+        &mut self,
+        buffer: &'b [u8],
+        too_long: &'static str,
+    ) -> Result<Option<&'b [u8]>, MalformedRequest> {
         let rest = &buffer[self.at..];
         let Some(end) = rest.iter().take(LINE + 2).position(|&byte| byte == b'\r') else {
-            return if rest.len() > LINE { Err(Malformed(too_long.into())) } else { Ok(None) };
+            return if rest.len() > LINE { Err(MalformedRequest(too_long.into())) } else { Ok(None) };
         };
         if end + 1 == rest.len() {
             return Ok(None); // the '\n' is still to come
@@ -120,19 +128,23 @@ impl Parser {
         Ok(Some(&rest[..end]))
     }
 
-    fn bulk(&mut self, buffer: &[u8], limits: Limits) -> Result<Option<Range<usize>>, Malformed> {
+    fn bulk(
+        &mut self,
+        buffer: &[u8],
+        limits: RequestLimits,
+    ) -> Result<Option<Range<usize>>, MalformedRequest> {
         if self.bulk.is_none() {
             let Some(line) = self.line(buffer, "too big bulk count string")? else { return Ok(None) };
             let Some((b'$', digits)) = line.split_first() else {
                 let got = line.first().map_or(' ', |&byte| char::from(byte));
-                return Err(Malformed(format!("expected '$', got '{got}'").into()));
+                return Err(MalformedRequest(format!("expected '$', got '{got}'").into()));
             };
             let len = words::int(digits)
                 .and_then(|len| u64::try_from(len).ok())
                 .filter(|&len| len <= limits.bulk)
-                .ok_or(Malformed("invalid bulk length".into()))?;
+                .ok_or(MalformedRequest("invalid bulk length".into()))?;
             if len > 16384 && !limits.authenticated {
-                return Err(Malformed("unauthenticated bulk length".into()));
+                return Err(MalformedRequest("unauthenticated bulk length".into()));
             }
             self.bulk = Some(len as usize);
         }
@@ -146,16 +158,17 @@ impl Parser {
         Ok(Some(place))
     }
 
-    fn inline(&mut self, buffer: &[u8]) -> Result<Option<(Arguments, usize)>, Malformed> {
+    fn inline(&mut self, buffer: &[u8]) -> Result<Option<(RequestArguments, usize)>, MalformedRequest> {
         let Some(end) = buffer.iter().take(LINE + 1).position(|&byte| byte == b'\n') else {
             return if buffer.len() > LINE {
-                Err(Malformed("too big inline request".into()))
+                Err(MalformedRequest("too big inline request".into()))
             } else {
                 Ok(None)
             };
         };
         let line = buffer[..end].strip_suffix(b"\r").unwrap_or(&buffer[..end]);
-        self.arguments.words = words::split(line).ok_or(Malformed("unbalanced quotes in request".into()))?;
+        self.arguments.words =
+            words::split(line).ok_or(MalformedRequest("unbalanced quotes in request".into()))?;
         self.at = end + 1;
         Ok(Some(self.done()))
     }
@@ -165,7 +178,7 @@ impl Parser {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { bulk: 512 << 20, authenticated: true };
+    const LIMITS: RequestLimits = RequestLimits { bulk: 512 << 20, authenticated: true };
 
     fn parsed(bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
         let (mut all, mut rest) = (Vec::new(), bytes);

@@ -25,27 +25,27 @@ pub struct Gates {
 
 /// A script is slow, so the thread must not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Busy;
+pub struct ScriptBusy;
 
 /// Passed gates. Until this is dropped, they stay shut to other threads. Gates that were passed as a reader
 /// stay open to other readers.
 #[derive(Debug)]
 #[must_use = "they are open again when this is dropped"]
-pub struct Passed<'g> {
+pub struct GatePass<'g> {
     #[expect(dead_code, reason = "it is what keeps them shut")]
-    guards: SmallVec<[Guard<'g>; 2]>,
+    guards: SmallVec<[GateGuard<'g>; 2]>,
 }
 
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is what keeps the gate shut")]
-enum Guard<'g> {
+enum GateGuard<'g> {
     Shared(RwLockReadGuard<'g, ()>),
     Alone(RwLockWriteGuard<'g, ()>),
 }
 
 impl Gates {
     /// Makes gates for so many shards. If there is only one thread, they are not used until
-    /// [`begin`](Self::begin).
+    /// [`enable`](Self::enable).
     pub fn new(shards: usize, threads: usize) -> Gates {
         let gates = (0..shards).map(|_| RwLock::new(())).collect();
         Gates { gates, are_used: AtomicBool::new(threads > 1) }
@@ -53,7 +53,7 @@ impl Gates {
 
     /// Begins to use the gates, because one more thread begins. The caller is the only other thread, or no
     /// thread has begun.
-    pub fn begin(&self) {
+    pub fn enable(&self) {
         self.are_used.store(true, Relaxed);
     }
 
@@ -70,38 +70,38 @@ impl Gates {
         shards: impl IntoIterator<Item = usize>,
         is_alone: bool,
         scripts: &Scripts,
-    ) -> Result<Passed<'_>, Busy> {
+    ) -> Result<GatePass<'_>, ScriptBusy> {
         let mut guards = SmallVec::new();
         for gate in shards.into_iter().filter_map(|shard| self.get(shard)) {
             let guard = loop {
                 let guard = if is_alone {
-                    gate.try_write_for(PATIENCE).map(Guard::Alone)
+                    gate.try_write_for(PATIENCE).map(GateGuard::Alone)
                 } else {
-                    gate.try_read_for(PATIENCE).map(Guard::Shared)
+                    gate.try_read_for(PATIENCE).map(GateGuard::Shared)
                 };
                 match guard {
                     Some(guard) => break guard,
-                    None if scripts.is_busy() => return Err(Busy),
+                    None if scripts.is_busy() => return Err(ScriptBusy),
                     None => {}
                 }
             };
             guards.push(guard);
         }
-        Ok(Passed { guards })
+        Ok(GatePass { guards })
     }
 
     /// Passes a shard's gate exclusively, if no thread holds it.
-    pub fn try_pass(&self, shard: usize) -> Option<Passed<'_>> {
-        let Some(gate) = self.get(shard) else { return Some(Passed { guards: SmallVec::new() }) };
-        let guard = Guard::Alone(gate.try_write()?);
-        Some(Passed { guards: SmallVec::from_iter([guard]) })
+    pub fn try_pass(&self, shard: usize) -> Option<GatePass<'_>> {
+        let Some(gate) = self.get(shard) else { return Some(GatePass { guards: SmallVec::new() }) };
+        let guard = GateGuard::Alone(gate.try_write()?);
+        Some(GatePass { guards: SmallVec::from_iter([guard]) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripts::Slow;
+    use crate::scripts::SlowScript;
     use std::sync::Arc;
     use std::time::Instant;
 
@@ -110,7 +110,7 @@ mod tests {
         let (gates, scripts) = (Gates::new(3, 2), Scripts::default());
         let script = gates.pass([0, 2], true, &scripts).unwrap();
         assert!(gates.try_pass(0).is_none() && gates.try_pass(1).is_some());
-        let slow = Arc::new(Slow {
+        let slow = Arc::new(SlowScript {
             is_eval: true,
             is_of_master: false,
             name: String::new(),
@@ -120,7 +120,7 @@ mod tests {
             is_killed: false.into(),
         });
         scripts.begin_slow(slow.clone());
-        assert_eq!(gates.pass([1, 2], false, &scripts).unwrap_err(), Busy);
+        assert_eq!(gates.pass([1, 2], false, &scripts).unwrap_err(), ScriptBusy);
         assert!(gates.try_pass(1).is_some(), "the one that was passed is open again");
         scripts.end_slow(&slow);
         drop(script);

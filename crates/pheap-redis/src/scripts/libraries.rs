@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-use crate::scripts::Declared;
+use crate::scripts::ScriptFlags;
 
 /// A library.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Function {
     /// The description that its author gave.
     pub description: Option<Vec<u8>>,
     /// The flags that it declares.
-    pub declared: Declared,
+    pub declared: ScriptFlags,
 }
 
 impl Library {
@@ -193,7 +193,7 @@ mod tests {
     fn functions_have_one_name_each() {
         let library = |number, name: &str, function: &str| {
             let functions =
-                vec![Function { name: function.into(), description: None, declared: Declared::default() }];
+                vec![Function { name: function.into(), description: None, declared: ScriptFlags::default() }];
             Arc::new(Library { number, name: name.into(), text: Vec::new(), shebang: 0, functions })
         };
         let mut loaded = Loaded::default();

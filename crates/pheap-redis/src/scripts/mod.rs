@@ -31,45 +31,49 @@ pub type Sha = [u8; 40];
 
 /// The flags that a script declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Declared(u8);
+pub struct ScriptFlags(u8);
 
-impl Declared {
+impl ScriptFlags {
     /// The script only reads.
-    pub const NO_WRITES: Declared = Declared(1);
+    pub const NO_WRITES: ScriptFlags = ScriptFlags(1);
     /// The script runs although memory is short.
-    pub const ALLOW_OOM: Declared = Declared(2);
+    pub const ALLOW_OOM: ScriptFlags = ScriptFlags(2);
     /// The script runs although the data may be stale.
-    pub const ALLOW_STALE: Declared = Declared(4);
+    pub const ALLOW_STALE: ScriptFlags = ScriptFlags(4);
     /// The script declares no flags, so the server checks each of its commands.
-    pub const NOTHING: Declared = Declared(32);
+    pub const NOTHING: ScriptFlags = ScriptFlags(32);
 
     const NAMES: [&'static str; 5] =
         ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
     /// Parses the name of a flag.
-    pub fn parse(name: &[u8]) -> Option<Declared> {
-        Declared::NAMES.iter().position(|known| known.as_bytes() == name).map(|bit| Declared(1 << bit))
+    pub fn parse(name: &[u8]) -> Option<ScriptFlags> {
+        ScriptFlags::NAMES.iter().position(|known| known.as_bytes() == name).map(|bit| ScriptFlags(1 << bit))
     }
 
     /// Returns the flags that a script's text declares. None if its first line is invalid.
-    pub fn of_text(text: &[u8]) -> Option<Declared> {
+    pub fn of_text(text: &[u8]) -> Option<ScriptFlags> {
         first_line(text).ok().map(|(declared, _)| declared)
     }
 
     /// Adds flags.
     #[must_use]
-    pub fn and(self, other: Declared) -> Declared {
-        Declared(self.0 | other.0)
+    pub fn and(self, other: ScriptFlags) -> ScriptFlags {
+        ScriptFlags(self.0 | other.0)
     }
 
     /// Returns whether any of these flags is declared.
-    pub fn has(self, other: Declared) -> bool {
+    pub fn has(self, other: ScriptFlags) -> bool {
         self.0 & other.0 != 0
     }
 
     /// Returns the names of the flags.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Declared::NAMES.into_iter().enumerate().filter(move |(bit, _)| self.0 & 1 << bit != 0).map(|(_, n)| n)
+        ScriptFlags::NAMES
+            .into_iter()
+            .enumerate()
+            .filter(move |(bit, _)| self.0 & 1 << bit != 0)
+            .map(|(_, n)| n)
     }
 }
 
@@ -79,7 +83,7 @@ pub struct Script {
     /// The SHA-1, by which clients call it.
     pub sha: Sha,
     /// The flags that its first line declares.
-    pub declared: Declared,
+    pub declared: ScriptFlags,
     /// Its text.
     pub text: Vec<u8>,
     /// Length of the `#!` line, which Lua does not compile.
@@ -113,9 +117,9 @@ pub fn sha1(text: &[u8]) -> Sha {
 }
 
 /// Parses a first line that begins with `#!`. Returns its flags and its length.
-fn first_line(text: &[u8]) -> Result<(Declared, usize), String> {
+fn first_line(text: &[u8]) -> Result<(ScriptFlags, usize), String> {
     if !text.starts_with(b"#!") {
-        return Ok((Declared::NOTHING, 0));
+        return Ok((ScriptFlags::NOTHING, 0));
     }
     let end = text.iter().position(|&byte| byte == b'\n').ok_or("Invalid script shebang")?;
     let parts = words::split(&text[..end]).ok_or("Invalid engine in script shebang")?;
@@ -123,14 +127,14 @@ fn first_line(text: &[u8]) -> Result<(Declared, usize), String> {
     if engine != b"#!lua" {
         return Err(format!("Unexpected engine in script shebang: {}", words::lossy(engine)));
     }
-    let mut declared = Declared::default();
+    let mut declared = ScriptFlags::default();
     for option in options {
         let Some(flags) = option.strip_prefix(b"flags=") else {
             return Err(format!("Unknown lua shebang option: {}", words::lossy(option)));
         };
         for flag in flags.split(|&byte| byte == b',').filter(|_| !flags.is_empty()) {
             let unexpected = || format!("Unexpected flag in script shebang: {}", words::lossy(flag));
-            declared = declared.and(Declared::parse(flag).ok_or_else(unexpected)?);
+            declared = declared.and(ScriptFlags::parse(flag).ok_or_else(unexpected)?);
         }
     }
     Ok((declared, end))
@@ -138,7 +142,7 @@ fn first_line(text: &[u8]) -> Result<(Declared, usize), String> {
 
 /// A script that has run for a long time.
 #[derive(Debug)]
-pub struct Slow {
+pub struct SlowScript {
     /// Whether it is a script of `EVAL` or `EVALSHA`, and not a library function.
     pub is_eval: bool,
     /// Whether a master sent it, and has therefore run it.
@@ -163,7 +167,7 @@ pub struct Scripts {
     generation: AtomicU64,
     /// Number of slow scripts.
     busy: AtomicUsize,
-    slow: Mutex<Vec<Arc<Slow>>>,
+    slow: Mutex<Vec<Arc<SlowScript>>>,
     /// Hashes of the texts, SHA-1s and names of scripts that have accessed keys in shards that they did not
     /// declare.
     wide: RwLock<HashSet<u64>>,
@@ -233,7 +237,7 @@ impl Scripts {
     }
 
     /// Returns the slow script that has run longest.
-    pub fn slowest(&self) -> Option<Arc<Slow>> {
+    pub fn slowest(&self) -> Option<Arc<SlowScript>> {
         self.slow.lock().first().cloned()
     }
 
@@ -243,13 +247,13 @@ impl Scripts {
     }
 
     /// Adds a slow script.
-    pub fn begin_slow(&self, slow: Arc<Slow>) {
+    pub fn begin_slow(&self, slow: Arc<SlowScript>) {
         self.slow.lock().push(slow);
         self.busy.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Removes a slow script, because it has ended.
-    pub fn end_slow(&self, slow: &Arc<Slow>) {
+    pub fn end_slow(&self, slow: &Arc<SlowScript>) {
         self.slow.lock().retain(|other| !Arc::ptr_eq(other, slow));
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
@@ -285,11 +289,11 @@ mod tests {
 
     #[test]
     fn first_lines() {
-        assert_eq!(first_line(b"return 1"), Ok((Declared::NOTHING, 0)));
-        assert_eq!(first_line(b"#!lua\nreturn 1"), Ok((Declared::default(), 5)));
+        assert_eq!(first_line(b"return 1"), Ok((ScriptFlags::NOTHING, 0)));
+        assert_eq!(first_line(b"#!lua\nreturn 1"), Ok((ScriptFlags::default(), 5)));
         let (declared, _) = first_line(b"#!lua flags=no-writes,allow-oom\n").unwrap();
         assert_eq!(declared.names().collect::<Vec<_>>(), ["no-writes", "allow-oom"]);
-        assert_eq!(first_line(b"#!lua flags=\n"), Ok((Declared::default(), 12)));
+        assert_eq!(first_line(b"#!lua flags=\n"), Ok((ScriptFlags::default(), 12)));
         for (line, problem) in [
             ("#!lua", "Invalid script shebang"),
             ("#!perl\n", "Unexpected engine in script shebang: #!perl"),

@@ -16,7 +16,7 @@ use crate::text::random::random;
 const PARTS: usize = 64;
 /// The range of the binary logarithm of a part's number of places.
 const SIZES: std::ops::Range<usize> = 10..28;
-/// After about this number of places, one call of [`Clocks::fit`] moves no further part.
+/// After about this number of places, one call of [`Clocks::grow_for`] moves no further part.
 const MOVES: usize = 1 << 21;
 
 /// The unit of times, in milliseconds. Times in this unit wrap around after 13 years.
@@ -27,13 +27,13 @@ const NEW: u8 = 5;
 /// A part of the table. The smaller arrays of places stay allocated when the part grows. Together they are
 /// smaller than the present one.
 #[derive(Debug, Default)]
-struct Part {
+struct TableSegment {
     /// The binary logarithm of the number of places, and the index of the present array.
     size: AtomicUsize,
     places: [OnceLock<Box<[AtomicU32]>>; SIZES.end],
 }
 
-impl Part {
+impl TableSegment {
     fn place(&self, hash: u64) -> Option<&AtomicU32> {
         let places = self.places.get(self.size.load(Relaxed))?.get()?;
         places.get(hash as usize & (places.len() - 1))
@@ -60,21 +60,21 @@ impl Part {
 pub struct Clocks {
     is_on: AtomicBool,
     /// Whether the places hold counts of uses and not times of last use.
-    counts: AtomicBool,
+    is_lfu: AtomicBool,
     log_factor: AtomicU32,
     decay_minutes: AtomicU32,
     /// The time of keys without a record: the start of the server.
     since: AtomicU32,
-    parts: Box<[Part]>,
+    parts: Box<[TableSegment]>,
 }
 
 /// The usage of a key, as `RESTORE` and RDB files give it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Usage {
+pub enum KeyUsage {
     /// Seconds since the last use.
     Idle(i64),
     /// The frequency of uses, on the scale of `OBJECT FREQ`.
-    Often(u8),
+    Frequency(u8),
 }
 
 fn time(now: i64) -> u32 {
@@ -101,11 +101,11 @@ impl Default for Clocks {
     fn default() -> Clocks {
         Clocks {
             is_on: AtomicBool::new(false),
-            counts: AtomicBool::new(false),
+            is_lfu: AtomicBool::new(false),
             log_factor: AtomicU32::new(10),
             decay_minutes: AtomicU32::new(1),
             since: AtomicU32::new(0),
-            parts: (0..PARTS).map(|_| Part::default()).collect(),
+            parts: (0..PARTS).map(|_| TableSegment::default()).collect(),
         }
     }
 }
@@ -115,16 +115,16 @@ impl Clocks {
     pub fn new(config: &Config, started: i64) -> Clocks {
         let clocks = Clocks::default();
         clocks.since.store(time(started), Relaxed);
-        clocks.follow(config);
+        clocks.apply(config);
         clocks
     }
 
     /// Applies the options.
-    pub fn follow(&self, config: &Config) {
+    pub fn apply(&self, config: &Config) {
         self.log_factor.store(config.int("lfu-log-factor") as u32, Relaxed);
         self.decay_minutes.store(config.int("lfu-decay-time") as u32, Relaxed);
         let policy = config.text("maxmemory-policy");
-        self.counts.store(policy.ends_with("-lfu"), SeqCst);
+        self.is_lfu.store(policy.ends_with("-lfu"), SeqCst);
         if policy.ends_with("-lfu") || policy.ends_with("-lru") {
             self.turn_on();
         }
@@ -139,8 +139,8 @@ impl Clocks {
     }
 
     /// Returns whether the places hold counts of uses and not times of last use.
-    pub fn counts(&self) -> bool {
-        self.counts.load(Relaxed)
+    pub fn is_lfu(&self) -> bool {
+        self.is_lfu.load(Relaxed)
     }
 
     /// Returns whether uses are recorded.
@@ -150,7 +150,7 @@ impl Clocks {
     }
 
     /// Grows the table for so many objects. A key is at least one object in addition to its name.
-    pub fn fit(&self, objects: u64) {
+    pub fn grow_for(&self, objects: u64) {
         if !self.is_on() {
             return;
         }
@@ -170,12 +170,12 @@ impl Clocks {
     }
 
     /// Records a use of a key.
-    pub fn touch(&self, key: &[u8], now: i64) {
+    pub fn record_use(&self, key: &[u8], now: i64) {
         let Some(place) = self.place(key) else { return };
-        if !self.counts() {
+        if !self.is_lfu() {
             return place.store(time(now).max(1), Relaxed);
         }
-        let mut count = self.often_at(place.load(Relaxed), now);
+        let mut count = self.frequency_at(place.load(Relaxed), now);
         let factor = f64::from(self.log_factor.load(Relaxed));
         let chance = 1.0 / (f64::from(count.saturating_sub(NEW)) * factor + 1.0);
         if (random() >> 11) as f64 / (1u64 << 53) as f64 <= chance {
@@ -199,11 +199,11 @@ impl Clocks {
     }
 
     /// Returns the recent frequency of uses of a key, on a logarithmic scale.
-    pub fn often(&self, key: &[u8], now: i64) -> u8 {
-        self.often_at(self.place(key).map_or(0, |place| place.load(Relaxed)), now)
+    pub fn frequency(&self, key: &[u8], now: i64) -> u8 {
+        self.frequency_at(self.place(key).map_or(0, |place| place.load(Relaxed)), now)
     }
 
-    fn often_at(&self, noted: u32, now: i64) -> u8 {
+    fn frequency_at(&self, noted: u32, now: i64) -> u8 {
         if noted == 0 {
             return NEW;
         }
@@ -214,18 +214,18 @@ impl Clocks {
 
     /// Begins to record the uses of keys. Sets the usage of a key, if `usage` has the kind that the table
     /// records.
-    pub fn set(&self, key: &[u8], usage: Usage, now: i64) {
+    pub fn set(&self, key: &[u8], usage: KeyUsage, now: i64) {
         self.turn_on();
         let Some(place) = self.place(key) else { return };
         match usage {
-            Usage::Idle(seconds) if !self.counts() => {
+            KeyUsage::Idle(seconds) if !self.is_lfu() => {
                 let units = u32::try_from(seconds.saturating_mul(1000 / UNIT)).unwrap_or(u32::MAX >> 1);
                 place.store(time(now).wrapping_sub(units).max(1), Relaxed);
             }
-            Usage::Often(count) if self.counts() => {
+            KeyUsage::Frequency(count) if self.is_lfu() => {
                 place.store(minutes(now) << 8 | u32::from(count), Relaxed);
             }
-            Usage::Idle(_) | Usage::Often(_) => {}
+            KeyUsage::Idle(_) | KeyUsage::Frequency(_) => {}
         }
     }
 
@@ -253,51 +253,51 @@ mod tests {
     fn how_long_keys_are_idle() {
         let clocks = clocks("volatile-lru", NOW);
         let later = NOW + 5000;
-        clocks.touch(b"a", later);
+        clocks.record_use(b"a", later);
         assert_eq!((clocks.idle_seconds(b"a", later), clocks.idle_seconds(b"b", later)), (0, 5));
         assert_eq!(clocks.idle_seconds(b"a", later + 3900), 3);
         assert_eq!(clocks.idle_seconds(b"a", later - 200), 0);
         for (said, told) in [(0, 0), (1000, 1000), (i64::MAX, i64::from(u32::MAX >> 1) / 10)] {
-            clocks.set(b"a", Usage::Idle(said), later);
+            clocks.set(b"a", KeyUsage::Idle(said), later);
             assert_eq!(clocks.idle_seconds(b"a", later), told);
         }
-        clocks.set(b"a", Usage::Often(7), later);
+        clocks.set(b"a", KeyUsage::Frequency(7), later);
         assert!(clocks.idle_seconds(b"a", later) > 0, "that is not what is noted");
     }
 
     #[test]
     fn how_often_keys_are_used() {
         let clocks = clocks("allkeys-lfu", NOW);
-        assert_eq!(clocks.often(b"a", NOW), NEW);
-        clocks.touch(b"a", NOW);
-        assert_eq!(clocks.often(b"a", NOW), NEW + 1);
-        (0..10_000).for_each(|_| clocks.touch(b"a", NOW));
-        let often = clocks.often(b"a", NOW);
+        assert_eq!(clocks.frequency(b"a", NOW), NEW);
+        clocks.record_use(b"a", NOW);
+        assert_eq!(clocks.frequency(b"a", NOW), NEW + 1);
+        (0..10_000).for_each(|_| clocks.record_use(b"a", NOW));
+        let often = clocks.frequency(b"a", NOW);
         assert!((30..80).contains(&often), "{often}");
         // The count falls by one each minute.
-        assert_eq!(clocks.often(b"a", NOW + 600_000), often - 10);
-        assert_eq!(clocks.often(b"a", NOW + 600_000_000), 0);
-        clocks.set(b"a", Usage::Often(100), NOW);
-        assert_eq!(clocks.often(b"a", NOW), 100);
+        assert_eq!(clocks.frequency(b"a", NOW + 600_000), often - 10);
+        assert_eq!(clocks.frequency(b"a", NOW + 600_000_000), 0);
+        clocks.set(b"a", KeyUsage::Frequency(100), NOW);
+        assert_eq!(clocks.frequency(b"a", NOW), 100);
         clocks.forget(b"a");
-        assert_eq!(clocks.often(b"a", NOW), NEW);
+        assert_eq!(clocks.frequency(b"a", NOW), NEW);
     }
 
     #[test]
     fn more_places_know_what_fewer_knew() {
         let clocks = clocks("allkeys-lru", NOW);
         let keys: Vec<String> = (0..20_000).map(|i| format!("key {i}")).collect();
-        keys.iter().for_each(|key| clocks.touch(key.as_bytes(), NOW + 9000));
-        clocks.fit(40_000);
-        clocks.fit(1_000_000);
+        keys.iter().for_each(|key| clocks.record_use(key.as_bytes(), NOW + 9000));
+        clocks.grow_for(40_000);
+        clocks.grow_for(1_000_000);
         assert!(clocks.parts[0].size.load(Relaxed) > SIZES.start);
         let is_known = |key: &&String| clocks.idle_seconds(key.as_bytes(), NOW + 9000) == 0;
         assert!(keys.iter().all(|key| is_known(&key)));
         // Few other keys share a place with one of these, because this table had its size before the first
         // use.
         let clocks = self::clocks("allkeys-lru", NOW);
-        clocks.fit(40_000);
-        keys.iter().for_each(|key| clocks.touch(key.as_bytes(), NOW + 9000));
+        clocks.grow_for(40_000);
+        keys.iter().for_each(|key| clocks.record_use(key.as_bytes(), NOW + 9000));
         let others: Vec<String> = (0..10_000).map(|i| format!("other {i}")).collect();
         let shared = others.iter().filter(is_known_by(&clocks)).count();
         assert!(shared < 4500, "{shared}");
@@ -310,10 +310,10 @@ mod tests {
     #[test]
     fn nothing_is_noted_unasked() {
         let clocks = clocks("noeviction", NOW);
-        clocks.touch(b"a", NOW + 5000);
+        clocks.record_use(b"a", NOW + 5000);
         assert!(!clocks.is_on() && clocks.idle_seconds(b"a", NOW + 5000) == 5);
         clocks.turn_on();
-        clocks.touch(b"a", NOW + 5000);
+        clocks.record_use(b"a", NOW + 5000);
         assert_eq!(clocks.idle_seconds(b"a", NOW + 5000), 0);
     }
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::clients::buffers::{self, Limit};
+use crate::clients::buffers::{self, OutputLimit};
 use crate::clients::client::{Name, Session};
-use crate::clients::pubsub::{Channels, Kind, Listener, Wanted};
+use crate::clients::pubsub::{Channels, NotificationClasses, Subscriber, SubscriptionKind};
 use crate::clients::tracking::Tracking;
 use crate::clients::unsynced::Unsynced;
 use crate::clients::waiting::Waiting;
@@ -60,7 +60,7 @@ pub struct Server {
     /// When and how often keys were used.
     pub clocks: Clocks,
     /// Keys that clients watch for `EXEC`.
-    pub watched: Watched,
+    pub watched: WatchedKeys,
     /// The clients that subscribe to each channel.
     pub channels: Channels,
     /// Keys that clients wait for.
@@ -76,7 +76,7 @@ pub struct Server {
     /// Whether this server follows a master, and how far.
     pub role: Role,
     /// Counters since the start of the server or the last `CONFIG RESETSTAT`.
-    pub stats: Stats,
+    pub stats: ServerStats,
     /// The clients that are connected.
     pub clients: Clients,
     /// Slow commands.
@@ -93,7 +93,7 @@ pub struct Server {
     pub rates: Mutex<Rates>,
     /// The ids of the clients that use `MONITOR`.
     monitors: Mutex<Vec<u64>>,
-    /// The pause of the clients, if there is one. `limits.paused` mirrors it.
+    /// The pause of the clients, if there is one. `options.paused` mirrors it.
     paused: Mutex<Option<Pause>>,
     /// The mailboxes of the threads.
     pub threads: Vec<Arc<Mailbox>>,
@@ -106,13 +106,13 @@ pub struct Server {
     /// The file of options with which the server started, if any.
     pub config_file: Option<PathBuf>,
     /// The state of the last copy of the heap.
-    pub save: Arc<Mutex<Save>>,
+    pub save: Arc<Mutex<SaveState>>,
     /// The id of the next client.
     next_client: AtomicU64,
     /// When the log last reported that the heap has no space.
     told_of_no_space: Mutex<Option<Instant>>,
     /// Options that the server reads for each command.
-    pub limits: Limits,
+    pub options: LiveOptions,
     /// Counts of the writes that are not synced, by the slots of their keys.
     pub unsynced: Unsynced,
 }
@@ -120,7 +120,7 @@ pub struct Server {
 /// Options that the server reads for each command. They are atomics, so that a command need not lock the
 /// configuration.
 #[derive(Debug, Default)]
-pub struct Limits {
+pub struct LiveOptions {
     /// The longest argument, in bytes.
     pub bulk: AtomicU64,
     /// The most bytes of input that a client may have sent without a reply.
@@ -128,14 +128,14 @@ pub struct Limits {
     /// The most bytes that all clients may need together, which also limits each one; 0: no limit.
     pub clients: AtomicU64,
     /// The most bytes of unread output of a client.
-    pub output: buffers::Shared,
+    pub output: buffers::SharedOutputLimit,
     /// The most bytes of unread output of a client that subscribes to channels.
-    pub messages: buffers::Shared,
+    pub messages: buffers::SharedOutputLimit,
     /// Whether replies wait until their writes are durable: there is a log, and `appendfsync` is `always`.
     pub always: AtomicBool,
     /// Whether the heap has a log, so that committed writes may not be durable yet.
     pub has_log: bool,
-    /// The wanted keyspace notifications, as the number in [`Wanted`].
+    /// The wanted keyspace notifications, as the number in [`NotificationClasses`].
     pub notifications: AtomicU32,
     /// The microseconds from which a command counts as slow; negative: never.
     pub slow: AtomicI64,
@@ -156,21 +156,21 @@ pub struct Limits {
 
 /// Returns the limit, with a quarter of the machine's memory as the hard limit if the option sets none (0). A
 /// client that asks for more, or does not read, must not exhaust the memory.
-fn or_of_machine(limit: Limit) -> Limit {
+fn or_of_machine(limit: OutputLimit) -> OutputLimit {
     let (_, machine) = usage::memory();
-    Limit { hard: if limit.hard == 0 { machine / 4 } else { limit.hard }, ..limit }
+    OutputLimit { hard: if limit.hard == 0 { machine / 4 } else { limit.hard }, ..limit }
 }
 
-impl Limits {
-    /// Sets the limits that options determine.
-    pub fn follow(&self, config: &Config) {
+impl LiveOptions {
+    /// Sets the values that options determine.
+    pub fn apply(&self, config: &Config) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
         self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
         self.clients.store(config.client_memory(), Ordering::Relaxed);
         let limits = config.output_limits();
         self.output.set(or_of_machine(limits.normal));
         self.messages.set(or_of_machine(limits.pubsub));
-        let wanted = Wanted::parse(config.text("notify-keyspace-events")).unwrap_or_default();
+        let wanted = NotificationClasses::parse(config.text("notify-keyspace-events")).unwrap_or_default();
         self.notifications.store(wanted.0, Ordering::Relaxed);
         self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
@@ -182,10 +182,10 @@ impl Limits {
 
 /// The state of the last copy of the heap (`SAVE`, `BGSAVE`).
 #[derive(Debug, Default)]
-pub struct Save {
+pub struct SaveState {
     /// When it was made, in seconds since 1970; before the first copy, when the server started.
     pub at: i64,
-    /// The value of [`Stats::dirty`] at the last copy.
+    /// The value of [`ServerStats::dirty`] at the last copy.
     pub dirty: u64,
     /// Whether a copy is being made.
     pub is_running: bool,
@@ -201,7 +201,7 @@ pub struct Save {
 
 /// Counters since the start of the server or the last `CONFIG RESETSTAT`, and figures of the present state.
 #[derive(Debug, Default)]
-pub struct Stats {
+pub struct ServerStats {
     /// Connections accepted.
     pub connections: AtomicU64,
     /// Clients that wait for keys or for the end of a pause.
@@ -228,7 +228,7 @@ pub struct Stats {
     pub has_failed: AtomicBool,
 }
 
-impl Stats {
+impl ServerStats {
     /// Resets the counters, except `dirty`, `peak` and those of the present state.
     fn reset(&self) {
         let all = [
@@ -250,12 +250,12 @@ impl Server {
     /// Makes a server for the data in `store`, with counters for `commands` commands. `threads` are the
     /// mailboxes of the threads that serve clients. The caller starts these.
     pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>, commands: usize) -> Server {
-        let limits = Limits {
+        let options = LiveOptions {
             has_log: store.heap().durability() == pheap::Durability::Wal,
             expires: AtomicBool::new(true),
-            ..Limits::default()
+            ..LiveOptions::default()
         };
-        limits.follow(&config);
+        options.apply(&config);
         // Two more: the roots of the function libraries and of the replication progress.
         let memory = Memory::new(store.shards().len() + 2);
         memory.set_limit(config.int("maxmemory") as u64, &store);
@@ -265,7 +265,7 @@ impl Server {
             clocks: Clocks::new(&config, now()),
             memory,
             config: RwLock::new(config),
-            watched: Watched::default(),
+            watched: WatchedKeys::default(),
             channels: Channels::default(),
             waiting: Waiting::default(),
             gates: Gates::new(store.shards().len() + 1, threads.len()),
@@ -273,7 +273,7 @@ impl Server {
             scripts: Scripts::default(),
             libraries: Libraries::default(),
             role: Role::default(),
-            stats: Stats::default(),
+            stats: ServerStats::default(),
             clients: Clients::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
@@ -289,12 +289,12 @@ impl Server {
             started: Instant::now(),
             config_file: None,
             run_id: (0..5).map(|_| format!("{:08x}", random() as u32)).collect(),
-            save: Arc::new(Mutex::new(Save { at: now() / 1000, ..Save::default() })),
+            save: Arc::new(Mutex::new(SaveState { at: now() / 1000, ..SaveState::default() })),
             store,
             unsynced: Unsynced::default(),
             next_client: AtomicU64::new(1),
             told_of_no_space: Mutex::default(),
-            limits,
+            options,
         }
     }
 
@@ -371,12 +371,12 @@ impl Server {
 
     /// Returns whether clients may not write if this server is a replica.
     pub fn is_read_only(&self) -> bool {
-        self.limits.read_only.load(Ordering::Relaxed)
+        self.options.read_only.load(Ordering::Relaxed)
     }
 
     /// Returns whether this server has lost its master and may not serve old data.
     pub fn is_stale(&self) -> bool {
-        self.limits.silent.load(Ordering::Relaxed) && self.role.is_down()
+        self.options.silent.load(Ordering::Relaxed) && self.role.is_down()
     }
 
     /// Logs an error of the heap: once if the data cannot change any more, and at most once a minute if there
@@ -412,14 +412,14 @@ impl Server {
         if !monitors.contains(&client) {
             monitors.push(client);
         }
-        self.limits.monitors.store(monitors.len(), Ordering::SeqCst);
+        self.options.monitors.store(monitors.len(), Ordering::SeqCst);
     }
 
     /// Removes a client that used `MONITOR`.
     pub fn remove_monitor(&self, client: u64) {
         let mut monitors = self.monitors.lock();
         monitors.retain(|other| *other != client);
-        self.limits.monitors.store(monitors.len(), Ordering::SeqCst);
+        self.options.monitors.store(monitors.len(), Ordering::SeqCst);
     }
 
     /// Returns a line about a command for each client that uses `MONITOR`.
@@ -438,26 +438,26 @@ impl Server {
             }
             (pause, _) => pause,
         };
-        self.limits.paused.store(paused.map_or(0, |pause| 1 + u8::from(pause.all)), Ordering::SeqCst);
+        self.options.paused.store(paused.map_or(0, |pause| 1 + u8::from(pause.all)), Ordering::SeqCst);
         self.threads.iter().for_each(|thread| thread.wake_up());
     }
 
     /// Returns the pause of the clients, if there is one now.
     pub fn paused(&self) -> Option<Pause> {
-        if self.limits.paused.load(Ordering::SeqCst) == 0 {
+        if self.options.paused.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let mut paused = self.paused.lock();
         if paused.is_some_and(|pause| pause.until <= Instant::now()) {
             *paused = None;
-            self.limits.paused.store(0, Ordering::SeqCst);
+            self.options.paused.store(0, Ordering::SeqCst);
         }
         *paused
     }
 
     /// Disconnects the clients that need most memory, until the others need at most `maxmemory-clients`.
     pub fn evict_clients(&self) {
-        let limit = self.limits.clients.load(Ordering::Relaxed) as usize;
+        let limit = self.options.clients.load(Ordering::Relaxed) as usize;
         if limit == 0 {
             return;
         }
@@ -482,30 +482,30 @@ impl Server {
     }
 
     /// Returns whether notifications of a class are wanted.
-    pub fn wants(&self, class: u8) -> bool {
-        Wanted(self.limits.notifications.load(Ordering::Relaxed)).has(class)
+    pub fn wants_notification(&self, class: u8) -> bool {
+        NotificationClasses(self.options.notifications.load(Ordering::Relaxed)).has(class)
     }
 
     /// Calls `send` with each client that wants a keyspace notification, and the parts of its message.
     pub fn notify(
         &self,
         (db, class, event, key): (usize, u8, &str, &[u8]),
-        send: &mut dyn FnMut(Listener, &[&[u8]]),
+        send: &mut dyn FnMut(Subscriber, &[&[u8]]),
     ) {
-        let wanted = Wanted(self.limits.notifications.load(Ordering::Relaxed));
+        let wanted = NotificationClasses(self.options.notifications.load(Ordering::Relaxed));
         if wanted.has(class) && wanted.has(b'K') {
             let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
-            self.channels.publish(Kind::Channel, &channel, event.as_bytes(), send);
+            self.channels.publish(SubscriptionKind::Channel, &channel, event.as_bytes(), send);
         }
         if wanted.has(class) && wanted.has(b'E') {
             let channel = format!("__keyevent@{db}__:{event}");
-            self.channels.publish(Kind::Channel, channel.as_bytes(), key, send);
+            self.channels.publish(SubscriptionKind::Channel, channel.as_bytes(), key, send);
         }
     }
 
     /// Removes all subscriptions of a client.
     pub fn listen_to_nothing(&self, session: &mut Session) {
-        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             for name in std::mem::take(session.listens_to(kind)) {
                 self.channels.remove(&name, kind, session.id);
             }
@@ -533,12 +533,12 @@ pub fn now() -> i64 {
 
 /// Keys that clients watch for `EXEC`, and the flags to set when they are written to.
 #[derive(Debug, Default)]
-pub struct Watched {
+pub struct WatchedKeys {
     count: AtomicUsize,
     keys: Mutex<HashMap<Name, Vec<Arc<AtomicBool>>>>,
 }
 
-impl Watched {
+impl WatchedKeys {
     /// Sets `flag` at each later write to the key.
     pub fn add(&self, db: usize, key: &[u8], flag: &Arc<AtomicBool>) {
         self.keys.lock().entry((db, key.to_vec())).or_default().push(flag.clone());
@@ -560,7 +560,7 @@ impl Watched {
 
     /// Sets the flags of a key that is being written to. The caller holds the shard's lock. `EXEC` reads the
     /// flag under that lock, so it sees each write.
-    pub fn touch(&self, db: usize, key: &[u8]) {
+    pub fn mark_changed(&self, db: usize, key: &[u8]) {
         if self.count.load(Ordering::SeqCst) > 0 {
             for flag in self.keys.lock().get(&(db, key.to_vec())).into_iter().flatten() {
                 flag.store(true, Ordering::SeqCst);
@@ -586,7 +586,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_the_machine_sets_one() {
-        assert!(or_of_machine(Limit::default()).hard > 1 << 20);
-        assert_eq!(or_of_machine(Limit { hard: 7, ..Limit::default() }).hard, 7);
+        assert!(or_of_machine(OutputLimit::default()).hard > 1 << 20);
+        assert_eq!(or_of_machine(OutputLimit { hard: 7, ..OutputLimit::default() }).hard, 7);
     }
 }

@@ -42,7 +42,7 @@ impl Stage {
 
 /// The state of the link to the master.
 #[derive(Debug, Default)]
-pub struct Link {
+pub struct LinkState {
     /// The master; None if this server follows none.
     pub master: Option<Master>,
     /// The stage of the link.
@@ -73,7 +73,7 @@ pub struct Role {
     /// Number of changes of the master. It changes while the whole heap is locked. A thread applies the
     /// commands of a master only if it finds the same number with the shards locked.
     generation: AtomicU64,
-    link: Mutex<Link>,
+    link: Mutex<LinkState>,
     thread: OnceLock<Arc<Mailbox>>,
 }
 
@@ -102,12 +102,12 @@ impl Role {
 
     /// Changes the master, or follows none. Called while the whole heap is locked, or before the server has
     /// clients.
-    pub fn follow(&self, master: Option<Master>, position: Option<Position>) {
+    pub fn set_master(&self, master: Option<Master>, position: Option<Position>) {
         let read = position.as_ref().map_or(0, |position| position.offset);
         let mut link = self.link.lock();
         self.flags.store(if master.is_some() { FOLLOWS } else { 0 }, Ordering::SeqCst);
         self.generation.fetch_add(1, Ordering::SeqCst);
-        *link = Link { master, position, read, ..Link::default() };
+        *link = LinkState { master, position, read, ..LinkState::default() };
         drop(link);
         self.wake_up();
     }
@@ -122,7 +122,7 @@ impl Role {
     }
 
     /// Sets the stage of the link, and calls `change`, unless the master has changed since `generation`.
-    pub fn set_stage(&self, stage: Stage, generation: u64, change: impl FnOnce(&mut Link)) {
+    pub fn set_stage(&self, stage: Stage, generation: u64, change: impl FnOnce(&mut LinkState)) {
         let mut link = self.link.lock();
         if self.generation() != generation {
             return;
@@ -140,7 +140,7 @@ impl Role {
     }
 
     /// Locks and returns the state of the link.
-    pub fn link(&self) -> MutexGuard<'_, Link> {
+    pub fn link(&self) -> MutexGuard<'_, LinkState> {
         self.link.lock()
     }
 
@@ -166,14 +166,14 @@ mod tests {
     fn what_an_old_link_says_does_not_count() {
         let role = Role::default();
         let master = |port| Some(Master { host: "h".into(), port });
-        role.follow(master(1), None);
+        role.set_master(master(1), None);
         let old = role.generation();
         role.set_stage(Stage::Connected, old, |_| ());
         assert!(role.is_replica() && !role.is_down());
-        role.follow(master(2), None);
+        role.set_master(master(2), None);
         role.set_stage(Stage::Connected, old, |_| ());
         assert!(role.is_down() && role.link().stage == Stage::Down);
-        role.follow(None, None);
+        role.set_master(None, None);
         role.set_stage(Stage::Connected, old, |_| ());
         assert!(!role.is_replica() && !role.is_down());
     }

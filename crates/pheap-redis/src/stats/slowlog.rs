@@ -7,17 +7,17 @@ use parking_lot::Mutex;
 
 /// Slow commands, the last one first.
 #[derive(Debug, Default)]
-pub struct SlowLog(Mutex<Entries>);
+pub struct SlowLog(Mutex<SlowLogEntries>);
 
 #[derive(Debug, Default)]
-struct Entries {
+struct SlowLogEntries {
     next: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<SlowLogEntry>,
 }
 
 /// A slow command.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct SlowLogEntry {
     /// The number of the entry.
     pub number: u64,
     /// When it was called, in seconds since 1970.
@@ -68,14 +68,20 @@ impl SlowLog {
         let (addr, name) = client;
         let number = log.next;
         log.next += 1;
-        let entry =
-            Entry { number, at, took, words: shortened(words), addr: addr.to_owned(), name: name.to_vec() };
+        let entry = SlowLogEntry {
+            number,
+            at,
+            took,
+            words: shortened(words),
+            addr: addr.to_owned(),
+            name: name.to_vec(),
+        };
         log.entries.push_front(entry);
         log.entries.truncate(most);
     }
 
     /// Returns the last `count` commands.
-    pub fn last(&self, count: usize) -> Vec<Entry> {
+    pub fn last(&self, count: usize) -> Vec<SlowLogEntry> {
         self.0.lock().entries.iter().take(count).cloned().collect()
     }
 

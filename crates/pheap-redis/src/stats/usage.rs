@@ -2,7 +2,7 @@
 
 /// Which processor time to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum CpuScope {
     /// The time of this process.
     Process,
     /// The time of the calling thread.
@@ -12,17 +12,17 @@ pub enum Whose {
 }
 
 /// Returns the seconds of processor time in the system and in user mode.
-pub fn times(whose: Whose) -> [f64; 2] {
+pub fn cpu_times(whose: CpuScope) -> [f64; 2] {
     // In /proc/PID/stat (proc(5)), these are the fields 14 and 15, or 16 and 17. They are in ticks, of which
     // Linux has 100 in a second.
-    let file = if whose == Whose::Thread { "/proc/thread-self/stat" } else { "/proc/self/stat" };
+    let file = if whose == CpuScope::Thread { "/proc/thread-self/stat" } else { "/proc/self/stat" };
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let behind_name = text.rsplit(')').next().unwrap_or_default();
     let field = |number: usize| {
         let ticks = behind_name.split_whitespace().nth(number - 3);
         ticks.and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0
     };
-    if whose == Whose::Children { [field(17), field(16)] } else { [field(15), field(14)] }
+    if whose == CpuScope::Children { [field(17), field(16)] } else { [field(15), field(14)] }
 }
 
 /// Returns the bytes of resident memory of this process, and the bytes of memory of the machine.

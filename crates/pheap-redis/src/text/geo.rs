@@ -19,23 +19,23 @@ const MERCATOR_MAX: f64 = 20037726.37;
 
 /// A place, in degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Place {
+pub struct Coordinates {
     /// Degrees east.
     pub longitude: f64,
     /// Degrees north.
     pub latitude: f64,
 }
 
-impl Place {
+impl Coordinates {
     /// Returns the number that stores this place.
     pub fn number(self) -> u64 {
         Cell::of(self, STEPS, LATITUDE).number()
     }
 
     /// Returns the place of a number: the middle of its cell.
-    pub fn of(number: u64) -> Place {
-        let area = Cell { step: STEPS, column: even_bits(number >> 1), row: even_bits(number) }.area();
-        Place {
+    pub fn from_geohash(number: u64) -> Coordinates {
+        let area = Cell { step: STEPS, column: even_bits(number >> 1), row: even_bits(number) }.bounds();
+        Coordinates {
             longitude: f64::midpoint(area.west, area.east).clamp(LONGITUDE.0, LONGITUDE.1),
             latitude: f64::midpoint(area.south, area.north).clamp(LATITUDE.0, LATITUDE.1),
         }
@@ -43,9 +43,9 @@ impl Place {
 
     /// Returns the place of a score, without its fraction. A score out of range gives the same number as in
     /// Redis on x86-64.
-    pub fn of_score(score: f64) -> Place {
+    pub fn from_score(score: f64) -> Coordinates {
         const LIMIT: f64 = (1_u64 << 63) as f64;
-        Place::of(match score {
+        Coordinates::from_geohash(match score {
             ..LIMIT => score as i64 as u64,
             _ if score < 2.0 * LIMIT => score as u64,
             _ => 0,
@@ -64,7 +64,7 @@ impl Place {
     }
 
     /// Returns the distance to another place in metres, by the haversine formula.
-    pub fn distance(self, other: Place) -> f64 {
+    pub fn distance(self, other: Coordinates) -> f64 {
         let across = ((other.longitude.to_radians() - self.longitude.to_radians()) / 2.0).sin();
         if across == 0.0 {
             return self.distance_north(other);
@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// Returns the distance of the latitudes in metres.
-    fn distance_north(self, other: Place) -> f64 {
+    fn distance_north(self, other: Coordinates) -> f64 {
         EARTH_RADIUS * (other.latitude.to_radians() - self.latitude.to_radians()).abs()
     }
 }
@@ -106,7 +106,7 @@ struct Cell {
 }
 
 /// The bounds of a cell, in degrees.
-struct Area {
+struct CellBounds {
     west: f64,
     east: f64,
     south: f64,
@@ -115,7 +115,7 @@ struct Area {
 
 impl Cell {
     /// Returns the cell of a place. `south` and `north` are the bounds of the rows.
-    fn of(place: Place, step: u32, (south, north): (f64, f64)) -> Cell {
+    fn of(place: Coordinates, step: u32, (south, north): (f64, f64)) -> Cell {
         let cells = (1u64 << step) as f64;
         let (west, east) = LONGITUDE;
         Cell {
@@ -129,11 +129,11 @@ impl Cell {
         spread(self.row) | spread(self.column) << 1
     }
 
-    fn area(self) -> Area {
+    fn bounds(self) -> CellBounds {
         let cells = (1u64 << self.step) as f64;
         let at = |number: f64, (least, greatest): (f64, f64)| least + number / cells * (greatest - least);
         let (column, row) = (f64::from(self.column), f64::from(self.row));
-        Area {
+        CellBounds {
             west: at(column, LONGITUDE),
             east: at(column + 1.0, LONGITUDE),
             south: at(row, LATITUDE),
@@ -143,7 +143,7 @@ impl Cell {
 
     /// Returns the cell `east` columns to the east and `north` rows to the north. Behind the last cell comes
     /// the first.
-    fn beside(self, east: i32, north: i32) -> Cell {
+    fn neighbour(self, east: i32, north: i32) -> Cell {
         let mask = (1u32 << self.step) - 1;
         Cell {
             step: self.step,
@@ -153,7 +153,7 @@ impl Cell {
     }
 
     /// Returns the range of the numbers in the cell: the first one, and the one behind the last.
-    fn numbers(self) -> (u64, u64) {
+    fn geohash_range(self) -> (u64, u64) {
         let shift = 2 * (STEPS - self.step);
         (self.number() << shift, (self.number() + 1) << shift)
     }
@@ -178,11 +178,11 @@ pub enum Shape {
 
 impl Shape {
     /// Returns the distance of a place from the middle of the shape, if the place is in it.
-    pub fn distance(self, middle: Place, place: Place) -> Option<f64> {
+    pub fn distance(self, middle: Coordinates, place: Coordinates) -> Option<f64> {
         match self {
             Shape::Circle { radius } => Some(middle.distance(place)).filter(|&distance| distance <= radius),
             Shape::Box { width, height } => {
-                let beside = Place { longitude: middle.longitude, latitude: place.latitude };
+                let beside = Coordinates { longitude: middle.longitude, latitude: place.latitude };
                 let is_in =
                     place.distance_north(middle) <= height / 2.0 && place.distance(beside) <= width / 2.0;
                 is_in.then(|| middle.distance(place))
@@ -192,7 +192,7 @@ impl Shape {
 
     /// Returns ranges that cover the numbers of all places in this shape, in the order in which Redis
     /// searches them: the first number, and the one behind the last.
-    pub fn numbers(self, middle: Place) -> Vec<(u64, u64)> {
+    pub fn geohash_ranges(self, middle: Coordinates) -> Vec<(u64, u64)> {
         let (half_width, half_height, reach) = match self {
             Shape::Circle { radius } => (radius, radius, radius),
             Shape::Box { width, height } => (width / 2.0, height / 2.0, (width / 2.0).hypot(height / 2.0)),
@@ -204,15 +204,15 @@ impl Shape {
         let (west, east) = (middle.longitude - aside, middle.longitude + aside);
         let (south, north) = (middle.latitude - up, middle.latitude + up);
 
-        let mut cell = Cell::of(middle, steps(reach, middle.latitude), LATITUDE);
-        let is_too_small = cell.beside(0, 1).area().north < north
-            || cell.beside(0, -1).area().south > south
-            || cell.beside(1, 0).area().east < east
-            || cell.beside(-1, 0).area().west > west;
+        let mut cell = Cell::of(middle, step_for(reach, middle.latitude), LATITUDE);
+        let is_too_small = cell.neighbour(0, 1).bounds().north < north
+            || cell.neighbour(0, -1).bounds().south > south
+            || cell.neighbour(1, 0).bounds().east < east
+            || cell.neighbour(-1, 0).bounds().west > west;
         if cell.step > 1 && is_too_small {
             cell = Cell::of(middle, cell.step - 1, LATITUDE);
         }
-        let area = cell.area();
+        let area = cell.bounds();
         let is_needed = |columns: i32, rows: i32| {
             cell.step < 2
                 || !(rows < 0 && area.south < south
@@ -223,7 +223,7 @@ impl Shape {
         let around = [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
         let mut numbers = Vec::with_capacity(around.len());
         for (columns, rows) in around {
-            let range = cell.beside(columns, rows).numbers();
+            let range = cell.neighbour(columns, rows).geohash_range();
             // The largest cells are so few that one may be a neighbour on both sides.
             if is_needed(columns, rows) && !numbers.contains(&range) {
                 numbers.push(range);
@@ -235,7 +235,7 @@ impl Shape {
 
 /// Returns the greatest step at which a cell and its neighbours contain everything within `reach` metres in
 /// most cases.
-fn steps(reach: f64, latitude: f64) -> u32 {
+fn step_for(reach: f64, latitude: f64) -> u32 {
     if reach == 0.0 {
         return STEPS;
     }
@@ -260,10 +260,10 @@ mod tests {
 
     #[test]
     fn numbers_and_back() {
-        let palermo = Place { longitude: 13.361389, latitude: 38.115556 };
+        let palermo = Coordinates { longitude: 13.361389, latitude: 38.115556 };
         assert_eq!(palermo.number(), 3479099956230698);
         assert_eq!(&palermo.geohash(), b"sqc8b49rny0");
-        let back = Place::of(palermo.number());
+        let back = Coordinates::from_geohash(palermo.number());
         assert!(back.distance(palermo) < 1.0 && back.number() == palermo.number());
         for number in [0, 1, u32::MAX] {
             assert_eq!(even_bits(spread(number)), number);
@@ -279,24 +279,25 @@ mod tests {
             (1e19, 10_u64.pow(19)),
             (f64::INFINITY, 0),
         ] {
-            assert_eq!(Place::of_score(score), Place::of(number), "{score}");
+            assert_eq!(Coordinates::from_score(score), Coordinates::from_geohash(number), "{score}");
         }
     }
 
     /// Returns a random place.
-    fn somewhere() -> Place {
+    fn random_coordinates() -> Coordinates {
         let degrees = |(least, greatest): (f64, f64)| {
             least + (greatest - least) * below(1_000_000) as f64 / 1_000_000.0
         };
-        Place { longitude: degrees(LONGITUDE), latitude: degrees(LATITUDE) }
+        Coordinates { longitude: degrees(LONGITUDE), latitude: degrees(LATITUDE) }
     }
 
     #[test]
     fn what_is_near_is_found() {
         for _ in 0..20_000 {
             // Not near the poles, where cells are too narrow.
-            let middle = Place { latitude: somewhere().latitude * 0.7, ..somewhere() };
-            let near = Place {
+            let middle =
+                Coordinates { latitude: random_coordinates().latitude * 0.7, ..random_coordinates() };
+            let near = Coordinates {
                 longitude: middle.longitude + (below(2000) as f64 - 1000.0) / 500.0,
                 latitude: middle.latitude + (below(2000) as f64 - 1000.0) / 500.0,
             };
@@ -311,7 +312,7 @@ mod tests {
                 assert!(shape.distance(middle, near).is_some());
                 let number = near.number();
                 let is_found =
-                    shape.numbers(middle).iter().any(|&(first, end)| (first..end).contains(&number));
+                    shape.geohash_ranges(middle).iter().any(|&(first, end)| (first..end).contains(&number));
                 assert!(is_found, "{near:?} from {middle:?}");
             }
         }

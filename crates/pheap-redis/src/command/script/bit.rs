@@ -2,14 +2,14 @@
 
 use mlua::{Lua, Result, Table, Value, Variadic};
 
-use super::native::{Given, add, bad, text};
+use super::native::{LibraryResult, add_function, bad_argument, text};
 
 /// Returns argument `at` of the function `name` as a 32-bit integer, modulo 2^32.
-fn bits(lua: &Lua, name: &str, at: usize, value: &Value) -> Given<u32> {
+fn bits(lua: &Lua, name: &str, at: usize, value: &Value) -> LibraryResult<u32> {
     let number = lua.coerce_number(value.clone()).map_err(text)?;
     let number = number.ok_or_else(|| {
         let found = if value.is_nil() { "no value" } else { value.type_name() };
-        bad(name, at, format_args!("number expected, got {found}"))
+        bad_argument(name, at, format_args!("number expected, got {found}"))
     })?;
     // To the nearest integer; halves go to the even one.
     let whole = number.round_ties_even();
@@ -27,12 +27,12 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
     let unary: [(&'static str, Unary); 3] = [("tobit", |x| x), ("bnot", |x| !x), ("bswap", u32::swap_bytes)];
     for (name, f) in unary {
-        add(lua, &library, name, move |lua, x: Value| Ok(signed(f(bits(lua, name, 1, &x)?))))?;
+        add_function(lua, &library, name, move |lua, x: Value| Ok(signed(f(bits(lua, name, 1, &x)?))))?;
     }
     let folded: [(&'static str, Binary); 3] =
         [("band", |x, y| x & y), ("bor", |x, y| x | y), ("bxor", |x, y| x ^ y)];
     for (name, f) in folded {
-        add(lua, &library, name, move |lua, all: Variadic<Value>| {
+        add_function(lua, &library, name, move |lua, all: Variadic<Value>| {
             let mut result = bits(lua, name, 1, all.first().unwrap_or(&Value::Nil))?;
             for (next, at) in all.iter().zip(1..).skip(1) {
                 result = f(result, bits(lua, name, at, next)?);
@@ -48,11 +48,11 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
         ("ror", u32::rotate_right),
     ];
     for (name, f) in shifts {
-        add(lua, &library, name, move |lua, (x, n): (Value, Value)| {
+        add_function(lua, &library, name, move |lua, (x, n): (Value, Value)| {
             Ok(signed(f(bits(lua, name, 1, &x)?, bits(lua, name, 2, &n)? & 31)))
         })?;
     }
-    add(lua, &library, "tohex", |lua, (x, n): (Value, Value)| {
+    add_function(lua, &library, "tohex", |lua, (x, n): (Value, Value)| {
         let x = bits(lua, "tohex", 1, &x)?;
         let n = if n.is_nil() { 8 } else { bits(lua, "tohex", 2, &n)? as i32 };
         let digits = (n.unsigned_abs() as usize).min(8);

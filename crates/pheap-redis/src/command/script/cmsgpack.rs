@@ -6,7 +6,7 @@ use mlua::{Lua, MultiValue, Result, Table, Value};
 use rmp::{Marker, decode, encode};
 
 use super::convert::Budget;
-use super::native::{Given, add, bad, string as string_argument, text};
+use super::native::{LibraryResult, add_function, bad_argument, string_argument, text};
 
 /// Maximum nesting of packed tables. Deeper tables become nil.
 const DEEPEST: usize = 16;
@@ -16,23 +16,23 @@ const DEEPEST_UNPACKED: usize = 1000;
 
 pub(super) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
-    add(lua, &library, "pack", |lua, values: MultiValue| {
+    add_function(lua, &library, "pack", |lua, values: MultiValue| {
         if values.is_empty() {
-            return Err(bad("pack", 0, "MessagePack pack needs input."));
+            return Err(bad_argument("pack", 0, "MessagePack pack needs input."));
         }
         let (mut budget, mut out) = (Budget::new(), Vec::new());
         values.iter().try_for_each(|value| pack(value, 0, &mut budget, &mut out).map_err(text))?;
         lua.create_string(out).map_err(text)
     })?;
-    add(lua, &library, "unpack", |lua, packed: Value| {
+    add_function(lua, &library, "unpack", |lua, packed: Value| {
         let packed = string_argument(lua, "unpack", 1, packed)?;
         Ok(some(lua, &packed.as_bytes(), None, 0)?.0)
     })?;
-    add(lua, &library, "unpack_one", |lua, (packed, from): (Value, Option<i64>)| {
+    add_function(lua, &library, "unpack_one", |lua, (packed, from): (Value, Option<i64>)| {
         let packed = string_argument(lua, "unpack_one", 1, packed)?;
         limited(lua, &packed.as_bytes(), 1, from.unwrap_or(0))
     })?;
-    add(lua, &library, "unpack_limit", |lua, (packed, limit, from): (Value, i64, Option<i64>)| {
+    add_function(lua, &library, "unpack_limit", |lua, (packed, limit, from): (Value, i64, Option<i64>)| {
         let packed = string_argument(lua, "unpack_limit", 1, packed)?;
         limited(lua, &packed.as_bytes(), limit, from.unwrap_or(0))
     })?;
@@ -100,7 +100,7 @@ fn pack_table(table: &Table, depth: usize, budget: &mut Budget, out: &mut Vec<u8
 
 /// Unpacks at most `limit` values from position `from` on. The first result is the position after them, or -1
 /// at the end. If `limit` and `from` are 0, unpacks all values, without a position.
-fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> Given<MultiValue> {
+fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> LibraryResult<MultiValue> {
     let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(from)) else {
         // As in Redis, which prints the length here.
         let len = packed.len();
@@ -118,7 +118,7 @@ fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> Given<MultiValue>
     Ok(values)
 }
 
-fn some(lua: &Lua, packed: &[u8], limit: Option<usize>, start: usize) -> Given<(MultiValue, usize)> {
+fn some(lua: &Lua, packed: &[u8], limit: Option<usize>, start: usize) -> LibraryResult<(MultiValue, usize)> {
     let (mut rest, mut values) = (&packed[start..], MultiValue::new());
     while !rest.is_empty() && limit.is_none_or(|limit| values.len() < limit) {
         values.push_back(unpack(lua, &mut rest, 0)?);
@@ -130,7 +130,7 @@ fn missing<E>(_: E) -> String {
     "Missing bytes in input.".to_owned()
 }
 
-fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Given<Value> {
+fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> LibraryResult<Value> {
     if depth > DEEPEST_UNPACKED {
         return Err("Too many nested values in input.".into());
     }
@@ -166,24 +166,24 @@ fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Given<Value> {
     }
 }
 
-fn bytes<const N: usize>(rest: &mut &[u8]) -> Given<[u8; N]> {
+fn bytes<const N: usize>(rest: &mut &[u8]) -> LibraryResult<[u8; N]> {
     let mut bytes = [0; N];
     rest.read_exact(&mut bytes).map_err(missing)?;
     Ok(bytes)
 }
 
 /// Reads a length of `N` bytes.
-fn len<const N: usize>(rest: &mut &[u8]) -> Given<u32> {
+fn len<const N: usize>(rest: &mut &[u8]) -> LibraryResult<u32> {
     Ok(bytes::<N>(rest)?.into_iter().fold(0, |len, byte| len << 8 | u32::from(byte)))
 }
 
-fn string(lua: &Lua, len: u32, rest: &mut &[u8]) -> Given<Value> {
+fn string(lua: &Lua, len: u32, rest: &mut &[u8]) -> LibraryResult<Value> {
     let (string, after) = rest.split_at_checked(len as usize).ok_or(()).map_err(missing)?;
     *rest = after;
     lua.create_string(string).map(Value::String).map_err(text)
 }
 
-fn array(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> Given<Value> {
+fn array(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> LibraryResult<Value> {
     let table = lua.create_table().map_err(text)?;
     for i in 1..=len {
         let value = unpack(lua, rest, depth + 1)?;
@@ -192,7 +192,7 @@ fn array(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> Given<Value> {
     Ok(Value::Table(table))
 }
 
-fn map(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> Given<Value> {
+fn map(lua: &Lua, len: u32, rest: &mut &[u8], depth: usize) -> LibraryResult<Value> {
     let table = lua.create_table().map_err(text)?;
     for _ in 0..len {
         let (key, value) = (unpack(lua, rest, depth + 1)?, unpack(lua, rest, depth + 1)?);
@@ -208,7 +208,7 @@ mod tests {
     use crate::scripts;
 
     #[test]
-    fn there_and_back() {
+    fn msgpack_round_trip() {
         let lua = Lua::new();
         let all: Table = lua
             .load("return {0, 127, 128, 65536, 2^40, -1, -33, -2^40, 0.5, 0.1, true, 'text', ('x'):rep(300), {}, {a = {1}}}")
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong() {
+    fn invalid_msgpack_is_refused() {
         let lua = Lua::new();
         assert_eq!(some(&lua, b"\xc1", None, 0).unwrap_err(), "Bad data format in input.");
         assert!(limited(&lua, b"\x01", 1, 2).unwrap_err().starts_with("Start offset"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest() {
+    fn msgpack_nesting_limit() {
         let deep = || some(&Lua::new(), &[0x91; 5000], None, 0).unwrap_err();
         assert!(scripts::with_stack(deep).starts_with("Too many nested"));
     }

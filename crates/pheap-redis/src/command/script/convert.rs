@@ -35,13 +35,13 @@ impl Names {
 }
 
 /// Parser of a complete reply.
-pub(super) struct Parser<'a> {
+pub(super) struct ReplyParser<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Parser<'a> {
-    pub(super) fn new(reply: &'a [u8]) -> Parser<'a> {
-        Parser { rest: reply }
+impl<'a> ReplyParser<'a> {
+    pub(super) fn new(reply: &'a [u8]) -> ReplyParser<'a> {
+        ReplyParser { rest: reply }
     }
 
     /// Returns the type of the next reply, and the rest of its line.
@@ -205,7 +205,7 @@ fn nested(
                 format.resize(3, b' ');
                 out.verbatim(format, text.as_bytes());
             } else if let Value::Table(map) = table.raw_get(&names.map)? {
-                let (begun, mut pairs) = (out.begin(), 0);
+                let (begun, mut pairs) = (out.defer_len(), 0);
                 map.for_each(|key: Value, value: Value| {
                     pairs += 1;
                     deeper(&key, out)?;
@@ -213,14 +213,14 @@ fn nested(
                 })?;
                 out.end_map(begun, pairs);
             } else if let Value::Table(set) = table.raw_get(&names.set)? {
-                let (begun, mut len) = (out.begin(), 0);
+                let (begun, mut len) = (out.defer_len(), 0);
                 set.for_each(|member: Value, _: Value| {
                     len += 1;
                     deeper(&member, out)
                 })?;
                 out.end_set(begun, len);
             } else {
-                let (begun, mut len) = (out.begin(), 0);
+                let (begun, mut len) = (out.defer_len(), 0);
                 loop {
                     match table.raw_get(len + 1)? {
                         Value::Nil => break,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back() {
+    fn reply_round_trip() {
         let lua = Lua::new();
         let names = Names::new(&lua).unwrap();
         for bytes in [
@@ -320,7 +320,7 @@ mod tests {
             "(123456789012345678901234567890\r\n",
             "=8\r\ntxt:text\r\n",
         ] {
-            let value = Parser::new(bytes.as_bytes()).value(&lua, &names).unwrap();
+            let value = ReplyParser::new(bytes.as_bytes()).value(&lua, &names).unwrap();
             let mut out = Reply::new(true);
             reply(&value, &names, true, &mut out).unwrap();
             assert_eq!(String::from_utf8(out.take()).unwrap(), bytes);

@@ -9,7 +9,7 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
 
 use super::convert::{self, Names};
-use super::host::{Abort, Run};
+use super::host::{Abort, ScriptRun};
 use super::native;
 use crate::clients::Profile;
 use crate::clients::client::Session;
@@ -30,7 +30,7 @@ pub(in crate::command) const LONG_LOAD: Duration = Duration::from_secs(30);
 
 /// The purpose of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::command) enum Kind {
+pub(in crate::command) enum EngineKind {
     /// `EVAL`.
     Scripts,
     /// `FCALL`.
@@ -39,7 +39,7 @@ pub(in crate::command) enum Kind {
 
 /// State shared with the functions that Lua calls.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct EngineState {
     /// Whether a command is running.
     pub(super) in_call: Cell<bool>,
     /// Whether the script must end, even if it catches errors.
@@ -52,7 +52,7 @@ pub(super) struct State {
 pub(in crate::command) struct Engine {
     lua: Lua,
     pub(super) names: Names,
-    pub(super) state: Rc<State>,
+    pub(super) state: Rc<EngineState>,
     environment: Table,
     eval: Function,
     call: Function,
@@ -71,7 +71,7 @@ pub(in crate::command) struct Engine {
 }
 
 /// A script or function to run.
-pub(in crate::command) struct Call<'a> {
+pub(in crate::command) struct ScriptCall<'a> {
     /// Name in the command: text, SHA-1 or name of the function.
     pub(in crate::command) called: &'a [u8],
     /// SHA-1 of the script, or name of the function.
@@ -79,7 +79,7 @@ pub(in crate::command) struct Call<'a> {
     /// Lua text that contains it.
     pub(in crate::command) code: &'a [u8],
     pub(in crate::command) function: Function,
-    pub(in crate::command) kind: Kind,
+    pub(in crate::command) kind: EngineKind,
     /// The whole command: name, script, number of keys, keys and arguments.
     pub(in crate::command) command: &'a Args<'a>,
     /// Number of keys.
@@ -90,7 +90,7 @@ pub(in crate::command) struct Call<'a> {
 }
 
 /// A function that a library has registered.
-pub(in crate::command) struct Registered {
+pub(in crate::command) struct RegisteredFunction {
     pub(in crate::command) name: String,
     pub(in crate::command) description: Option<Vec<u8>>,
     pub(in crate::command) flags: Vec<String>,
@@ -103,18 +103,18 @@ thread_local! {
 /// Calls `f` with the engine of this thread, which is created or replaced if necessary.
 pub(in crate::command) fn with_engine<R>(
     scripts: &Scripts,
-    kind: Kind,
+    kind: EngineKind,
     f: impl FnOnce(&Engine) -> Result<R, Fail>,
 ) -> Result<R, Fail> {
-    let memory = &scripts.memory[usize::from(kind == Kind::Functions)];
+    let memory = &scripts.memory[usize::from(kind == EngineKind::Functions)];
     let engine = ENGINES.with_borrow_mut(|engines| -> Result<Rc<Engine>, Fail> {
-        let engine = &mut engines[usize::from(kind == Kind::Functions)];
+        let engine = &mut engines[usize::from(kind == EngineKind::Functions)];
         match engine {
-            Some(engine) if kind == Kind::Functions || engine.generation == scripts.generation() => {
+            Some(engine) if kind == EngineKind::Functions || engine.generation == scripts.generation() => {
                 Ok(engine.clone())
             }
             _ => {
-                let new = Rc::new(Engine::new(kind, scripts.generation()).map_err(failed)?);
+                let new = Rc::new(Engine::new(kind, scripts.generation()).map_err(lua_failed)?);
                 if let Some(old) = engine.replace(new.clone()) {
                     memory.fetch_sub(old.counted.get(), Ordering::Relaxed);
                 }
@@ -129,18 +129,18 @@ pub(in crate::command) fn with_engine<R>(
     result
 }
 
-fn failed(error: mlua::Error) -> Fail {
+fn lua_failed(error: mlua::Error) -> Fail {
     Fail::err(format_args!("Lua has failed: {error}"))
 }
 
 impl Engine {
-    fn new(kind: Kind, generation: u64) -> mlua::Result<Engine> {
+    fn new(kind: EngineKind, generation: u64) -> mlua::Result<Engine> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
-        let state = Rc::new(State::default());
-        let natives = native::table(&lua, &state)?;
+        let state = Rc::new(EngineState::default());
+        let natives = native::native_table(&lua, &state)?;
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
-        let interface: Table = sandbox.call((natives, kind == Kind::Scripts))?;
+        let interface: Table = sandbox.call((natives, kind == EngineKind::Scripts))?;
         let environment: Table = interface.get("environment")?;
         lua.set_globals(environment.clone())?;
         let interrupt: Function = interface.get("interrupt")?;
@@ -184,19 +184,19 @@ impl Engine {
 
     fn compile(&self, code: &[u8], name: &str) -> Result<Function, String> {
         let chunk = self.lua.load(code).set_name(name).set_mode(ChunkMode::Text);
-        chunk.set_environment(self.environment.clone()).into_function().map_err(|error| message(&error))
+        chunk.set_environment(self.environment.clone()).into_function().map_err(|error| error_message(&error))
     }
 
     /// Returns the function of a script, which is compiled if necessary.
     pub(in crate::command) fn script(&self, script: &Script) -> Result<Function, Fail> {
-        let sha = self.lua.create_string(script.sha).map_err(failed)?;
+        let sha = self.lua.create_string(script.sha).map_err(lua_failed)?;
         if let Ok(Value::Function(function)) = self.scripts.raw_get(&sha) {
             return Ok(function);
         }
         let function = self
             .compile(script.code(), "@user_script")
             .map_err(|error| Fail::err(format_args!("Error compiling script (new function): {error}")))?;
-        self.scripts.raw_set(sha, &function).map_err(failed)?;
+        self.scripts.raw_set(sha, &function).map_err(lua_failed)?;
         Ok(function)
     }
 
@@ -215,7 +215,7 @@ impl Engine {
         number: u64,
         code: &[u8],
         limit: Duration,
-    ) -> Result<Vec<Registered>, String> {
+    ) -> Result<Vec<RegisteredFunction>, String> {
         let compiled = self.compile(code, "@user_function");
         let chunk = compiled.map_err(|error| format!("Error compiling function: {error}"))?;
         self.state.is_aborted.set(false);
@@ -228,7 +228,7 @@ impl Engine {
             Ok(Value::Table(functions)) => functions,
             Ok(Value::String(error)) => return Err(wrong(&error.to_string_lossy())),
             Ok(_) => return Err(wrong("")),
-            Err(error) => return Err(wrong(&message(&error))),
+            Err(error) => return Err(wrong(&error_message(&error))),
         };
         let mut registered = Vec::new();
         let mut read = || -> mlua::Result<()> {
@@ -238,7 +238,7 @@ impl Engine {
                 let name: String = function.get("name")?;
                 by_name.raw_set(name.as_str(), function.get::<Function>("callback")?)?;
                 let description: Option<LuaString> = function.get("description")?;
-                registered.push(Registered {
+                registered.push(RegisteredFunction {
                     name,
                     description: description.map(|text| text.as_bytes().to_vec()),
                     flags: function.get("flags")?,
@@ -246,7 +246,7 @@ impl Engine {
             }
             self.libraries.raw_set(number, by_name)
         };
-        read().map_err(|error| wrong(&message(&error)))?;
+        read().map_err(|error| wrong(&error_message(&error)))?;
         Ok(registered)
     }
 
@@ -259,7 +259,7 @@ impl Engine {
     }
 
     /// Runs a script or function, and answers the client.
-    pub(in crate::command) fn run(&self, cx: &mut Cx<'_>, call: &Call<'_>, out: &mut Reply) -> Done {
+    pub(in crate::command) fn run(&self, cx: &mut Cx<'_>, call: &ScriptCall<'_>, out: &mut Reply) -> Done {
         let started = Instant::now();
         let (keys, arguments) = call.command[3..].split_at(call.keys);
         let resp3 = {
@@ -275,8 +275,8 @@ impl Engine {
         self.state.is_aborted.set(false);
         self.state.in_call.set(false);
         self.state.deadline.set(None);
-        let run = if call.kind == Kind::Scripts { &self.eval } else { &self.call };
-        let running = RefCell::new(Run::new(self, cx, call, started));
+        let run = if call.kind == EngineKind::Scripts { &self.eval } else { &self.call };
+        let running = RefCell::new(ScriptRun::new(self, cx, call, started));
         let busy = || mlua::Error::runtime("a command cannot be called while another one runs");
         let result = self.lua.scope(|scope| {
             let host = scope.create_function(|lua, words| {
@@ -316,17 +316,17 @@ impl Engine {
         };
         if let Err(error) = written {
             out.truncate(mark);
-            out.error(&format!("ERR Error running script {}, {}", call.name, message(&error)));
+            out.error(&format!("ERR Error running script {}, {}", call.name, error_message(&error)));
         }
         let is_same = |text: String| {
-            out.since(mark).strip_prefix(b"-").is_some_and(|reply| reply.starts_with(text.as_bytes()))
+            out.bytes_since(mark).strip_prefix(b"-").is_some_and(|reply| reply.starts_with(text.as_bytes()))
         };
         cx.session.error_is_counted = counted.is_some_and(is_same);
         Ok(())
     }
 
     /// Writes an error of a script, with its place.
-    fn report(&self, problem: &Table, call: &Call<'_>, out: &mut Reply) -> mlua::Result<()> {
+    fn report(&self, problem: &Table, call: &ScriptCall<'_>, out: &mut Reply) -> mlua::Result<()> {
         // Raw access only: nothing would end a function of the script that is called here.
         let text: Option<LuaString> = problem.raw_get("err")?;
         let mut shown = text.map(|text| text.as_bytes().to_vec()).unwrap_or_else(|| b"(null)".to_vec());
@@ -335,7 +335,7 @@ impl Engine {
         let (source, line) = match source {
             Some(source) => (source.to_string_lossy(), line),
             // A tail call replaces the frame of its caller, so the place is unknown.
-            None if call.kind == Kind::Scripts => ("@user_script".into(), line_of_return(call.code)),
+            None if call.kind == EngineKind::Scripts => ("@user_script".into(), line_of_return(call.code)),
             None => ("@user_function".into(), line_of_return(call.code)),
         };
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
@@ -354,10 +354,10 @@ fn line_of_return(code: &[u8]) -> Option<usize> {
 }
 
 /// Returns the text of an error of Lua.
-pub(super) fn message(error: &mlua::Error) -> String {
+pub(super) fn error_message(error: &mlua::Error) -> String {
     match error {
         mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.clone(),
-        mlua::Error::CallbackError { cause, .. } => message(cause),
+        mlua::Error::CallbackError { cause, .. } => error_message(cause),
         other => other.to_string(),
     }
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use mlua::{Lua, MultiValue, Result, Value};
 use smallvec::SmallVec;
 
-use super::convert::{self, Parser};
-use super::engine::{Call, Engine, Kind};
+use super::convert::{self, ReplyParser};
+use super::engine::{Engine, EngineKind, ScriptCall};
 use super::native::CommandError;
-use crate::command::{Cx, Fail, Flags, Known, lookup, monitor_line, resolve, shards_of};
+use crate::command::{Cx, Fail, Flags, KnownCommand, lookup, monitor_line, resolve, shards_of};
 use crate::data::Lookups;
-use crate::scripts::Slow;
+use crate::scripts::SlowScript;
 use crate::server::{OUT_OF_MEMORY, READONLY};
 use crate::text::words::lossy;
 
@@ -30,17 +30,17 @@ pub(super) enum Abort {
 }
 
 /// A running script.
-pub(super) struct Run<'a, 'c> {
+pub(super) struct ScriptRun<'a, 'c> {
     engine: &'a Engine,
     cx: &'a mut Cx<'c>,
-    call: &'a Call<'a>,
+    call: &'a ScriptCall<'a>,
     started: Instant,
     /// When the last command ended.
     ended: Instant,
     /// The value of `ended` when the script was last interrupted.
     interrupted: Instant,
     has_written: bool,
-    slow: Option<Arc<Slow>>,
+    slow: Option<Arc<SlowScript>>,
     abort: Option<Abort>,
     /// Whether the reply to the last command was an error.
     is_error: bool,
@@ -51,7 +51,7 @@ pub(super) struct Run<'a, 'c> {
     arguments: Vec<u8>,
 }
 
-impl Drop for Run<'_, '_> {
+impl Drop for ScriptRun<'_, '_> {
     /// Also after a panic of a command: otherwise, other clients would get `BUSY` for ever.
     fn drop(&mut self) {
         if let Some(slow) = &self.slow {
@@ -60,9 +60,14 @@ impl Drop for Run<'_, '_> {
     }
 }
 
-impl<'a, 'c> Run<'a, 'c> {
-    pub(super) fn new(engine: &'a Engine, cx: &'a mut Cx<'c>, call: &'a Call<'a>, started: Instant) -> Self {
-        Run {
+impl<'a, 'c> ScriptRun<'a, 'c> {
+    pub(super) fn new(
+        engine: &'a Engine,
+        cx: &'a mut Cx<'c>,
+        call: &'a ScriptCall<'a>,
+        started: Instant,
+    ) -> Self {
+        ScriptRun {
             engine,
             cx,
             call,
@@ -98,7 +103,7 @@ impl<'a, 'c> Run<'a, 'c> {
                 reply.set_resp3(session.resp3);
                 Ok((false, Value::Nil))
             }
-            _ => self.knows(lua, &words),
+            _ => self.acl_check_cmd(lua, &words),
         }
     }
 
@@ -184,7 +189,8 @@ impl<'a, 'c> Run<'a, 'c> {
             Ok(command) => command,
             Err(text) => return self.error(lua, &text),
         };
-        let locked = shards_of(self.cx.store(), command.command, words, |shard| self.cx.keyspace.has(shard));
+        let locked =
+            shards_of(self.cx.store(), command.command, words, |shard| self.cx.keyspace.has_shard(shard));
         if !locked {
             return Err(self.abort(Abort::MoreShards));
         }
@@ -195,17 +201,17 @@ impl<'a, 'c> Run<'a, 'c> {
             }
         }
         let server = self.cx.server;
-        if server.limits.monitors.load(Ordering::Relaxed) > 0 && !command.flags.has(Flags::SKIP_MONITOR) {
+        if server.options.monitors.load(Ordering::Relaxed) > 0 && !command.flags.has(Flags::SKIP_MONITOR) {
             let line = monitor_line(self.engine.client.borrow().0.db, "lua", command.name, words);
             self.cx.effects.messages.extend(server.monitored(&line));
         }
         if server.clocks.is_on() {
-            command.touch(words, |key| server.clocks.touch(key, self.cx.clock));
+            command.for_each_used_key(words, |key| server.clocks.record_use(key, self.cx.clock));
         }
         let started = Instant::now();
         let (session, reply) = &mut *self.engine.client.borrow_mut();
         reply.truncate(0);
-        let effects = self.cx.effects.mark();
+        let effects = self.cx.effects.savepoint();
         let mut inner = Cx {
             server: self.cx.server,
             session,
@@ -230,7 +236,7 @@ impl<'a, 'c> Run<'a, 'c> {
             server.tracking.remember(self.cx.session.id, keys);
         }
         if let Err(fail) = result {
-            self.cx.effects.go_back(effects);
+            self.cx.effects.roll_back_to(effects);
             reply.truncate(0);
             match fail {
                 Fail::Error(text) => reply.error(&text),
@@ -240,17 +246,17 @@ impl<'a, 'c> Run<'a, 'c> {
             }
         }
         reply.set_resp3(session.resp3);
-        self.is_error = reply.since(0).starts_with(b"-");
-        if let [b'-', text @ .., b'\r', b'\n'] = reply.since(0) {
+        self.is_error = reply.bytes_since(0).starts_with(b"-");
+        if let [b'-', text @ .., b'\r', b'\n'] = reply.bytes_since(0) {
             let text = lossy(text).into_owned();
             server.count_error(code(&text));
             self.counted = Some(text);
         }
-        Parser::new(reply.since(0)).value(lua, &self.engine.names)
+        ReplyParser::new(reply.bytes_since(0)).value(lua, &self.engine.names)
     }
 
     /// Returns the command if the script may run it, or the error.
-    fn admit(&mut self, words: &[&[u8]]) -> std::result::Result<Known, String> {
+    fn admit(&mut self, words: &[&[u8]]) -> std::result::Result<KnownCommand, String> {
         let command = resolve(words).map_err(|refused| match refused.number {
             Some(_) => "ERR Wrong number of args calling Redis command from script",
             None => "ERR Unknown Redis command called from script",
@@ -268,7 +274,7 @@ impl<'a, 'c> Run<'a, 'c> {
     }
 
     /// Returns why the script may not run a command, if it may not.
-    fn refusal(&self, command: Known) -> Option<&'static str> {
+    fn refusal(&self, command: KnownCommand) -> Option<&'static str> {
         if command.flags.has(Flags::NOSCRIPT) {
             return Some("ERR This Redis command is not allowed from script");
         }
@@ -292,7 +298,7 @@ impl<'a, 'c> Run<'a, 'c> {
     }
 
     /// `redis.acl_check_cmd`: all clients may run all commands.
-    fn knows(&mut self, lua: &Lua, words: &MultiValue) -> Result<(bool, Value)> {
+    fn acl_check_cmd(&mut self, lua: &Lua, words: &MultiValue) -> Result<(bool, Value)> {
         let ends = match self.read(words) {
             Ok(ends) => ends,
             Err(text) => return Ok((true, self.error(lua, text)?)),
@@ -314,8 +320,8 @@ impl<'a, 'c> Run<'a, 'c> {
                 if threshold == 0 || self.started.elapsed() < Duration::from_millis(threshold) {
                     return Ok(());
                 }
-                let slow = Arc::new(Slow {
-                    is_eval: self.call.kind == Kind::Scripts,
+                let slow = Arc::new(SlowScript {
+                    is_eval: self.call.kind == EngineKind::Scripts,
                     is_of_master: self.cx.session.is_master,
                     name: self.call.name.to_owned(),
                     command: self.call.command.iter().map(|word| word.to_vec()).collect(),

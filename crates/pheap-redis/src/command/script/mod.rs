@@ -33,7 +33,7 @@ mod native;
 mod random;
 mod structs;
 
-pub(super) use engine::{Call, Engine, Kind, LOAD, LOAD_AGAIN, LONG_LOAD, with_engine};
+pub(super) use engine::{Engine, EngineKind, LOAD, LOAD_AGAIN, LONG_LOAD, ScriptCall, with_engine};
 
 #[cfg(doc)]
 use super::Meanwhile;

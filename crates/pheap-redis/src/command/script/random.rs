@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use mlua::{MultiValue, Value};
 
-use super::native::Given;
+use super::native::LibraryResult;
 
 /// The linear congruential generator of `drand48`.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Random {
     }
 
     /// Returns a number from 0 to 1 (exclusive), or an integer within the limits (inclusive).
-    pub(super) fn within(&mut self, limits: &MultiValue) -> Given<f64> {
+    pub(super) fn within(&mut self, limits: &MultiValue) -> LibraryResult<f64> {
         let part = (self.next() % MAX) as f64 / MAX as f64;
         let limit = |at: usize| {
             let number = match &limits[at] {

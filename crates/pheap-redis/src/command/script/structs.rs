@@ -2,7 +2,7 @@
 
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
-use super::native::{Given, add, bad, string, text};
+use super::native::{LibraryResult, add_function, bad_argument, string_argument, text};
 
 /// Maximum size of an integer, in bytes.
 const LONGEST: usize = 32;
@@ -17,7 +17,7 @@ struct Format<'f> {
 }
 
 /// An item of a format: letter, size, and number of padding bytes before it.
-struct Item {
+struct FormatItem {
     letter: u8,
     size: usize,
     padding: usize,
@@ -28,7 +28,7 @@ impl<'f> Format<'f> {
         Format { rest: text, is_big: cfg!(target_endian = "big"), align: 1, name }
     }
 
-    fn number(&mut self, default: usize) -> Given<usize> {
+    fn number(&mut self, default: usize) -> LibraryResult<usize> {
         let digits = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
             return Ok(default);
@@ -40,7 +40,7 @@ impl<'f> Format<'f> {
     }
 
     /// Returns the next item, at position `at` in the data.
-    fn next(&mut self, at: usize) -> Given<Option<Item>> {
+    fn next(&mut self, at: usize) -> LibraryResult<Option<FormatItem>> {
         while let Some((&letter, rest)) = self.rest.split_first() {
             self.rest = rest;
             let size = match letter {
@@ -71,12 +71,12 @@ impl<'f> Format<'f> {
                 }
                 other => {
                     let option = char::from(other);
-                    return Err(bad(self.name, 1, format_args!("invalid format option '{option}'")));
+                    return Err(bad_argument(self.name, 1, format_args!("invalid format option '{option}'")));
                 }
             };
             let align = if size == 0 || letter == b'c' { 1 } else { size.min(self.align) };
             let padding = if align.is_power_of_two() { at.wrapping_neg() & (align - 1) } else { 0 };
-            return Ok(Some(Item { letter, size, padding }));
+            return Ok(Some(FormatItem { letter, size, padding }));
         }
         Ok(None)
     }
@@ -91,23 +91,24 @@ impl<'f> Format<'f> {
 
 pub(super) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
-    add(lua, &library, "pack", |lua, (format, values): (Value, MultiValue)| {
-        let format = string(lua, "pack", 1, format)?;
+    add_function(lua, &library, "pack", |lua, (format, values): (Value, MultiValue)| {
+        let format = string_argument(lua, "pack", 1, format)?;
         let bytes = pack(lua, &format.as_bytes(), values)?;
         lua.create_string(bytes).map_err(text)
     })?;
-    add(lua, &library, "unpack", |lua, (format, data, from): (Value, Value, Option<i64>)| {
-        let (format, data) = (string(lua, "unpack", 1, format)?, string(lua, "unpack", 2, data)?);
+    add_function(lua, &library, "unpack", |lua, (format, data, from): (Value, Value, Option<i64>)| {
+        let (format, data) =
+            (string_argument(lua, "unpack", 1, format)?, string_argument(lua, "unpack", 2, data)?);
         unpack(lua, &format.as_bytes(), &data.as_bytes(), from.unwrap_or(1))
     })?;
-    add(lua, &library, "size", |lua, format: Value| {
-        let format = string(lua, "size", 1, format)?;
+    add_function(lua, &library, "size", |lua, format: Value| {
+        let format = string_argument(lua, "size", 1, format)?;
         let format = format.as_bytes();
         let (mut format, mut len) = (Format::new("size", &format), 0_usize);
         while let Some(item) = format.next(len)? {
             match (item.letter, item.size) {
-                (b's', _) => return Err(bad("size", 1, "option 's' has no fixed size")),
-                (b'c', 0) => return Err(bad("size", 1, "option 'c0' has no fixed size")),
+                (b's', _) => return Err(bad_argument("size", 1, "option 's' has no fixed size")),
+                (b'c', 0) => return Err(bad_argument("size", 1, "option 'c0' has no fixed size")),
                 _ => {}
             }
             len = len.checked_add(item.padding + item.size).ok_or("size overflow")?;
@@ -117,7 +118,7 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     Ok(library)
 }
 
-fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
+fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> LibraryResult<Vec<u8>> {
     let (mut format, mut values, mut out) =
         (Format::new("pack", format), values.into_iter().zip(2..), Vec::new());
     while let Some(item) = format.next(out.len())? {
@@ -128,14 +129,14 @@ fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
         }
         let (value, at) = values.next().unwrap_or((Value::Nil, 2));
         let wrong = |what: &str, value: &Value| {
-            bad("pack", at, format_args!("{what} expected, got {}", value.type_name()))
+            bad_argument("pack", at, format_args!("{what} expected, got {}", value.type_name()))
         };
         if matches!(item.letter, b's' | b'c') {
             let string =
                 lua.coerce_string(value.clone()).map_err(text)?.ok_or_else(|| wrong("string", &value))?;
             let string = string.as_bytes();
             let len = if item.size == 0 { string.len() } else { item.size };
-            let part = string.get(..len).ok_or_else(|| bad("pack", at + 1, "string too short"))?;
+            let part = string.get(..len).ok_or_else(|| bad_argument("pack", at + 1, "string too short"))?;
             out.extend_from_slice(part);
             if item.letter == b's' {
                 out.push(0);
@@ -162,11 +163,11 @@ fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
 }
 
 /// Returns the values from position `from` on (the first byte is 1), and the position after them.
-fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: i64) -> Given<MultiValue> {
+fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: i64) -> LibraryResult<MultiValue> {
     let at = usize::try_from(from).ok().and_then(|from| from.checked_sub(1));
-    let mut at = at.ok_or_else(|| bad("unpack", 3, "offset must be 1 or greater"))?;
+    let mut at = at.ok_or_else(|| bad_argument("unpack", 3, "offset must be 1 or greater"))?;
     let (mut format, mut values) = (Format::new("unpack", format), MultiValue::new());
-    let short = || bad("unpack", 2, "data string too short");
+    let short = || bad_argument("unpack", 2, "data string too short");
     while let Some(mut item) = format.next(at)? {
         at = at.saturating_add(item.padding);
         if (item.letter, item.size) == (b'c', 0) {
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn struct_round_trip() {
         let lua = Lua::new();
         let numbers = |numbers: &[f64]| numbers.iter().map(|&n| Value::Number(n)).collect::<MultiValue>();
         let packed = pack(&lua, b">bHl<i3d", numbers(&[-1.0, 258.0, -2.0, 70_000.0, 0.5])).unwrap();
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong() {
+    fn invalid_struct_formats_are_refused() {
         let lua = Lua::new();
         let wrong =
             |format: &str, data: &[u8], from| unpack(&lua, format.as_bytes(), data, from).unwrap_err();

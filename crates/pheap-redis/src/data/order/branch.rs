@@ -63,7 +63,7 @@ pub(super) type Children<'r> = SmallVec<[Child<'r>; BRANCH + 1]>;
 
 impl<'r> Branch<'r> {
     /// Makes a branch with these children.
-    pub(super) fn of(children: &[Child<'r>]) -> Branch<'r> {
+    pub(super) fn from_children(children: &[Child<'r>]) -> Branch<'r> {
         let mut branch = Branch {
             head: Head { len: children.len() as u64, scores: [f64::NAN; BRANCH], leaves: [None; BRANCH] },
             members: [None; BRANCH],
@@ -86,7 +86,7 @@ impl<'r> Branch<'r> {
 /// Replaces the children of a branch.
 pub(super) fn set<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, children: &[Child<'r>]) {
     // Field by field, because the whole branch is larger than the copies of a short transaction.
-    let Branch { head, members, counts, branches } = Branch::of(children);
+    let Branch { head, members, counts, branches } = Branch::from_children(children);
     tx[field!(branch.head)] = head;
     tx[field!(branch.members)] = members;
     tx[field!(branch.counts)] = counts;
@@ -95,13 +95,13 @@ pub(super) fn set<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, children: &[C
 
 /// Counts one more item below child `at`.
 #[txn]
-pub(super) fn add<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
+pub(super) fn count_item_added<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
     tx[branch].counts[at] += 1;
 }
 
 /// Counts one less item below child `at`.
 #[txn]
-pub(super) fn subtract<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
+pub(super) fn count_item_removed<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) {
     tx[branch].counts[at] -= 1;
 }
 

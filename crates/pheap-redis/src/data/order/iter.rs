@@ -4,12 +4,12 @@ use pheap::{P, PVec, View};
 
 use super::branch::{self, Node};
 use super::leaf::Leaf;
-use super::{Item, Order, Top, Way};
+use super::{Item, LeafPath, Order, Top};
 
 /// An iterator over items in order.
 pub struct Items<'v, 'r> {
     view: &'v View<'r>,
-    way: Way<'r>,
+    way: LeafPath<'r>,
     run: Source<'v, 'r>,
     at: usize,
     remaining: usize,
@@ -49,7 +49,7 @@ impl<'r> Order<'r> {
         count: usize,
         is_reverse: bool,
     ) -> Items<'v, 'r> {
-        let (mut rest, mut way) = (rank, Way::new());
+        let (mut rest, mut way) = (rank, LeafPath::new());
         let run = match self.root {
             Top::Few(items) => Source::Few(items),
             Top::Many(mut branch) => loop {

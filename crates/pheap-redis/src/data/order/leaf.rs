@@ -7,7 +7,7 @@
 
 use pheap::{P, Persist, Txn, View, txn};
 
-use super::{Item, Run};
+use super::{Item, LeafItems};
 use crate::data::value::Str;
 
 /// The most items of a leaf. With them a leaf takes eight cache lines.
@@ -68,7 +68,7 @@ impl Places {
 
 impl<'r> Leaf<'r> {
     /// Makes a leaf with these sorted items.
-    pub(super) fn of(items: &[Item<'r>]) -> Leaf<'r> {
+    pub(super) fn from_items(items: &[Item<'r>]) -> Leaf<'r> {
         let places =
             Places { slots: std::array::from_fn(|slot| slot as u8), unused: 0, len: items.len() as u8 };
         let mut slots = [Slot::FREE; LEAF];
@@ -101,7 +101,7 @@ impl<'r> Leaf<'r> {
         self.item_in(*self.in_use().get(at)?)
     }
 
-    pub(super) fn items(&self) -> Run<'r> {
+    pub(super) fn items(&self) -> LeafItems<'r> {
         self.in_use().iter().filter_map(|&slot| self.item_in(slot)).collect()
     }
 

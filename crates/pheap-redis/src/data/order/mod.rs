@@ -48,10 +48,10 @@ impl<'r> Item<'r> {
 }
 
 /// The items of a leaf, and one more.
-type Run<'r> = SmallVec<[Item<'r>; LEAF + 1]>;
+type LeafItems<'r> = SmallVec<[Item<'r>; LEAF + 1]>;
 
 /// The branches on the way to a leaf, and the index of the child that the way takes in each.
-type Way<'r> = SmallVec<[(P<'r, Branch<'r>>, usize); 8]>;
+type LeafPath<'r> = SmallVec<[(P<'r, Branch<'r>>, usize); 8]>;
 
 /// The root of the tree.
 #[derive(Persist, Clone, Copy, Debug)]
@@ -124,12 +124,12 @@ impl<'r> Order<'r> {
             Top::Few(items) => return Self::insert_in_few(this, tx, items, item),
             Top::Many(root) => root,
         };
-        let (leaf, way) = way_to(tx, root, item.score, &tx[item.member]);
+        let (leaf, way) = path_to_leaf(tx, root, item.score, &tx[item.member]);
         let seen = &tx[leaf];
         let (at, places) = (seen.place_for(tx, item.score, &tx[item.member]), *seen.places());
         if places.len() < LEAF {
             leaf::insert(tx, leaf, places, at, item);
-            way.iter().rev().for_each(|&(branch, at)| branch::add(tx, branch, at));
+            way.iter().rev().for_each(|&(branch, at)| branch::count_item_added(tx, branch, at));
             return Ok(());
         }
         let is_last = at == LEAF && way.iter().all(|&(branch, at)| at + 1 == branch::len(tx, branch));
@@ -138,13 +138,13 @@ impl<'r> Order<'r> {
         let right = split(&items, is_last).1;
         let mut new = Some(leaf_of(tx, right)?);
         if !is_last {
-            tx[leaf] = Leaf::of(split(&items, is_last).0);
+            tx[leaf] = Leaf::from_items(split(&items, is_last).0);
         }
         for &(branch, at) in way.iter().rev() {
             new = match new {
                 Some(new) => add_child(tx, branch, at, new)?,
                 None => {
-                    branch::add(tx, branch, at);
+                    branch::count_item_added(tx, branch, at);
                     None
                 }
             };
@@ -152,7 +152,7 @@ impl<'r> Order<'r> {
         if let Some(right) = new {
             let (first, count) = first_and_count(tx, root);
             let left = Child { first, count, node: Node::Branch(root) };
-            let root = tx.alloc(Branch::of(&[left, right]))?;
+            let root = tx.alloc(Branch::from_children(&[left, right]))?;
             tx[field!(this.root)] = Top::Many(root);
         }
         Ok(())
@@ -168,11 +168,11 @@ impl<'r> Order<'r> {
         if tx[few].len() < LEAF {
             return few.insert(tx, at, item);
         }
-        let mut items: Run<'r> = few.iter(tx).copied().collect();
+        let mut items: LeafItems<'r> = few.iter(tx).copied().collect();
         items.insert(at, item);
         let (left, right) = split(&items, at == LEAF);
         let children = [leaf_of(tx, left)?, leaf_of(tx, right)?];
-        let root = tx.alloc(Branch::of(&children))?;
+        let root = tx.alloc(Branch::from_children(&children))?;
         tx[field!(this.root)] = Top::Many(root);
         Ok(())
     }
@@ -193,7 +193,7 @@ impl<'r> Order<'r> {
             }
             Top::Many(root) => root,
         };
-        let (leaf, way) = way_to(tx, root, score, member);
+        let (leaf, way) = path_to_leaf(tx, root, score, member);
         let seen = &tx[leaf];
         let (at, places) = (seen.place_of(tx, score, member)?, *seen.places());
         let item = seen.get(at)?;
@@ -201,7 +201,7 @@ impl<'r> Order<'r> {
         leaf::remove(tx, leaf, places, at);
         let mut is_smaller = below == 0;
         for (depth, &(branch, at)) in way.iter().enumerate().rev() {
-            branch::subtract(tx, branch, at);
+            branch::count_item_removed(tx, branch, at);
             // A node that is large enough is not merged, so its parent keeps its children.
             if below >= FEW {
                 continue;
@@ -217,13 +217,13 @@ impl<'r> Order<'r> {
             below = branch::len(tx, branch);
         }
         if is_smaller {
-            Self::lower(this, tx);
+            Self::collapse_root(this, tx);
         }
         Some(item)
     }
 
     /// Replaces a root that has only one child by that child.
-    fn lower(this: P<'r, Order<'r>>, tx: &mut Txn<'r>) {
+    fn collapse_root(this: P<'r, Order<'r>>, tx: &mut Txn<'r>) {
         while let Top::Many(root) = tx[this].root
             && branch::len(tx, root) == 1
         {
@@ -243,13 +243,13 @@ impl<'r> Order<'r> {
 }
 
 /// Returns the leaf that has a member, or to which it would be added, and the way to that leaf.
-fn way_to<'r>(
+fn path_to_leaf<'r>(
     view: &View<'r>,
     mut branch: P<'r, Branch<'r>>,
     score: f64,
     member: &[u8],
-) -> (P<'r, Leaf<'r>>, Way<'r>) {
-    let mut way = Way::new();
+) -> (P<'r, Leaf<'r>>, LeafPath<'r>) {
+    let mut way = LeafPath::new();
     loop {
         let (at, node) = branch::find(view, branch, score, member);
         way.push((branch, at));
@@ -273,7 +273,7 @@ fn split<T>(all: &[T], is_last: bool) -> (&[T], &[T]) {
 
 /// Makes a leaf with these items.
 fn leaf_of<'r>(tx: &Txn<'r>, items: &[Item<'r>]) -> pheap::Result<Child<'r>> {
-    let leaf = tx.alloc(Leaf::of(items))?;
+    let leaf = tx.alloc(Leaf::from_items(items))?;
     Ok(Child { first: items[0], count: items.len() as u64, node: Node::Leaf(leaf) })
 }
 
@@ -299,7 +299,7 @@ fn add_child<'r>(
     }
     let (left, right) = split(&children, at + 1 == BRANCH);
     branch::set(tx, branch, left);
-    let new = tx.alloc(Branch::of(right))?;
+    let new = tx.alloc(Branch::from_children(right))?;
     let count = right.iter().map(|child| child.count).sum();
     Ok(Some(Child { first: right[0].first, count, node: Node::Branch(new) }))
 }
@@ -323,7 +323,7 @@ fn merge<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) -> bool {
             (Node::Leaf(to), Node::Leaf(from)) => {
                 let mut items = tx[to].items();
                 items.extend(tx[from].items());
-                tx[to] = Leaf::of(&items);
+                tx[to] = Leaf::from_items(&items);
             }
             (Node::Branch(to), Node::Branch(from)) => {
                 let (mut all, mut moved) = (branch::children(tx, to), branch::children(tx, from));

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use mio::{Interest, Token};
 use rustix::io::Errno;
 
-use super::{CLIENTS, Turn};
+use super::{CLIENTS, WorkerState};
 use crate::clients::Profile;
 use crate::clients::client::Session;
 use crate::connections::mailbox::Message;
@@ -22,7 +22,7 @@ const TOO_MANY_CLIENTS: &str = "ERR max number of clients reached";
 /// The system's error code if this process has as many files open as it may.
 const TOO_MANY_FILES: i32 = Errno::MFILE.raw_os_error();
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     pub(super) fn accept(&mut self, listener: usize) {
         loop {
             self.spare = self.spare.take().or_else(|| File::open("/dev/null").ok());
@@ -111,7 +111,7 @@ impl Turn<'_> {
     pub(super) fn disconnect(&mut self, mut connection: Box<Connection>) {
         let client = connection.session.id;
         if connection.is_over {
-            if connection.needs_all(&self.server.limits) {
+            if connection.needs_all(&self.server.options) {
                 self.server.stats.evicted_clients.fetch_add(1, Relaxed);
             }
             tracing::warn!(

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-use super::Turn;
+use super::WorkerState;
 use crate::clients::waiting::{Signal, Waiter, Wakeup};
 use crate::command::{Block, Effects};
 use crate::connections::mailbox::Message;
@@ -13,7 +13,7 @@ use crate::net::connection::{Blocked, Connection};
 use crate::resp::input::Words;
 use crate::server::now;
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     /// Makes a client wait for keys. The keys may have changed since its command ran, so it tries the command
     /// again.
     pub(super) fn block(
@@ -55,7 +55,7 @@ impl Turn<'_> {
     ) -> bool {
         let Some(blocked) = connection.blocked.take() else { return false };
         let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
-        connection.limit_reply(&self.server.limits);
+        connection.limit_reply(&self.server.options);
         let Connection { session, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
         let (server, thread, clock) = (self.server, self.number, Instant::now());
@@ -66,7 +66,7 @@ impl Turn<'_> {
         };
         let still = { execution }.retry(&words);
         drop(words);
-        self.syncs.count(&mut counted);
+        self.syncs.count_writes(&mut counted);
         if still.is_err() {
             // A script is slow. The client looks at its keys again when the script has ended.
             let db = connection.session.db;
@@ -170,13 +170,13 @@ impl Turn<'_> {
     }
 
     /// Replies to clients whose timeout has ended, and serves paused clients when the pause has ended.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn end_timed_out_waits(&mut self) {
         while let Some(&(at, client)) = self.timeouts.first() {
             if at > Instant::now() {
                 break;
             }
             self.timeouts.pop_first();
-            self.let_go(client, false);
+            self.end_wait(client, false);
         }
         if !self.paused.is_empty() && self.server.paused().is_none() {
             let clients = std::mem::take(&mut self.paused);
@@ -187,7 +187,7 @@ impl Turn<'_> {
 
     /// Replies to a client as if its timeout had ended, or with an error. If the client does not wait, it
     /// gets no reply.
-    pub(super) fn let_go(&mut self, client: u64, with_error: bool) {
+    pub(super) fn end_wait(&mut self, client: u64, with_error: bool) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         if let Some(blocked) = connection.blocked.take() {
             connection.session.profile.is_blocked.store(false, SeqCst);

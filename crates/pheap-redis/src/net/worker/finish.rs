@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use mio::Events;
 
-use super::{TICK, Turn};
-use crate::net::output::Paused;
+use super::{TICK, WorkerState};
+use crate::net::output::SendPause;
 
 /// How long clients have to read their last replies.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     /// Accepts no more clients and reads no more commands. Sends the replies that wait for the disk as soon
     /// as they are durable, to each client that reads them in time.
     pub(super) fn finish(&mut self, events: &mut Events) -> io::Result<()> {
@@ -20,11 +20,11 @@ impl Turn<'_> {
         loop {
             self.read_mail();
             // Threads that end later may write to keys for which clients of this thread wait.
-            self.syncs.ask();
+            self.syncs.request_sync();
             self.send_messages();
             let mut connections = std::mem::take(&mut self.connections);
             connections.retain(|_, connection| {
-                matches!(self.send(connection), Ok(Paused::NotDurable | Paused::Full))
+                matches!(self.send(connection), Ok(SendPause::NotDurable | SendPause::Full))
             });
             self.connections = connections;
             let left = until.saturating_duration_since(Instant::now());

@@ -23,7 +23,7 @@ use pheap::Commit;
 
 use super::connection::Connection;
 use super::listener::Listener;
-use super::output::Paused;
+use super::output::SendPause;
 use super::syncs::Syncs;
 use crate::command::Meanwhile;
 use crate::connections::mailbox::{Mailbox, Message, Parcel};
@@ -77,9 +77,9 @@ impl Worker {
         self.into_turn(server, number, listeners).run()
     }
 
-    fn into_turn(self, server: &Server, number: usize, listeners: Vec<Listener>) -> Turn<'_> {
+    fn into_turn(self, server: &Server, number: usize, listeners: Vec<Listener>) -> WorkerState<'_> {
         let Worker { poll, mailbox } = self;
-        Turn {
+        WorkerState {
             listeners,
             server,
             number,
@@ -116,7 +116,7 @@ struct Announcement {
 }
 
 /// The state of a thread that serves clients.
-struct Turn<'s> {
+struct WorkerState<'s> {
     server: &'s Server,
     number: usize,
     syncs: Syncs<'s>,
@@ -164,22 +164,22 @@ struct Turn<'s> {
     messages: VecDeque<Announcement>,
 }
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.server.stopping.load(Acquire) {
             let waits = self.postponed.is_empty() || self.server.scripts.is_busy();
             let is_idle = self.ready.is_empty() && waits && !self.evicts;
             let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
-            self.turn(&mut events, sleep)?;
+            self.poll_and_serve(&mut events, sleep)?;
             self.tick();
-            self.syncs.ask();
+            self.syncs.request_sync();
         }
         self.finish(&mut events)
     }
 
     /// Waits for events for at most `sleep`, and handles them.
-    fn turn(&mut self, events: &mut Events, sleep: Duration) -> io::Result<()> {
+    fn poll_and_serve(&mut self, events: &mut Events, sleep: Duration) -> io::Result<()> {
         match self.poll.poll(events, Some(sleep)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
@@ -203,9 +203,9 @@ impl Turn<'_> {
         self.read_mail();
         self.send_messages();
         self.serve();
-        self.give_up();
+        self.end_timed_out_waits();
         self.send_messages();
-        self.syncs.ask();
+        self.syncs.request_sync();
         Ok(())
     }
 
@@ -231,13 +231,13 @@ impl Turn<'_> {
                     self.postponed.push(message);
                 }
                 Message::Connected(stream) => self.connect(stream),
-                Message::Send(client, parcel) => self.deliver(client, parcel),
+                Message::Send(client, parcel) => self.queue_message(client, parcel),
                 Message::Wake(wake) => {
                     if let Some(writer) = self.wake_waiters(wake) {
                         self.release(writer);
                     }
                 }
-                Message::Unblock { client, with_error } => self.let_go(client, with_error),
+                Message::Unblock { client, with_error } => self.end_wait(client, with_error),
                 Message::Kill(client) => {
                     if let Some(connection) = self.connections.remove(&client) {
                         self.disconnect(connection);
@@ -245,16 +245,16 @@ impl Turn<'_> {
                 }
             }
         }
-        if self.syncs.has_news() {
+        if self.syncs.has_newly_durable() {
             self.ready.append(&mut self.not_durable);
         }
     }
 
     /// Queues a message that a client did not ask for, unless the client no longer wants it.
-    fn deliver(&mut self, client: u64, parcel: Parcel) {
+    fn queue_message(&mut self, client: u64, parcel: Parcel) {
         if let Some(connection) = self.connections.get_mut(&client) {
             let bytes = match parcel {
-                Parcel::Bytes(bytes) if !connection.session.wants(&bytes) => return,
+                Parcel::Bytes(bytes) if !connection.session.still_wants(&bytes) => return,
                 Parcel::Bytes(bytes) => bytes,
                 Parcel::Notice(notice) => {
                     let mut reply = Reply::new(connection.session.resp3);
@@ -263,7 +263,7 @@ impl Turn<'_> {
                 }
             };
             connection.output.push(bytes, Vec::new());
-            connection.look_at_output(&self.server.limits);
+            connection.check_output_limit(&self.server.options);
             self.ready.insert(client);
         }
     }
@@ -271,7 +271,7 @@ impl Turn<'_> {
     /// Sends the messages whose commits are durable, in order.
     fn send_messages(&mut self) {
         while let Some(next) = self.messages.front() {
-            let durable = next.commit.as_ref().map(|commit| self.syncs.look(commit));
+            let durable = next.commit.as_ref().map(|commit| self.syncs.durability(commit));
             if matches!(durable, Some(task::Poll::Pending)) {
                 return;
             }
@@ -298,12 +298,12 @@ impl Turn<'_> {
 
     /// Sends a client as much of its output as possible. Sends the announced messages first: when a client
     /// has its reply, the notifications of all earlier writes are on their way.
-    fn send(&mut self, connection: &mut Connection) -> io::Result<Paused> {
+    fn send(&mut self, connection: &mut Connection) -> io::Result<SendPause> {
         self.send_messages();
         let Connection { output, stream, .. } = connection;
         let before = output.len();
         let paused = output.send(stream, |commit| {
-            let durable = self.syncs.look(commit);
+            let durable = self.syncs.durability(commit);
             if durable.is_ready() {
                 self.send_messages();
             }
@@ -328,19 +328,19 @@ impl Turn<'_> {
     }
 
     /// If the tracking table has too many keys, tells some clients to drop their copies of keys.
-    fn forget(&self) {
-        let notices = self.server.tracking.forget(&self.server.clients);
+    fn trim_tracking_table(&self) {
+        let notices = self.server.tracking.drop_excess_keys(&self.server.clients);
         self.post(notices.into_iter().map(|(to, notice)| (to, Parcel::Notice(notice))).collect());
     }
 }
 
-impl Meanwhile for Turn<'_> {
+impl Meanwhile for WorkerState<'_> {
     fn serve_others(&mut self) {
         if std::mem::replace(&mut self.is_meanwhile, true) {
             return;
         }
         // If polling fails, it will fail again when the script has ended, and the error is handled there.
-        let mut turn = || _ = self.turn(&mut Events::with_capacity(64), Duration::ZERO);
+        let mut turn = || _ = self.poll_and_serve(&mut Events::with_capacity(64), Duration::ZERO);
         let turned = panic::catch_unwind(AssertUnwindSafe(&mut turn));
         self.is_meanwhile = false;
         if let Err(panicked) = turned {

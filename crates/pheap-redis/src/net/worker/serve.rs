@@ -6,18 +6,18 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::Turn;
+use super::WorkerState;
 use crate::clients::waiting::{Signal, Waiter, Wakeup};
 use crate::command::Effects;
 use crate::execute::{Execution, Output, Stop};
 use crate::net::connection::Connection;
-use crate::net::output::Paused;
+use crate::net::output::SendPause;
 
 /// A round neither begins nor continues a TLS handshake after this time, because each handshake may take
 /// milliseconds. The next round continues with the others.
 const GREETINGS: Duration = Duration::from_millis(10);
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     /// Serves each ready client once: first runs the commands of all clients, then sends the replies. Sending
     /// makes the system wake the client's program, which takes longer than many commands. A program that has
     /// many connections then wakes up once for all of them.
@@ -25,11 +25,11 @@ impl Turn<'_> {
         self.round.extend(self.ready.drain(..));
         let begun = Instant::now();
         while let Some(client) = self.round.pop_front() {
-            self.with(client, |turn, connection| turn.hear(connection, begun));
+            self.with(client, |turn, connection| turn.read_and_run(connection, begun));
             self.heard.push_back(client);
         }
         while let Some(client) = self.heard.pop_front() {
-            self.with(client, Self::tell);
+            self.with(client, Self::send_output);
         }
     }
 
@@ -64,21 +64,22 @@ impl Turn<'_> {
 
     /// Reads and runs the commands that a client has sent, in a round that began at `begun`. Returns whether
     /// the connection stays.
-    fn hear(&mut self, connection: &mut Connection, begun: Instant) -> io::Result<bool> {
+    fn read_and_run(&mut self, connection: &mut Connection, begun: Instant) -> io::Result<bool> {
         if connection.stream.is_greeting() && begun.elapsed() > GREETINGS {
-            // If there is input, `is_readable` is still set, so `tell` puts the client in the next round.
+            // If there is input, `is_readable` is still set, so `send_output` puts the client in the next
+            // round.
             return Ok(true);
         }
         if connection.is_readable && !connection.session.closing {
             connection.read(&mut self.buffer, &self.server.traffic[self.number])?;
-            connection.look_at_input(&self.server.limits);
+            connection.check_input_limit(&self.server.options);
             if connection.is_over {
                 return Ok(false);
             }
             // A blocked client that has disconnected is removed now, so that it takes no elements that other
             // clients of this round add.
             if connection.is_at_end && connection.blocked.is_some() {
-                return self.tell(connection);
+                return self.send_output(connection);
             }
         }
         if connection.blocked.is_none()
@@ -92,15 +93,15 @@ impl Turn<'_> {
     }
 
     /// Sends a client its output. Returns whether the connection stays.
-    fn tell(&mut self, connection: &mut Connection) -> io::Result<bool> {
+    fn send_output(&mut self, connection: &mut Connection) -> io::Result<bool> {
         let client = connection.session.id;
         let paused = self.send(connection)?;
         connection.publish();
-        connection.look_at_output(&self.server.limits);
+        connection.check_output_limit(&self.server.options);
         if connection.is_over {
             return Ok(false);
         }
-        if paused == Paused::NotDurable {
+        if paused == SendPause::NotDurable {
             self.not_durable.insert(client);
         }
         if self.missed.remove(&client) {
@@ -110,7 +111,7 @@ impl Turn<'_> {
         if connection.is_readable && !connection.session.closing {
             self.ready.insert(client);
         }
-        let is_told = connection.output.len() == 0 && paused != Paused::Full;
+        let is_told = connection.output.len() == 0 && paused != SendPause::Full;
         let is_done = connection.session.closing && is_told;
         let is_gone = connection.is_at_end && (connection.blocked.is_some() || is_told);
         Ok(!is_done && !is_gone)
@@ -121,7 +122,7 @@ impl Turn<'_> {
     fn run_commands(&mut self, connection: &mut Connection) -> bool {
         let mut signals = VecDeque::new();
         let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
-        connection.limit_reply(&self.server.limits);
+        connection.limit_reply(&self.server.options);
         let Connection { session, input, reply, .. } = connection;
         (session.input, session.output) = (input.pending(), connection.output.len());
         let output = Output { reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
@@ -130,7 +131,7 @@ impl Turn<'_> {
         let stop = Execution { server, session, output, thread, clock, meanwhile: self }.run(input);
         connection.input.tidy();
         self.leave(connection, effects, commits, &mut signals);
-        self.syncs.count(&mut counted);
+        self.syncs.count_writes(&mut counted);
         // After `TooLong`, the limit may be higher, because the client has subscribed to channels.
         let goes_on = matches!(stop, Stop::Signals | Stop::TooLong) && !connection.is_over;
         match stop {
@@ -163,24 +164,24 @@ impl Turn<'_> {
         }
         let mut commits = self.note_commits(commits);
         let bytes = connection.reply.take();
-        let messages = effects.parcels(self.server, connection.session.id);
+        let messages = effects.take_parcels(self.server, connection.session.id);
         self.announce(&mut commits, messages);
         // A chunk without bytes is queued too if there are commits: later replies imply that these commands
         // were done.
         if !bytes.is_empty() || !commits.is_empty() {
             connection.output.push(bytes, commits);
-            connection.look_at_output(&self.server.limits);
+            connection.check_output_limit(&self.server.options);
         }
-        self.forget();
+        self.trim_tracking_table();
         signals.extend(effects.signals);
     }
 
     /// Returns the commits that must be durable before their effects are sent, and notes them for the next
     /// sync. There are none unless `appendfsync` is `always`.
     pub(super) fn note_commits(&mut self, mut commits: Vec<pheap::Commit>) -> Vec<pheap::Commit> {
-        if self.server.limits.always.load(Relaxed) {
+        if self.server.options.always.load(Relaxed) {
             commits.retain(|commit| !commit.is_durable());
-            self.syncs.note(&commits);
+            self.syncs.note_commits(&commits);
         } else {
             commits.clear();
         }

@@ -15,7 +15,7 @@ use crate::connections::stream::Stream;
 use crate::data::{Settings, Store};
 use crate::execute::{Execution, Output};
 use crate::resp::input::Input;
-use crate::scripts::Slow;
+use crate::scripts::SlowScript;
 
 /// A server with one thread.
 struct Setup {
@@ -30,12 +30,12 @@ impl Setup {
         let store = Store::open(&folder.path().join("heap"), Settings::QUIET_LOG, 1).unwrap();
         let worker = Worker::new().unwrap();
         let threads = vec![worker.mailbox()];
-        let server = Server::new(store, Config::default(), threads, command::all().count());
+        let server = Server::new(store, Config::default(), threads, command::all_commands().count());
         Setup { folder: Some(folder), server, worker }
     }
 }
 
-fn connect(turn: &mut Turn<'_>) -> UnixStream {
+fn connect(turn: &mut WorkerState<'_>) -> UnixStream {
     let (here, there) = UnixStream::pair().unwrap();
     there.set_nonblocking(true).unwrap();
     turn.connect(Stream::Unix(mio::net::UnixStream::from_std(there)));
@@ -50,15 +50,15 @@ fn elsewhere(server: &Server, command: &str) -> (Effects, Vec<pheap::Commit>) {
         Output { reply: &mut reply, effects: &mut effects, commits: &mut commits, counted: &mut counted };
     input.append(command.as_bytes());
     let mut session = Session::new(Arc::new(Profile::nobody()), true);
-    let (session, clock, meanwhile) = (&mut session, Instant::now(), &mut Nobody);
+    let (session, clock, meanwhile) = (&mut session, Instant::now(), &mut NoClients);
     Execution { server, session, output, thread: 1, clock, meanwhile }.run(&mut input);
     assert!(!reply.take().starts_with(b"-"), "{command}");
     (effects, commits)
 }
 
-struct Nobody;
+struct NoClients;
 
-impl Meanwhile for Nobody {
+impl Meanwhile for NoClients {
     fn serve_others(&mut self) {}
 }
 
@@ -70,7 +70,7 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
     let mut client = connect(&mut turn);
     client.write_all(b"BLPOP list 0\r\n").unwrap();
     while server.stats.blocked.load(Relaxed) == 0 {
-        turn.turn(&mut events, TICK).unwrap();
+        turn.poll_and_serve(&mut events, TICK).unwrap();
     }
     // The log is synced only on demand.
     server.store.heap().sync().unwrap();
@@ -86,11 +86,11 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
 }
 
 /// Takes turns until the client has received bytes or the end of the stream. Returns the bytes.
-fn told(turn: &mut Turn<'_>, client: &mut UnixStream) -> String {
+fn told(turn: &mut WorkerState<'_>, client: &mut UnixStream) -> String {
     client.set_nonblocking(true).unwrap();
     let (mut events, mut buffer) = (Events::with_capacity(8), [0; 100]);
     loop {
-        turn.turn(&mut events, Duration::from_millis(1)).unwrap();
+        turn.poll_and_serve(&mut events, Duration::from_millis(1)).unwrap();
         match client.read(&mut buffer) {
             Ok(len) => return String::from_utf8_lossy(&buffer[..len]).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -100,7 +100,7 @@ fn told(turn: &mut Turn<'_>, client: &mut UnixStream) -> String {
 }
 
 /// Calls `f` with a client of a server whose disk fails at the next sync.
-fn with_failing_disk(f: impl FnOnce(&mut Turn<'_>, &mut UnixStream)) {
+fn with_failing_disk(f: impl FnOnce(&mut WorkerState<'_>, &mut UnixStream)) {
     let Setup { folder, server, worker } = Setup::new();
     let mut turn = worker.into_turn(&server, 0, Vec::new());
     let mut client = connect(&mut turn);
@@ -115,7 +115,7 @@ fn a_reply_waits_for_writes_that_had_none() {
     with_failing_disk(|turn, client| {
         client.write_all(b"CLIENT REPLY SKIP\r\nSET a 1\r\n").unwrap();
         while turn.server.stats.dirty.load(Relaxed) == 0 {
-            turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+            turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
         }
         // The server may have closed the connection already.
         let _ = client.write_all(b"PING\r\n");
@@ -136,7 +136,7 @@ fn that_nothing_came_is_told_when_that_is_durable() {
     let mut client = connect(&mut turn);
     client.write_all(b"BLPOP list 0\r\n").unwrap();
     while server.stats.blocked.load(Relaxed) == 0 {
-        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
     }
     let signals = elsewhere(&server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     let popped = elsewhere(&server, "LPOP list\r\n").1;
@@ -156,7 +156,7 @@ fn a_key_is_looked_at_once() {
     let mut client = connect(&mut turn);
     client.write_all(b"BLPOP list 0\r\n").unwrap();
     while server.stats.blocked.load(Relaxed) == 0 {
-        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
     }
     let writes = "LPUSH list 1\r\nLPUSH list 2\r\nLPUSH list 3\r\n";
     let script = "EVAL \"for i = 1, 100 do redis.call('rpush', KEYS[1], i) end\" 1 list\r\n";
@@ -170,12 +170,12 @@ fn a_key_is_looked_at_once() {
 #[test]
 fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     let Setup { folder, server, worker } = Setup::new();
-    server.gates.begin(); // as if there were another thread
+    server.gates.enable(); // as if there were another thread
     let mut turn = worker.into_turn(&server, 0, Vec::new());
     let mut client = connect(&mut turn);
     client.write_all(b"BLPOP list 0\r\n").unwrap();
     while server.stats.blocked.load(Relaxed) == 0 {
-        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
     }
     server.store.heap().sync().unwrap();
     let signals: VecDeque<_> = elsewhere(&server, "RPUSH list value\r\n").0.signals.into_iter().collect();
@@ -183,7 +183,7 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     // The next sync finds that the files of the heap are gone.
     folder.unwrap().close().unwrap();
     turn.wake_waiters(Wakeup { signals: signals.clone(), ..Wakeup::default() });
-    server.scripts.begin_slow(Arc::new(Slow {
+    server.scripts.begin_slow(Arc::new(SlowScript {
         is_eval: true,
         is_of_master: false,
         name: String::new(),
@@ -201,9 +201,9 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
 }
 
 /// Takes turns until so many clients wait for keys.
-fn until_blocked(turn: &mut Turn<'_>, clients: usize) {
+fn until_blocked(turn: &mut WorkerState<'_>, clients: usize) {
     while turn.server.stats.blocked.load(Relaxed) != clients {
-        turn.turn(&mut Events::with_capacity(8), TICK).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
     }
 }
 
@@ -223,7 +223,7 @@ fn who_has_gone_takes_nothing_from_a_list() {
 }
 
 /// Makes a client that listens to the events of a key.
-fn listen(turn: &mut Turn<'_>, appendfsync: &str, key: &str) -> UnixStream {
+fn listen(turn: &mut WorkerState<'_>, appendfsync: &str, key: &str) -> UnixStream {
     let mut listener = connect(turn);
     let config = format!("CONFIG SET notify-keyspace-events KA appendfsync {appendfsync}\r\n");
     listener.write_all(config.as_bytes()).unwrap();
@@ -234,7 +234,7 @@ fn listen(turn: &mut Turn<'_>, appendfsync: &str, key: &str) -> UnixStream {
 }
 
 /// Checks that the listener receives these events in this order.
-fn are_announced(turn: &mut Turn<'_>, listener: &mut UnixStream, events: &[&str]) {
+fn are_announced(turn: &mut WorkerState<'_>, listener: &mut UnixStream, events: &[&str]) {
     let mut announced = String::new();
     while !events.iter().all(|event| announced.contains(event)) {
         announced += &told(turn, listener);
@@ -270,7 +270,7 @@ fn what_was_done_is_announced_in_this_order() {
             client.write_all(format!("{command}\r\n").as_bytes()).unwrap();
             let before = server.stats.dirty.load(Relaxed);
             while server.stats.dirty.load(Relaxed) == before {
-                turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
+                turn.poll_and_serve(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
             }
         }
         // The last write counts although its client has disconnected.
@@ -292,12 +292,12 @@ fn what_is_published_is_sent_before_that_is_told() {
     for _ in 0..20 {
         one.write_all(b"SET key 1\r\n").unwrap();
         other.write_all(b"PUBLISH channel news\r\n").unwrap();
-        turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
+        turn.poll_and_serve(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
         let is_told = other.read(&mut [0; 100]).is_ok();
         assert!(!is_told || turn.messages.is_empty());
         are_announced(&mut turn, &mut listener, &["news"]);
         while !turn.messages.is_empty() || !turn.not_durable.is_empty() {
-            turn.turn(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
+            turn.poll_and_serve(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
         }
         let _ = other.read(&mut [0; 100]);
     }

@@ -3,21 +3,21 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{TICK, Turn};
+use super::{TICK, WorkerState};
 use crate::clients::waiting::Wakeup;
 use crate::command::Effects;
-use crate::execute::evict::{Room, make_room};
+use crate::execute::evict::{EvictionResult, make_room};
 use crate::net::connection::Connection;
 
 /// After this time, a tick begins no further turn of removing expired keys.
 const EXPIRY: Duration = Duration::from_millis(25);
 
-impl Turn<'_> {
+impl WorkerState<'_> {
     /// Enlarges the table of usage times if there are more keys now.
     fn make_places(&self) {
         if self.server.clocks.is_on() {
             let objects = self.server.store.shards().iter().map(|root| root.live().objects).sum();
-            self.server.clocks.fit(objects);
+            self.server.clocks.grow_for(objects);
         }
     }
 
@@ -35,14 +35,14 @@ impl Turn<'_> {
         let room = make_room(self.server, &mut effects, &mut commits);
         // If no key was removed, the collector has to work first, and trying again at once does not help.
         let has_removed = self.server.stats.evicted.load(Relaxed) > before;
-        self.evicts = has_removed && matches!(room, Ok(Room::Later));
+        self.evicts = has_removed && matches!(room, Ok(EvictionResult::Later));
         if expire {
             let began = Instant::now();
             let _ = self.expiry.run(self.server, began + EXPIRY, &mut effects, &mut commits);
             let took = began.elapsed().as_micros() as u64;
             self.server.stats.expiring.fetch_add(took, Relaxed);
         }
-        let messages = effects.parcels(self.server, 0);
+        let messages = effects.take_parcels(self.server, 0);
         let mut commits = self.note_commits(commits);
         self.announce(&mut commits, messages);
         self.send_messages();
@@ -58,7 +58,7 @@ impl Turn<'_> {
     pub(super) fn tick(&mut self) {
         let is_time = self.last_tick.elapsed() >= TICK;
         if self.number == 0 && (is_time || self.evicts) {
-            self.remove_keys(is_time && self.server.limits.expires.load(Relaxed));
+            self.remove_keys(is_time && self.server.options.expires.load(Relaxed));
         }
         if !is_time {
             return;
@@ -67,13 +67,13 @@ impl Turn<'_> {
         self.deaf.clone().into_iter().for_each(|listener| self.accept(listener));
         if self.number == 0 {
             self.server.sample();
-            self.forget();
+            self.trim_tracking_table();
             self.make_places();
             self.server.evict_clients();
         }
         for (client, connection) in &mut self.connections {
             if connection.output.len() > 0 {
-                connection.look_at_output(&self.server.limits);
+                connection.check_output_limit(&self.server.options);
                 if connection.is_over {
                     self.ready.insert(*client);
                 }

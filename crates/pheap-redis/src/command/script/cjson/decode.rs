@@ -3,7 +3,7 @@
 use mlua::{Lua, Value};
 
 use super::{Choices, DEFAULT};
-use crate::command::script::native::{Given, text};
+use crate::command::script::native::{LibraryResult, text};
 
 #[derive(Debug)]
 enum Token {
@@ -59,7 +59,7 @@ impl<'d> Decoder<'d> {
     }
 
     /// Returns the value of the whole text.
-    pub(super) fn all(mut self) -> Given<Value> {
+    pub(super) fn all(mut self) -> LibraryResult<Value> {
         let value = self.value()?;
         match self.token()? {
             (_, Token::End) => Ok(value),
@@ -67,12 +67,12 @@ impl<'d> Decoder<'d> {
         }
     }
 
-    fn value(&mut self) -> Given<Value> {
+    fn value(&mut self) -> LibraryResult<Value> {
         let (at, token) = self.token()?;
         self.value_from(at, token)
     }
 
-    fn value_from(&mut self, at: usize, token: Token) -> Given<Value> {
+    fn value_from(&mut self, at: usize, token: Token) -> LibraryResult<Value> {
         Ok(match token {
             Token::Text(bytes) => Value::String(self.lua.create_string(bytes).map_err(text)?),
             Token::Number(number) => Value::Number(number),
@@ -84,7 +84,7 @@ impl<'d> Decoder<'d> {
         })
     }
 
-    fn deeper(&mut self, f: impl FnOnce(&mut Self) -> Given<Value>) -> Given<Value> {
+    fn deeper(&mut self, f: impl FnOnce(&mut Self) -> LibraryResult<Value>) -> LibraryResult<Value> {
         self.depth += 1;
         // Deeper values could overflow the stack of this thread.
         if self.depth > self.choices.decode_depth.min(DEFAULT.decode_depth) {
@@ -98,7 +98,7 @@ impl<'d> Decoder<'d> {
         Ok(value)
     }
 
-    fn object(&mut self) -> Given<Value> {
+    fn object(&mut self) -> LibraryResult<Value> {
         let table = self.lua.create_table().map_err(text)?;
         let (mut at, mut token) = self.token()?;
         if matches!(token, Token::ObjectEnd) {
@@ -121,7 +121,7 @@ impl<'d> Decoder<'d> {
         }
     }
 
-    fn array(&mut self) -> Given<Value> {
+    fn array(&mut self) -> LibraryResult<Value> {
         let table = self.lua.create_table().map_err(text)?;
         let (mut at, mut token) = self.token()?;
         if matches!(token, Token::ArrayEnd) {
@@ -140,7 +140,7 @@ impl<'d> Decoder<'d> {
     }
 
     /// Returns the next token, and its position.
-    fn token(&mut self) -> Given<(usize, Token)> {
+    fn token(&mut self) -> LibraryResult<(usize, Token)> {
         while self.json.get(self.at).is_some_and(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }

@@ -4,7 +4,7 @@ use mlua::{Table, Value};
 
 use super::{Choices, DEFAULT, Invalid};
 use crate::command::script::convert::Budget;
-use crate::command::script::native::{Given, text};
+use crate::command::script::native::{LibraryResult, text};
 use crate::text::words::general;
 
 /// Writer of JSON.
@@ -20,7 +20,7 @@ impl<'e> Encoder<'e> {
     }
 
     /// Writes a value that is nested in `depth` tables.
-    pub(super) fn value(&mut self, value: &Value, depth: i64) -> Given<()> {
+    pub(super) fn value(&mut self, value: &Value, depth: i64) -> LibraryResult<()> {
         self.budget.value(value).map_err(text)?;
         match value {
             Value::Nil | Value::LightUserData(_) if *value == Value::Nil || *value == Value::NULL => {
@@ -36,7 +36,7 @@ impl<'e> Encoder<'e> {
         Ok(())
     }
 
-    fn number(&mut self, number: f64) -> Given<()> {
+    fn number(&mut self, number: f64) -> LibraryResult<()> {
         if !number.is_finite() {
             match self.choices.encode_invalid {
                 Invalid::Error => return Err("Cannot serialise number: must not be NaN or Inf".into()),
@@ -85,7 +85,7 @@ impl<'e> Encoder<'e> {
     }
 
     /// Returns the length of a table that is an array, or `None` if it is not.
-    fn array_len(&self, table: &Table) -> Given<Option<usize>> {
+    fn array_len(&self, table: &Table) -> LibraryResult<Option<usize>> {
         let (mut most, mut len, mut is_array) = (0, 0, true);
         let look = |key: Value, _: Value| {
             match key {
@@ -112,7 +112,7 @@ impl<'e> Encoder<'e> {
         Ok(Some(most as usize))
     }
 
-    fn table(&mut self, table: &Table, depth: i64) -> Given<()> {
+    fn table(&mut self, table: &Table, depth: i64) -> LibraryResult<()> {
         // Deeper tables could overflow the stack of this thread.
         if depth > self.choices.encode_depth.min(DEFAULT.encode_depth) {
             return Err(format!("Cannot serialise, excessive nesting ({depth})"));
@@ -147,7 +147,7 @@ impl<'e> Encoder<'e> {
         Ok(())
     }
 
-    fn pair(&mut self, key: &Value, value: &Value, depth: i64) -> Given<()> {
+    fn pair(&mut self, key: &Value, value: &Value, depth: i64) -> LibraryResult<()> {
         match key {
             Value::String(text) => self.string(&text.as_bytes()),
             Value::Number(_) | Value::Integer(_) => {

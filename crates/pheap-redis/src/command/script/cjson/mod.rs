@@ -10,7 +10,7 @@ use mlua::{Lua, Result, Table, Value, Variadic};
 
 use self::decode::Decoder;
 use self::encode::Encoder;
-use super::native::{Given, add, bad, string, text};
+use super::native::{LibraryResult, add_function, bad_argument, string_argument, text};
 
 /// Settings of the library. A script's changes stay for later scripts of the same thread.
 #[derive(Debug, Clone, Copy)]
@@ -51,20 +51,20 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
     let choices = Rc::new(RefCell::new(DEFAULT));
     let with = choices.clone();
-    add(lua, &library, "encode", move |lua, arguments: Variadic<Value>| {
+    add_function(lua, &library, "encode", move |lua, arguments: Variadic<Value>| {
         let [value] = &arguments[..] else {
-            return Err(bad("encode", 1, "expected 1 argument"));
+            return Err(bad_argument("encode", 1, "expected 1 argument"));
         };
         let mut out = Vec::new();
         Encoder::new(*with.borrow(), &mut out).value(value, 0)?;
         lua.create_string(out).map_err(text)
     })?;
     let with = choices.clone();
-    add(lua, &library, "decode", move |lua, arguments: Variadic<Value>| {
+    add_function(lua, &library, "decode", move |lua, arguments: Variadic<Value>| {
         let [value] = &arguments[..] else {
-            return Err(bad("decode", 1, "expected 1 argument"));
+            return Err(bad_argument("decode", 1, "expected 1 argument"));
         };
-        let json = string(lua, "decode", 1, value.clone())?;
+        let json = string_argument(lua, "decode", 1, value.clone())?;
         let json = json.as_bytes();
         if json.len() >= 2 && json[..2].contains(&0) {
             return Err("JSON parser does not support UTF-16 or UTF-32".into());
@@ -72,7 +72,7 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
         Decoder::new(lua, &json, *with.borrow()).all()
     })?;
     choosers(lua, &library, &choices)?;
-    add(lua, &library, "new", |lua, ()| self::library(lua).map_err(text))?;
+    add_function(lua, &library, "new", |lua, ()| self::library(lua).map_err(text))?;
     library.set("null", Value::NULL)?;
     library.set("_NAME", "cjson")?;
     library.set("_VERSION", "2.1.0")?;
@@ -86,12 +86,12 @@ fn choose(
     chosen: Option<&Value>,
     is: i64,
     (least, most): (i64, i64),
-) -> Given<i64> {
+) -> LibraryResult<i64> {
     let Some(chosen) = chosen.filter(|value| !value.is_nil()) else { return Ok(is) };
     let number = lua.coerce_number(chosen.clone()).map_err(text)?.map(|number| number as i64);
     number
         .filter(|number| (least..=most).contains(number))
-        .ok_or_else(|| bad(name, at, format_args!("expected integer between {least} and {most}")))
+        .ok_or_else(|| bad_argument(name, at, format_args!("expected integer between {least} and {most}")))
 }
 
 /// Selects a setting that is a number.
@@ -101,7 +101,7 @@ type Field = fn(&mut Choices) -> &mut i64;
 fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Result<()> {
     let limit = i64::from(i32::MAX);
     let with = choices.clone();
-    add(lua, library, "encode_sparse_array", move |lua, chosen: Variadic<Value>| {
+    add_function(lua, library, "encode_sparse_array", move |lua, chosen: Variadic<Value>| {
         const NAME: &str = "encode_sparse_array";
         let mut with = with.borrow_mut();
         if let Some(convert) = chosen.first().filter(|value| !value.is_nil()) {
@@ -118,7 +118,7 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
     ];
     for (name, field, least, most) in numbers {
         let with = choices.clone();
-        add(lua, library, name, move |lua, chosen: Variadic<Value>| {
+        add_function(lua, library, name, move |lua, chosen: Variadic<Value>| {
             let (mut with, field) = (with.borrow_mut(), field);
             let field = field(&mut with);
             *field = choose(lua, (name, 1), chosen.first(), *field, (least, most))?;
@@ -126,14 +126,14 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
         })?;
     }
     let with = choices.clone();
-    add(lua, library, "encode_keep_buffer", move |_, chosen: Option<bool>| {
+    add_function(lua, library, "encode_keep_buffer", move |_, chosen: Option<bool>| {
         // No buffer is kept in either case.
         let mut with = with.borrow_mut();
         with.keep_buffer = chosen.unwrap_or(with.keep_buffer);
         Ok(with.keep_buffer)
     })?;
     let with = choices.clone();
-    add(lua, library, "encode_invalid_numbers", move |lua, chosen: Variadic<Value>| {
+    add_function(lua, library, "encode_invalid_numbers", move |lua, chosen: Variadic<Value>| {
         let mut with = with.borrow_mut();
         with.encode_invalid = match chosen.first() {
             None | Some(Value::Nil) => with.encode_invalid,
@@ -144,7 +144,11 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
                 // Does not call `__tostring`, which could call this library.
                 let option = lua.coerce_string(other.clone()).map_err(text)?;
                 let option = option.map_or(other.type_name().to_owned(), |text| text.to_string_lossy());
-                return Err(bad("encode_invalid_numbers", 1, format_args!("invalid option '{option}'")));
+                return Err(bad_argument(
+                    "encode_invalid_numbers",
+                    1,
+                    format_args!("invalid option '{option}'"),
+                ));
             }
         };
         match with.encode_invalid {
@@ -153,7 +157,7 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
         }
     })?;
     let with = choices.clone();
-    add(lua, library, "decode_invalid_numbers", move |_, chosen: Option<bool>| {
+    add_function(lua, library, "decode_invalid_numbers", move |_, chosen: Option<bool>| {
         let mut with = with.borrow_mut();
         with.decode_invalid = chosen.unwrap_or(with.decode_invalid);
         Ok(with.decode_invalid)
@@ -166,7 +170,7 @@ mod tests {
     use super::*;
     use crate::scripts;
 
-    fn decode(json: &str) -> Given<String> {
+    fn decode(json: &str) -> LibraryResult<String> {
         let lua = Lua::new();
         let value = Decoder::new(&lua, json.as_bytes(), DEFAULT).all()?;
         let mut out = Vec::new();
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back() {
+    fn json_round_trip() {
         for (json, again) in [
             (" [1, -2.5e3, 0.1, true , null] ", "[1,-2500,0.1,true,null]"),
             (r#""a\/\u00e9\ud83d\ude00\n""#, "\"a\\/é😀\\n\""),
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong() {
+    fn invalid_json_is_refused() {
         for (json, problem) in [
             ("", "Expected value but found T_END at character 1"),
             ("[1,]", "Expected value but found T_ARR_END at character 4"),
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest() {
+    fn json_nesting_limit() {
         let problem = scripts::with_stack(|| decode(&"[".repeat(2000)).unwrap_err());
         assert!(problem.starts_with("Found too many nested"), "{problem}");
     }
