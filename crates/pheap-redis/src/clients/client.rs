@@ -210,31 +210,22 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::Reply;
-
-    fn encode_push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
-        let mut reply = Reply::new(resp3);
-        reply.push(parts.len());
-        parts.iter().for_each(|part| reply.bulk(part));
-        reply.take()
-    }
+    use crate::clients::pubsub::encode_push;
 
     #[test]
     fn what_is_not_wanted_any_more() {
         let mut session = Session::new(Profile::nobody().into(), true);
-        for resp3 in [false, true] {
-            session.listens[SubscriptionKind::Channel as usize].insert(b"news\r\n".to_vec());
-            session.listens[SubscriptionKind::Pattern as usize].insert(b"n*".to_vec());
-            for (parts, is_there) in [
-                (&[&b"message"[..], b"news\r\n", b"x"][..], true),
-                (&[b"message", b"news", b"x"], false),
-                (&[b"message", b"n*", b"x"], false),
-                (&[b"pmessage", b"n*", b"news", b"x"], true),
-                (&[b"pmessage", b"news\r\n", b"news", b"x"], false),
-                (&[b"invalidate", b"key"], true),
-            ] {
-                assert_eq!(session.still_wants(&encode_push(resp3, parts)), is_there, "{parts:?}");
-            }
+        session.listens[SubscriptionKind::Channel as usize].insert(b"news\r\n".to_vec());
+        session.listens[SubscriptionKind::Pattern as usize].insert(b"n*".to_vec());
+        for (parts, is_there) in [
+            (&[&b"message"[..], b"news\r\n", b"x"][..], true),
+            (&[b"message", b"news", b"x"], false),
+            (&[b"message", b"n*", b"x"], false),
+            (&[b"pmessage", b"n*", b"news", b"x"], true),
+            (&[b"pmessage", b"news\r\n", b"news", b"x"], false),
+            (&[b"invalidate", b"key"], true),
+        ] {
+            assert_eq!(session.still_wants(&encode_push(parts)), is_there, "{parts:?}");
         }
         assert!(!session.still_wants(b"+a line\r\n"));
         session.monitors = true;

@@ -9,15 +9,6 @@ use parking_lot::Mutex;
 use crate::resp::Reply;
 use crate::text::words;
 
-/// A subscriber.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subscriber {
-    /// The client's id.
-    pub client: u64,
-    /// Whether the client used RESP3 when it subscribed. It gets the messages in that version.
-    pub resp3: bool,
-}
-
 /// The kind of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubscriptionKind {
@@ -34,17 +25,18 @@ pub enum SubscriptionKind {
 pub struct Channels {
     /// Number of all subscriptions.
     count: AtomicUsize,
-    names: [Mutex<HashMap<Vec<u8>, Vec<Subscriber>>>; 3],
+    /// The ids of the subscribed clients, by name, for each kind.
+    names: [Mutex<HashMap<Vec<u8>, Vec<u64>>>; 3],
 }
 
 impl Channels {
-    fn names(&self, kind: SubscriptionKind) -> &Mutex<HashMap<Vec<u8>, Vec<Subscriber>>> {
+    fn names(&self, kind: SubscriptionKind) -> &Mutex<HashMap<Vec<u8>, Vec<u64>>> {
         &self.names[kind as usize]
     }
 
     /// Adds a subscription to a channel, pattern or shard channel.
-    pub fn add(&self, name: &[u8], kind: SubscriptionKind, subscriber: Subscriber) {
-        self.names(kind).lock().entry(name.to_vec()).or_default().push(subscriber);
+    pub fn add(&self, name: &[u8], kind: SubscriptionKind, client: u64) {
+        self.names(kind).lock().entry(name.to_vec()).or_default().push(client);
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -53,7 +45,7 @@ impl Channels {
         let mut names = self.names(kind).lock();
         let Some(listeners) = names.get_mut(name) else { return };
         let before = listeners.len();
-        listeners.retain(|subscriber| subscriber.client != client);
+        listeners.retain(|other| *other != client);
         self.count.fetch_sub(before - listeners.len(), Ordering::SeqCst);
         if listeners.is_empty() {
             names.remove(name);
@@ -67,7 +59,7 @@ impl Channels {
         kind: SubscriptionKind,
         channel: &[u8],
         message: &[u8],
-        send: &mut dyn FnMut(Subscriber, &[&[u8]]),
+        send: &mut dyn FnMut(u64, &[&[u8]]),
     ) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
@@ -102,9 +94,9 @@ impl Channels {
     }
 }
 
-/// Encodes a message for a client.
-pub fn encode_push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
-    let mut reply = Reply::new(resp3);
+/// Encodes a message, as RESP3.
+pub fn encode_push(parts: &[&[u8]]) -> Vec<u8> {
+    let mut reply = Reply::new(true);
     reply.push(parts.len());
     parts.iter().for_each(|part| reply.bulk(part));
     reply.take()
@@ -149,7 +141,7 @@ mod tests {
     fn published(channels: &Channels) -> Vec<(u64, Vec<u8>)> {
         let mut messages = Vec::new();
         channels.publish(SubscriptionKind::Channel, b"news", b"x", &mut |to, parts| {
-            messages.push((to.client, encode_push(to.resp3, parts)))
+            messages.push((to, encode_push(parts)))
         });
         messages
     }
@@ -158,10 +150,10 @@ mod tests {
     fn who_listens_is_told() {
         let channels = Channels::default();
         assert!(published(&channels).is_empty());
-        channels.add(b"news", SubscriptionKind::Channel, Subscriber { client: 1, resp3: false });
-        channels.add(b"n*", SubscriptionKind::Pattern, Subscriber { client: 2, resp3: true });
+        channels.add(b"news", SubscriptionKind::Channel, 1);
+        channels.add(b"n*", SubscriptionKind::Pattern, 2);
         let messages = published(&channels);
-        assert_eq!(messages[0], (1, b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec()));
+        assert_eq!(messages[0], (1, b">3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec()));
         assert_eq!(
             messages[1],
             (2, b">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec())

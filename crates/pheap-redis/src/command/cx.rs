@@ -7,7 +7,7 @@ use pheap::{P, Shards, Txn, View};
 
 use super::{Args, Command, Keys};
 use crate::clients::client::Session;
-use crate::clients::pubsub::{Subscriber, encode_push};
+use crate::clients::pubsub::encode_push;
 use crate::clients::tracking::Stale;
 use crate::clients::waiting::Signal;
 use crate::connections::mailbox::Parcel;
@@ -67,13 +67,13 @@ impl Effects {
 
     /// Adds a message of a channel. From the commands whose effects are collected here, a client gets
     /// messages up to the hard limit of its output; the message that reaches the limit gets it disconnected.
-    pub fn send(&mut self, server: &Server, to: Subscriber, parts: &[&[u8]]) {
+    pub fn send(&mut self, server: &Server, to: u64, parts: &[&[u8]]) {
         let most = server.options.messages.get().hard;
-        let told = self.told.entry(to.client).or_default();
+        let told = self.told.entry(to).or_default();
         if most == 0 || *told < most {
-            let bytes = encode_push(to.resp3, parts);
+            let bytes = encode_push(parts);
             *told += bytes.len() as u64;
-            self.messages.push((to.client, bytes));
+            self.messages.push((to, bytes));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::table::{LOOK, tell_subcommands};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, answer};
 use crate::clients::client::Session;
-use crate::clients::pubsub::{Subscriber, SubscriptionKind};
+use crate::clients::pubsub::SubscriptionKind;
 use crate::resp::Reply;
 
 const LISTEN: Flags = LOOK.and(Flags::PUBSUB).and(Flags::NOSCRIPT).and(Flags::UNASKED).and(Flags::LISTENING);
@@ -122,10 +122,9 @@ fn listen(cx: &mut Cx<'_>, args: &Args<'_>, kind: SubscriptionKind, out: &mut Re
         SubscriptionKind::Pattern => "psubscribe",
         SubscriptionKind::Shard => "ssubscribe",
     };
-    let subscriber = Subscriber { client: cx.session.id, resp3: cx.session.resp3 };
     for name in &args[1..] {
         if cx.session.listens_to(kind).insert(name.to_vec()) {
-            cx.server.channels.add(name, kind, subscriber);
+            cx.server.channels.add(name, kind, cx.session.id);
         }
         confirm(cx.session, kind, what, Some(name), out);
     }

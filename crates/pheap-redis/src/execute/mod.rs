@@ -534,7 +534,10 @@ pub fn heap_error(error: &pheap::Error) -> String {
         pheap::Error::OutOfSpace { .. } | pheap::Error::ReservationFull { .. } => {
             format!("OOM command not allowed: {}", explained(error))
         }
-        pheap::Error::Failed { .. } | pheap::Error::OutcomeUnknown { .. } | pheap::Error::Io { .. } => {
+        pheap::Error::Failed { .. }
+        | pheap::Error::OutcomeUnknown { .. }
+        | pheap::Error::Misplaced { .. }
+        | pheap::Error::Io { .. } => {
             format!(
                 "MISCONF writing to the heap has failed, so the server reads and writes no data: {}; check \
                  the disk and the files of the heap, and restart the server",

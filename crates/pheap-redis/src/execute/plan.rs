@@ -62,7 +62,14 @@ impl Execution<'_> {
             return Plan::Nothing;
         }
         let store = &self.server.store;
-        if matches!(command.keys, Keys::Script) && self.server.scripts.is_wide(words[1]) {
+        // A write to all shards is a separate transaction even if there is only one shard: `MIGRATE` must not
+        // run again because a command behind it has failed.
+        let is_wide = match command.keys {
+            Keys::Script => self.server.scripts.is_wide(words[1]),
+            Keys::Perhaps { everything, .. } => !command.only_looks() && everything(words),
+            _ => false,
+        };
+        if is_wide {
             return self.everything();
         }
         let mut shards: SmallVec<[usize; 8]> = SmallVec::new();

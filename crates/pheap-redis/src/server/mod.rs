@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::clients::buffers::{self, OutputLimit};
 use crate::clients::client::{Name, Session};
-use crate::clients::pubsub::{Channels, NotificationClasses, Subscriber, SubscriptionKind};
+use crate::clients::pubsub::{Channels, NotificationClasses, SubscriptionKind};
 use crate::clients::tracking::Tracking;
 use crate::clients::unsynced::Unsynced;
 use crate::clients::waiting::Waiting;
@@ -394,7 +394,10 @@ impl Server {
         }
         let is_the_end = matches!(
             error,
-            pheap::Error::Failed { .. } | pheap::Error::OutcomeUnknown { .. } | pheap::Error::Io { .. }
+            pheap::Error::Failed { .. }
+                | pheap::Error::OutcomeUnknown { .. }
+                | pheap::Error::Misplaced { .. }
+                | pheap::Error::Io { .. }
         );
         if is_the_end && !self.stats.has_failed.swap(true, Ordering::Relaxed) {
             tracing::error!(
@@ -490,7 +493,7 @@ impl Server {
     pub fn notify(
         &self,
         (db, class, event, key): (usize, u8, &str, &[u8]),
-        send: &mut dyn FnMut(Subscriber, &[&[u8]]),
+        send: &mut dyn FnMut(u64, &[&[u8]]),
     ) {
         let wanted = NotificationClasses(self.options.notifications.load(Ordering::Relaxed));
         if wanted.has(class) && wanted.has(b'K') {

@@ -147,6 +147,21 @@ fn channels_and_notifications() {
 }
 
 #[test]
+fn messages_have_the_protocol_that_the_client_uses_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--durability", "process"]);
+    let (mut one, mut two) = (server.client(), server.client());
+    for request in ["hello 3", "subscribe news", "hello 2"] {
+        one.ask(request);
+    }
+    assert_eq!(two.ask("publish news x"), "1");
+    one.send("quit");
+    let mut text = String::new();
+    one.rest(&mut text);
+    assert!(text.contains("*3\r\n$7\r\nmessage"), "{text}");
+}
+
+#[test]
 fn passwords() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--durability", "process", "--set", "requirepass secret"]);

@@ -124,6 +124,7 @@ impl WorkerState<'_> {
         }
         self.ready.swap_remove(&client);
         self.not_durable.swap_remove(&client);
+        self.missed.remove(&client);
         if let Some(blocked) = connection.blocked.take() {
             self.unblock(client, &blocked);
         }

@@ -255,7 +255,13 @@ impl WorkerState<'_> {
         if let Some(connection) = self.connections.get_mut(&client) {
             let bytes = match parcel {
                 Parcel::Bytes(bytes) if !connection.session.still_wants(&bytes) => return,
-                Parcel::Bytes(bytes) => bytes,
+                Parcel::Bytes(mut bytes) => {
+                    // A push message of RESP3 differs only in its first byte from an array of RESP2.
+                    if bytes.starts_with(b">") && !connection.session.resp3 {
+                        bytes[0] = b'*';
+                    }
+                    bytes
+                }
                 Parcel::Notice(notice) => {
                     let mut reply = Reply::new(connection.session.resp3);
                     notice.write(&connection.session, &mut reply);
