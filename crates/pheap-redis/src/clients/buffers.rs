@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::text::words;
 
-/// Limits of a client's unread output. 0 means no limit.
+/// Limits of a client's unread output. For `hard` and `soft`, 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimit {
     /// Bytes at which the client is disconnected at once.
     pub hard: u64,
-    /// Bytes at which the client is disconnected after `seconds`.
+    /// Bytes at which the client is disconnected if its output stays there for more than `seconds`.
     pub soft: u64,
-    /// Seconds for which the output may reach the soft limit.
+    /// Seconds for which the output may stay at or above the soft limit.
     pub seconds: u64,
 }
 
@@ -29,8 +29,8 @@ pub struct OutputLimits {
 }
 
 impl OutputLimits {
-    /// Changes the limits in a text: a kind of client, two numbers of bytes, and seconds; repeatedly, if
-    /// wanted.
+    /// Sets limits from a text: groups of a kind of client, two numbers of bytes, and seconds. Kinds that the
+    /// text does not name keep their limits.
     ///
     /// # Errors
     /// The problem with the text. Then the limits are unchanged.
@@ -71,7 +71,7 @@ impl fmt::Display for OutputLimits {
     }
 }
 
-/// Limits that all threads read.
+/// The limits of one kind of client, which all threads read. Each of the three numbers is set by itself.
 #[derive(Debug, Default)]
 pub struct SharedOutputLimit([AtomicU64; 3]);
 
@@ -89,14 +89,16 @@ impl SharedOutputLimit {
     }
 }
 
-/// The time for which a client has reached its soft limit.
+/// Measures for how long a client has reached its soft limit.
 #[derive(Debug, Default)]
 pub struct SoftLimitTimer {
+    /// When a check first found the soft limit reached; None if the last check did not.
     since: Option<Instant>,
 }
 
 impl SoftLimitTimer {
-    /// Returns whether a client with so many bytes of unread output has to be disconnected.
+    /// Returns whether a client with so many bytes of unread output has to be disconnected. The time at the
+    /// soft limit is measured between calls.
     pub fn is_over(&mut self, bytes: usize, limit: OutputLimit) -> bool {
         let reaches = |limit: u64| limit > 0 && bytes as u64 >= limit;
         if !reaches(limit.soft) {

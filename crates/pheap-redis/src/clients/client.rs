@@ -1,4 +1,4 @@
-//! The state of a client: its database, transaction, watched keys, and subscriptions.
+//! The state of a client, such as its database, transaction, watched keys, and subscriptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,19 +15,21 @@ pub type Name = (usize, Vec<u8>);
 /// The state of a client that commands use.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// The client's id. No other client of this run of the server has it.
+    /// The client's id. No other client of this run of the server has it. A script has the id of its caller,
+    /// and the link to a master has 0.
     pub id: u64,
     /// The selected database.
     pub db: usize,
     /// The state that other threads may read.
     pub profile: Arc<Profile>,
-    /// Whether the client has authenticated, or no password is set.
+    /// Whether the client has authenticated, or no password was set when it connected or sent `RESET`.
     pub authenticated: bool,
     /// The queue of commands that wait for `EXEC`, after `MULTI`.
     pub multi: Option<Multi>,
     /// Watched keys, and whether each had already expired when the client watched it.
     pub watched: BTreeMap<Name, bool>,
-    /// Whether a watched key was written to. Threads that write to the key set it.
+    /// Whether a watched key may have changed. Threads that change or remove the key set it, and `EXEC` does
+    /// if the key has expired.
     pub watched_changed: Arc<AtomicBool>,
     /// Subscribed channels, patterns, and shard channels.
     pub listens: [BTreeSet<Vec<u8>>; 3],
@@ -39,7 +41,7 @@ pub struct Session {
     pub resp3: bool,
     /// Whether the error of the present command was counted already.
     pub error_is_counted: bool,
-    /// Whether this is the master that this server follows.
+    /// Whether this is the link to the master that this server follows.
     pub is_master: bool,
     /// Whether this is a script that runs commands.
     pub is_script: bool,
@@ -47,29 +49,28 @@ pub struct Session {
     pub monitors: bool,
     /// Whether the client is exempt from `maxmemory-clients`.
     pub never_evicted: bool,
-    /// Whether the client's commands do not update the usage of keys.
+    /// Whether the client's commands, except `TOUCH`, do not update the usage of keys.
     pub touches_nothing: bool,
-    /// Whether memory was short and no key could be evicted when the present command began.
+    /// Whether memory was short and no key could be evicted when the memory was last checked for this client.
     pub out_of_memory: bool,
     /// The tracking options, if the client tracks keys.
     pub tracking: Option<TrackingOptions>,
     /// Whether `CLIENT CACHING` applies to the client's next reads.
     pub caching: bool,
-    /// The name of the last command.
+    /// The name of the last command that was queued or run; `NULL` before the first one.
     pub last_command: &'static str,
     /// Bytes of input without a reply when the present commands began to run.
     pub input: usize,
     /// Bytes of output still to send at that time.
     pub output: usize,
-    /// Whether the present command runs again after it has waited for a key. It then goes on waiting if the
-    /// key has a wrong type.
+    /// Whether the present command is a blocked one that runs again.
     pub resumes: bool,
 }
 
 /// Options of `CLIENT TRACKING`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TrackingOptions {
-    /// The id of the client that gets the messages instead.
+    /// The id of the client that gets the messages instead of this one.
     pub redirect: Option<u64>,
     /// Whether the client gets messages about all keys with certain prefixes, whether or not it has read
     /// them.
@@ -86,9 +87,9 @@ pub enum Reads {
     /// All reads.
     #[default]
     All,
-    /// Reads after `CLIENT CACHING YES`.
+    /// Reads of the command or transaction that follows `CLIENT CACHING YES`.
     OptIn,
-    /// All reads except those after `CLIENT CACHING NO`.
+    /// All reads except those of the command or transaction that follows `CLIENT CACHING NO`.
     OptOut,
 }
 
@@ -148,8 +149,8 @@ impl Session {
         state.redirects_to = self.redirects_to();
     }
 
-    /// Returns whether the client still wants a message of other clients. The message may have come after the
-    /// client unsubscribed or ended `MONITOR`.
+    /// Returns whether the client still wants a message of a channel or of `MONITOR`. The message may have
+    /// come after the client unsubscribed or ended `MONITOR`. Other messages are always wanted.
     pub fn still_wants(&self, message: &[u8]) -> bool {
         if message.starts_with(b"+") {
             return self.monitors;
@@ -172,7 +173,7 @@ impl Session {
         }
     }
 
-    /// Returns the number of subscriptions.
+    /// Returns the number of subscriptions of all kinds.
     pub fn subscriptions(&self) -> usize {
         self.listens.iter().map(BTreeSet::len).sum()
     }
@@ -188,7 +189,8 @@ impl Session {
         self.tracking.map_or(-1, |options| options.redirect.unwrap_or(0) as i64)
     }
 
-    /// Returns whether the client may keep copies of the keys that it reads now.
+    /// Returns whether the keys that the client reads now have to be recorded, because it may keep copies. In
+    /// broadcast mode they need not be.
     pub fn keeps_copies(&self) -> bool {
         self.tracking.is_some_and(|options| {
             !options.broadcast

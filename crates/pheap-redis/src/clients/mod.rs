@@ -30,9 +30,9 @@ pub struct Profile {
     pub id: u64,
     /// The index of the client's thread.
     pub thread: usize,
-    /// The addresses of the client's end and of the server's end.
+    /// The addresses of the client's end and of the server's end, as `CLIENT LIST` shows them.
     pub addresses: [String; 2],
-    /// The connection's file descriptor.
+    /// The connection's file descriptor; -1 if there is no connection.
     pub descriptor: i32,
     /// Whether the client is connected by a Unix socket.
     pub is_unix: bool,
@@ -40,9 +40,9 @@ pub struct Profile {
     pub since: Instant,
     /// Whether the client waits for a key.
     pub is_blocked: AtomicBool,
-    /// Whether the client that should get this one's tracking messages has disconnected.
+    /// Whether a tracking message was lost because the client that should get it has disconnected.
     pub redirect_is_broken: AtomicBool,
-    /// State that changes. The client's thread updates it after it has served the client.
+    /// State that changes. The client's thread writes it, most fields only after it has served the client.
     pub state: Mutex<State>,
 }
 
@@ -63,9 +63,9 @@ pub struct State {
     pub queued: Option<(usize, usize)>,
     /// Further flags, as letters of `CLIENT LIST`.
     pub flags: String,
-    /// Bytes of input without a reply.
+    /// Bytes of input without a reply, at the last update.
     pub input: usize,
-    /// Bytes of output still to send.
+    /// Bytes of output still to send, at the last update.
     pub output: usize,
     /// The name of the last command.
     pub command: &'static str,
@@ -76,7 +76,7 @@ pub struct State {
     pub redirects_to: i64,
 }
 
-/// Bytes of output that `CLIENT LIST` shows as a buffer. It shows the rest as a list.
+/// The most bytes of output that `CLIENT LIST` shows as a buffer. It shows the rest as a list.
 pub const OUTPUT_BUFFER: usize = 16 << 10;
 
 impl State {
@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// Selects clients. A field that is None selects all.
+/// Selects the clients that meet all conditions. A field that is None is no condition.
 #[derive(Debug, Default)]
 pub struct Filter {
     /// The client with this id.
@@ -124,11 +124,12 @@ pub struct Filter {
 /// The kind of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientKind {
-    /// A client that sends commands.
+    /// A client without subscriptions.
     Normal,
-    /// A client that subscribes to channels.
+    /// A client with subscriptions.
     PubSub,
-    /// A master or replica. No client has this kind, because the link to a master is not in the list.
+    /// A master or replica. No client has this kind: the link to a master is not in the list, and this server
+    /// has no replicas.
     Server,
 }
 
@@ -153,8 +154,8 @@ impl Clients {
         self.0.lock().get(&id).cloned()
     }
 
-    /// Returns the clients that need most memory, and how much each needs: as many as it takes for the others
-    /// to need at most `limit` bytes. Clients with `CLIENT NO-EVICT` do not count.
+    /// Returns the clients that need most memory, and the bytes that each needs: as many clients as it takes
+    /// for the others to need at most `limit` bytes. Clients with `CLIENT NO-EVICT` do not count.
     pub fn above(&self, limit: usize) -> Vec<(Arc<Profile>, usize)> {
         let mut all = Vec::new();
         for profile in self.0.lock().values() {
@@ -173,7 +174,7 @@ impl Clients {
         all.into_iter().take_while(is_above).collect()
     }
 
-    /// Returns the selected clients, in the order in which they connected.
+    /// Returns the selected clients, in the order of their ids.
     pub fn matching(&self, filter: &Filter) -> Vec<Arc<Profile>> {
         self.0.lock().values().filter(|profile| profile.is_meant(filter)).cloned().collect()
     }
@@ -202,7 +203,7 @@ impl Profile {
         }
     }
 
-    /// Returns whether the client is on this machine.
+    /// Returns whether the client is connected by a Unix socket or from a loopback address.
     pub fn is_local(&self) -> bool {
         let addr = self.addresses[0].parse::<SocketAddr>();
         self.is_unix || addr.is_ok_and(|addr| addr.ip().to_canonical().is_loopback())
@@ -280,7 +281,7 @@ impl Profile {
 pub struct Pause {
     /// The end of the pause.
     pub until: Instant,
-    /// Whether all commands wait, and not only writes.
+    /// Whether all commands wait, and not only those that may change data.
     pub all: bool,
 }
 

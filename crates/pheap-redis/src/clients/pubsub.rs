@@ -1,4 +1,5 @@
-//! Channels: the subscribers of each, and the messages that they get.
+//! Channels: the subscribers of each, and the messages that they get. Also the classes of keyspace
+//! notifications.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -23,7 +24,7 @@ pub enum SubscriptionKind {
 /// The subscribers of channels.
 #[derive(Debug, Default)]
 pub struct Channels {
-    /// Number of all subscriptions.
+    /// Number of subscriptions of all kinds.
     count: AtomicUsize,
     /// The ids of the subscribed clients, by name, for each kind.
     names: [Mutex<HashMap<Vec<u8>, Vec<u64>>>; 3],
@@ -78,7 +79,7 @@ impl Channels {
         }
     }
 
-    /// Returns the channels that match a pattern and have subscribers.
+    /// Returns the channels of a kind that match a pattern and have subscribers.
     pub fn matching(&self, kind: SubscriptionKind, pattern: &[u8]) -> Vec<Vec<u8>> {
         self.names(kind).lock().keys().filter(|name| words::matches(pattern, name)).cloned().collect()
     }
@@ -88,13 +89,13 @@ impl Channels {
         self.names(kind).lock().get(channel).map_or(0, Vec::len)
     }
 
-    /// Returns the number of channels or patterns that have subscribers.
+    /// Returns the number of channels, patterns or shard channels that have subscribers.
     pub fn count(&self, kind: SubscriptionKind) -> usize {
         self.names(kind).lock().len()
     }
 }
 
-/// Encodes a message, as RESP3.
+/// Encodes a message as a push message of RESP3.
 pub fn encode_push(parts: &[&[u8]]) -> Vec<u8> {
     let mut reply = Reply::new(true);
     reply.push(parts.len());
@@ -106,7 +107,8 @@ pub fn encode_push(parts: &[&[u8]]) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NotificationClasses(pub u32);
 
-/// Letters of event classes. `A` stands for the first ten.
+/// Letters of event classes, and last `K` and `E`, which select channels by key and by event. `A` stands for
+/// the first ten classes.
 const CLASSES: &[u8] = b"g$lshzxetdnmKE";
 
 impl NotificationClasses {
@@ -119,7 +121,7 @@ impl NotificationClasses {
         text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(NotificationClasses)
     }
 
-    /// Returns whether a letter is among them.
+    /// Returns whether a letter is among them. `A` is not, because it stands for other letters.
     pub fn has(self, class: u8) -> bool {
         CLASSES.iter().position(|&letter| letter == class).is_some_and(|bit| self.0 & 1 << bit != 0)
     }

@@ -1,9 +1,8 @@
 //! Client-side caching: which clients may have copies of which keys, and the messages about changes of these
 //! keys.
 //!
-//! Readers of a key are recorded, and looked up at a change, while the key's shard is locked. Each reader of
-//! the old value therefore gets a message. It gets the message even if the change is rolled back: dropping a
-//! valid copy does no harm.
+//! Readers of a key are recorded, and looked up at a change, while the key's shard is locked. A reader that
+//! was found gets a message even if the change is rolled back: dropping a valid copy does no harm.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -19,7 +18,7 @@ use crate::resp::Reply;
 /// The keys whose copies are invalid. None means all keys.
 pub type NoticeKeys = Option<Arc<[Vec<u8>]>>;
 
-/// A message to a client. It is encoded when it is sent.
+/// A message to a client. The client's thread encodes it for the client's protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// Copies are invalid.
@@ -40,11 +39,11 @@ pub struct Stale {
     pub notices: Vec<(u64, Notice)>,
     /// The changed keys of which the writer itself gets messages, after its reply. None means all keys.
     pub own: Vec<Option<Vec<u8>>>,
-    /// The changed keys, for the clients in broadcast mode.
+    /// The changed keys, for the clients in broadcast mode. Empty if there are none.
     pub changed: BTreeSet<Vec<u8>>,
 }
 
-/// The keys of which clients may have copies.
+/// The clients that track keys, and the keys that they have read.
 #[derive(Debug, Default)]
 pub struct Tracking {
     /// Number of clients that track keys. If there are none, no reads are recorded.
@@ -53,7 +52,7 @@ pub struct Tracking {
     keys: AtomicUsize,
     /// Number of prefixes.
     prefixes: AtomicUsize,
-    /// The most keys that may be recorded; 0: no limit.
+    /// The number of recorded keys above which `drop_excess_keys` drops keys; 0: no limit.
     limit: AtomicU64,
     table: Mutex<TrackingTable>,
 }
@@ -61,13 +60,14 @@ pub struct Tracking {
 #[derive(Debug, Default)]
 struct TrackingTable {
     trackers: HashMap<u64, Tracker>,
-    /// The readers of each key. Some may have disconnected or ended tracking.
+    /// The readers of each key. Some may have disconnected, or have ended or changed their tracking.
     readers: BTreeMap<Vec<u8>, BTreeSet<u64>>,
     /// Sum of the readers of all keys.
     items: usize,
     /// The clients in broadcast mode, by prefix.
     prefixes: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// The last key that `drop_excess_keys` has dropped. The next call continues behind it.
+    /// The last key that `drop_excess_keys` has dropped; empty before that. The next call continues behind
+    /// it.
     forgotten: Vec<u8>,
 }
 
@@ -86,8 +86,8 @@ const MAX_DROPPED: usize = 1000;
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 impl Notice {
-    /// Encodes the message for a client in RESP3. A client in RESP2 gets only messages about the copies of
-    /// another client, and only while it subscribes to channels. For other clients, writes nothing.
+    /// Encodes the message for the client of `session`. A client in RESP2 gets only messages about the
+    /// invalid copies of another client, and only while it has subscriptions; otherwise, writes nothing.
     pub fn write(&self, session: &Session, reply: &mut Reply) {
         match self {
             Notice::Invalid { keys, redirected } => {
@@ -121,7 +121,7 @@ impl Notice {
 
 impl Tracker {
     /// Returns the message about `keys`, and the client that gets it. If that client has disconnected,
-    /// returns a message to this one that says so.
+    /// returns a message to this one that says so, and notes that in this one's profile.
     fn notice(&self, clients: &Clients, keys: NoticeKeys) -> (u64, Notice) {
         match self.options.redirect {
             None => (self.profile.id, Notice::Invalid { keys, redirected: false }),
@@ -142,7 +142,7 @@ impl TrackingTable {
         readers
     }
 
-    /// Returns a client's tracker if it tracks the keys that it reads.
+    /// Returns a client's tracker if it tracks the keys that it reads, that is not in broadcast mode.
     fn reader(&self, client: u64) -> Option<&Tracker> {
         self.trackers.get(&client).filter(|tracker| !tracker.options.broadcast)
     }
@@ -154,13 +154,13 @@ impl Tracking {
         self.clients.load(Ordering::Relaxed) > 0
     }
 
-    /// Sets the most keys that may be recorded.
+    /// Sets the number of recorded keys above which keys are dropped; 0: no limit.
     pub fn set_limit(&self, keys: u64) {
         self.limit.store(keys, Ordering::Relaxed);
     }
 
-    /// Begins tracking for a client. In broadcast mode, adds these prefixes to those that the client has; no
-    /// prefixes mean all keys.
+    /// Begins tracking for a client, or changes its options. In broadcast mode, adds these prefixes to those
+    /// that the client has; no prefixes mean all keys.
     pub fn enable(&self, session: &mut Session, options: TrackingOptions, prefixes: &[&[u8]]) {
         let (id, profile) = (session.id, &session.profile);
         session.tracking = Some(options);
@@ -198,7 +198,8 @@ impl Tracking {
             }
         }
         if table.trackers.is_empty() {
-            // While other clients track keys, the records of this client stay until the keys change.
+            // While other clients track keys, the records of this client stay until the keys change or are
+            // dropped.
             *table = TrackingTable::default();
         }
         self.count(&table);
@@ -210,13 +211,14 @@ impl Tracking {
         self.prefixes.store(table.prefixes.len(), Ordering::SeqCst);
     }
 
-    /// Returns the prefixes of a client.
+    /// Returns the prefixes of a client in broadcast mode.
     pub fn prefixes_of(&self, client: u64) -> Vec<Vec<u8>> {
         let table = self.table.lock();
         table.trackers.get(&client).map_or(Vec::new(), |tracker| tracker.prefixes.iter().cloned().collect())
     }
 
-    /// Returns the number of clients, of keys, of readers of all keys, and of prefixes.
+    /// Returns the number of clients that track keys, of recorded keys, of readers of all keys, and of
+    /// prefixes.
     pub fn totals(&self) -> [usize; 4] {
         let table = self.table.lock();
         [table.trackers.len(), table.readers.len(), table.items, table.prefixes.len()]
@@ -235,7 +237,8 @@ impl Tracking {
         self.count(&table);
     }
 
-    /// Handles a change of a key by a client. Called while the key's shard is locked.
+    /// Adds the messages about a change of a key by client `by` (0: none), and forgets the key's readers. For
+    /// clients in broadcast mode, records the key in `stale.changed`. Called while the key's shard is locked.
     pub fn changed(&self, clients: &Clients, by: u64, key: &[u8], stale: &mut Stale) {
         if self.prefixes.load(Ordering::SeqCst) > 0 && !stale.changed.contains(key) {
             stale.changed.insert(key.to_vec());
@@ -260,7 +263,8 @@ impl Tracking {
         }
     }
 
-    /// Handles the removal of all keys by a client. Called while all shards are locked.
+    /// Adds the messages about the removal of all keys of one or all databases by client `by`, and forgets
+    /// all readers. All copies of all keys become invalid. Called while all shards are locked.
     pub fn flushed(&self, clients: &Clients, by: u64, stale: &mut Stale) {
         let mut table = self.table.lock();
         table.readers.clear();
@@ -276,7 +280,7 @@ impl Tracking {
     }
 
     /// Returns the message to a client about its own change of a key, or of all keys if `key` is None, and
-    /// the client that gets it.
+    /// the client that gets it. None if the client does not track keys.
     pub fn own(&self, clients: &Clients, client: u64, key: Option<Vec<u8>>) -> Option<(u64, Notice)> {
         let table = self.table.lock();
         Some(table.trackers.get(&client)?.notice(clients, key.map(|key| Arc::from([key]))))
@@ -303,8 +307,8 @@ impl Tracking {
         notices
     }
 
-    /// Drops recorded keys if there are more than the limit. Returns messages to their readers, as if the
-    /// keys had changed.
+    /// Drops recorded keys if there are more than the limit, at most `MAX_DROPPED`. Returns messages to their
+    /// readers, as if the keys had changed.
     pub fn drop_excess_keys(&self, clients: &Clients) -> Vec<(u64, Notice)> {
         let limit = usize::try_from(self.limit.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let mut notices = Vec::new();

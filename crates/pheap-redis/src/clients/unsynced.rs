@@ -1,9 +1,9 @@
 //! Tracks which keys have unsynced writes, so that reads of other keys do not wait for the disk.
 //!
 //! The state that a read sees of a shard is durable when the last transaction of the shard is. But that
-//! transaction rarely wrote the keys that the read asks for. Writes are therefore counted by the hash slots
-//! of their keys until they are durable. If no reply waits for them, they are counted until the turn of their
-//! thread ends. A read of keys in other slots gets its reply at once.
+//! transaction need not have written the keys that the read asks for. Writes are therefore counted by the
+//! hash slots of their keys until they are durable. If no reply waits for them, they are counted until the
+//! turn of their thread ends. A read of keys in other slots does not wait for them.
 //!
 //! Expired and evicted keys are not counted. After a power failure an expired key expires again, and an
 //! evicted key may be there as before.
@@ -23,7 +23,8 @@ pub struct Unsynced {
 }
 
 /// The counted writes, as indexes of the counts in [`Unsynced`]. The owner must [uncount](Unsynced::uncount)
-/// them when they are durable, and not earlier, unless no reply waits for their commit.
+/// them when they are durable, and not earlier, unless no reply waits for their commit or they were rolled
+/// back.
 pub type Counted = Vec<u16>;
 
 impl Default for Unsynced {
@@ -47,14 +48,15 @@ impl Unsynced {
         }
     }
 
-    /// Uncounts writes that are durable, or for which no reply waits.
+    /// Uncounts writes that are durable or rolled back, or for which no reply waits. Empties `counted`.
     pub fn uncount(&self, counted: &mut Counted) {
         for place in counted.drain(..) {
             self.counts[usize::from(place)].fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// Returns whether a write to a key that this thread may have seen may not be durable.
+    /// Returns whether a write that this thread may have seen is perhaps not durable: a write to this key, to
+    /// another key of its slot, or to unknown keys.
     pub fn is_unsynced(&self, key: &[u8]) -> bool {
         [ALL, slot(key)].iter().any(|&place| self.counts[place].load(Ordering::Acquire) > 0)
     }

@@ -10,12 +10,13 @@ use crate::data::DATABASES;
 /// The keys for which clients wait.
 #[derive(Debug, Default)]
 pub struct Waiting {
+    /// Number of pairs of a client and a key for which it waits.
     count: AtomicUsize,
     /// For each database: the waiting clients of each key, in the order in which they began to wait.
     keys: Mutex<[HashMap<Vec<u8>, Vec<Waiter>>; DATABASES]>,
 }
 
-/// A client that waits.
+/// A client that waits for a key, or in [`Wakeup::writer`] for the clients that wait for its writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiter {
     /// The client's id.
@@ -26,7 +27,7 @@ pub struct Waiter {
     pub needs_key: bool,
 }
 
-/// A key that was written to and for which a client waits.
+/// A key that may have changed and at which the clients that wait for it must look again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Signal {
     /// The database of the key.
@@ -35,8 +36,8 @@ pub struct Signal {
     pub key: Vec<u8>,
 }
 
-/// The work that is left after a write: the waiting clients try their commands one after the other. Threads
-/// pass it to each other, so that the client that waited first is served first.
+/// The work that is left after keys have changed: the waiting clients try their commands one after the other.
+/// Threads pass it to each other, so that the client that began to wait for a key first is served first.
 #[derive(Debug, Default)]
 pub struct Wakeup {
     /// The key whose clients are trying now.
@@ -45,12 +46,12 @@ pub struct Wakeup {
     pub waiters: VecDeque<Waiter>,
     /// The keys that come afterwards.
     pub signals: VecDeque<Signal>,
-    /// The writer. Its reply is held until all these clients have tried.
+    /// The client that changed the keys, if it waits until all these clients have tried.
     pub writer: Option<Waiter>,
 }
 
 impl Waiting {
-    /// Adds a client that waits for a key.
+    /// Adds a client that waits for a key, unless it was added before.
     pub fn add(&self, db: usize, key: &[u8], waiter: Waiter) {
         let mut keys = self.keys.lock();
         let waiters = keys[db].entry(key.to_vec()).or_default();
@@ -60,7 +61,7 @@ impl Waiting {
         }
     }
 
-    /// Removes a client that waited for a key.
+    /// Removes a client that waits for a key.
     pub fn remove(&self, db: usize, key: &[u8], waiter: Waiter) {
         let mut keys = self.keys.lock();
         let Some(waiters) = keys[db].get_mut(key) else { return };
@@ -72,8 +73,7 @@ impl Waiting {
         }
     }
 
-    /// Returns whether a client waits for a key. A client that begins to wait later looks at the key
-    /// afterwards.
+    /// Returns whether a client waits for a key. A client that is added later then looks at the key.
     pub fn has_waiters(&self, db: usize, key: &[u8]) -> bool {
         self.count.load(Ordering::SeqCst) > 0 && self.keys.lock()[db].contains_key(key)
     }
@@ -88,7 +88,7 @@ impl Waiting {
         concerned.map(|(key, _)| Signal { db, key: key.clone() }).collect()
     }
 
-    /// Returns the clients that wait for a key.
+    /// Returns the clients that wait for a key, in the order in which they began to wait.
     pub fn for_key(&self, db: usize, key: &[u8]) -> VecDeque<Waiter> {
         self.keys.lock()[db].get(key).into_iter().flatten().copied().collect()
     }

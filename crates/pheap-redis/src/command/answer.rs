@@ -1,4 +1,4 @@
-//! Replies of one part, as the last expression of a command.
+//! Writes whole replies. The functions return `Ok`, so that a command can end with a call.
 
 use super::Done;
 use crate::resp::Reply;
@@ -47,7 +47,7 @@ pub(super) fn null(out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Answers with a null array.
+/// Answers with a null array; in RESP3, with null.
 pub(super) fn null_array(out: &mut Reply) -> Done {
     out.null_array();
     Ok(())

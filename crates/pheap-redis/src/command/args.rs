@@ -14,7 +14,7 @@ pub(super) fn int(text: &[u8]) -> Result<i64, Fail> {
     words::int(text).ok_or(Fail::NOT_AN_INTEGER)
 }
 
-/// Returns the argument that follows an option.
+/// Returns the argument that follows an option, or a syntax error if there is none.
 pub(super) fn value<'a>(rest: &mut std::slice::Iter<'_, &'a [u8]>) -> Result<&'a [u8], Fail> {
     rest.next().copied().ok_or(Fail::SYNTAX)
 }
@@ -29,8 +29,8 @@ pub(super) fn one_of<T: Copy>(text: &[u8], words: &[(&str, T)]) -> Result<T, Fai
     word(text, words).ok_or(Fail::SYNTAX)
 }
 
-/// Returns the meaning of an optional last argument. `None` if the word is not in the list, or not the last
-/// one.
+/// Returns the meaning of an optional last argument, or `default` without one. `None` if the word is not in
+/// the list, or not the last one.
 pub(super) fn last_word<T: Copy>(args: &Args<'_>, default: T, words: &[(&str, T)]) -> Option<T> {
     match args {
         [] => Some(default),
@@ -42,17 +42,17 @@ pub(super) fn last_word<T: Copy>(args: &Args<'_>, default: T, words: &[(&str, T)
 /// The options `SYNC` and `ASYNC`, which make a difference only in Redis.
 pub(super) const SYNC_OR_ASYNC: &[(&str, ())] = &[("sync", ()), ("async", ())];
 
-/// Parses a whole number of at least 0. Fails with `error`.
+/// Parses a whole number of at least 0. Fails with `error` if the text is no such number.
 pub(super) fn count(text: &[u8], error: impl std::fmt::Display) -> Result<usize, Fail> {
     maybe_count(text).ok_or_else(|| Fail::err(error))
 }
 
-/// Parses a whole number of at least 0.
+/// Parses a whole number of at least 0. Returns `None` if the text is no such number.
 pub(super) fn maybe_count(text: &[u8]) -> Option<usize> {
     words::int(text).and_then(|number| usize::try_from(number).ok())
 }
 
-/// Parses a whole number greater than 0. Fails with `error`.
+/// Parses a whole number greater than 0. Fails with `error` if the text is no such number.
 pub(super) fn positive(text: &[u8], error: impl std::fmt::Display) -> Result<usize, Fail> {
     maybe_count(text).filter(|&number| number > 0).ok_or_else(|| Fail::err(error))
 }
@@ -66,7 +66,8 @@ pub(super) fn maybe_number(args: &Args<'_>, too_many: impl FnOnce() -> Fail) -> 
     }
 }
 
-/// Adds the positions of the keys of a command whose argument `at` is their number. The keys follow it.
+/// Adds the positions of the keys of a command whose argument `at` is their number. The keys follow it. Adds
+/// none if the number is invalid or greater than that of the arguments behind it.
 pub(super) fn counted_keys(args: &Args<'_>, at: usize, keys: &mut Vec<usize>) {
     if let Some(count) = maybe_count(args[at]).filter(|&count| count < args.len() - at) {
         keys.extend(at + 1..=at + count);
@@ -115,8 +116,8 @@ pub(super) fn float(text: &[u8]) -> Result<f64, Fail> {
     words::float(text).ok_or(Fail::NOT_A_FLOAT)
 }
 
-/// Returns the indexes from `start` to `end`, inclusive, of `len` elements. Negative arguments count from the
-/// end: -1 is the last element.
+/// Returns the indexes from `start` to `end`, inclusive, as far as they are indexes of `len` elements.
+/// Negative arguments count from the end: -1 is the last element.
 pub(super) fn index_range(start: i64, end: i64, len: usize) -> Range<usize> {
     let len = len as i64;
     let from_end = |at: i64| if at < 0 { at.saturating_add(len) } else { at };
@@ -124,8 +125,7 @@ pub(super) fn index_range(start: i64, end: i64, len: usize) -> Range<usize> {
     if first > last { 0..0 } else { first as usize..last as usize + 1 }
 }
 
-/// Returns the indexes from `start` to `end`, inclusive, in a string. An `end` before the first byte means
-/// the first byte.
+/// Returns what [`index_range`] does, but an `end` before the first element means the first element.
 pub(super) fn byte_range(start: i64, end: i64, len: usize) -> Range<usize> {
     index_range(start, end.max(-(len as i64)), len)
 }
@@ -152,15 +152,15 @@ pub(super) struct Scan<'a> {
     pub(super) from: u64,
     /// Pattern that names must match. `None`: any name matches.
     pub(super) pattern: Option<&'a [u8]>,
-    /// Number of elements to look at, approximately.
+    /// Number of elements to look at. A step may look at a few more.
     pub(super) count: usize,
-    /// Type that the keys must have, in small letters.
+    /// Type that the keys must have, in small letters. `None`: any type.
     pub(super) kind: Option<Vec<u8>>,
 }
 
-/// Parses the cursor of a `SCAN`: a position in a map, with the order of its bits reversed. A map's position
-/// is a prefix of a hash, so its lowest bits are zero. The reversed number is small, as in Redis: some
-/// programs keep it in a float.
+/// Parses the cursor of a `SCAN`. It contains a position in a map, with the order of its bits reversed, which
+/// the caller reverses. A map's position is a prefix of a hash, so its lowest bits are zero. The reversed
+/// number is therefore small unless the map is very large: some programs keep it in a float.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Fail> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     number.ok_or_else(|| Fail::err("invalid cursor"))
@@ -187,7 +187,8 @@ impl<'a> Scan<'a> {
     }
 
     /// Scans the elements of a key's value. `f` calls [`answer`](Self::answer); its fourth argument is
-    /// whether Redis would keep the value in a compact encoding.
+    /// whether Redis would keep the value in a compact encoding. Without the key, answers that there is
+    /// nothing.
     pub(super) fn of_value<K: ValueType>(
         cx: &mut Cx<'_>,
         args: &Args<'_>,
@@ -208,10 +209,10 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Answers a scan. Calls `step`, which returns some elements and the next position, until enough elements
-    /// were seen. If the value is in a compact encoding in Redis (`is_compact`), all its elements are
-    /// answered, as Redis does. `write` writes an element and returns the number of array elements that it
-    /// wrote.
+    /// Answers a scan with the elements that match the pattern. Calls `step`, which returns some elements and
+    /// the next position, until enough elements were seen or the position is 0. If the value is in a compact
+    /// encoding in Redis (`is_compact`), looks at all its elements, as Redis does. `write` writes an element
+    /// and returns the number of array elements that it wrote.
     pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
         &self,
         is_compact: bool,
@@ -242,7 +243,7 @@ impl<'a> Scan<'a> {
         out.end_array(begun, count);
     }
 
-    /// Returns whether the name matches the pattern.
+    /// Returns whether the name matches the pattern, or there is none.
     pub(super) fn matches_pattern(&self, name: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| words::matches(pattern, name))
     }

@@ -72,7 +72,7 @@ impl IntegerType {
         Ok(IntegerType { is_signed, bits: bits as u32 })
     }
 
-    /// Returns the number of this type that has these bits.
+    /// Returns the number of this type whose bits are the lowest ones of `bits`.
     fn number(self, bits: u64) -> i64 {
         let unused = 64 - self.bits;
         if self.is_signed { (bits << unused) as i64 >> unused } else { (bits << unused >> unused) as i64 }
@@ -96,8 +96,8 @@ impl IntegerType {
 }
 
 impl BitfieldSubcommand {
-    /// Returns the range of bytes that contains the number, and the distance of its lowest bit from the end
-    /// of that range.
+    /// Returns the range of bytes that contains the number, and the distance in bits of its lowest bit
+    /// from the end of that range.
     fn place(self) -> (usize, usize, u32) {
         let end = self.offset + u64::from(self.kind.bits);
         ((self.offset / 8) as usize, end.div_ceil(8) as usize, (end.next_multiple_of(8) - end) as u32)
@@ -175,7 +175,7 @@ fn bitfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let mut changes = 0;
         for subcommand in &subcommands {
             let old = subcommand.get(tx[buffer].as_slice(tx, ..));
-            // For an unsigned type, a negative argument is taken as a large unsigned number.
+            // For an unsigned type, a negative argument of `SET` is taken as a large unsigned number.
             let (new, tells_new) = match subcommand.what {
                 BitfieldOp::Get => {
                     out.int(old);

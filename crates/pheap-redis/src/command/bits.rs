@@ -17,7 +17,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// Parses the position of a bit. Bit 0 is the highest bit of the first byte. If `bits` is given, `#n` means
-/// the position of field number `n`, where each field has that many bits.
+/// the position of field number `n` from 0 on, where each field has that many bits.
 pub(super) fn offset(text: &[u8], bits: Option<u32>, limit: StringLimit) -> Result<u64, Fail> {
     let (number, unit) = match (text, bits) {
         ([b'#', number @ ..], Some(bits)) => (number, i64::from(bits)),
@@ -86,7 +86,7 @@ fn bits_of(start: i64, end: i64, is_of_bits: bool, bytes: usize) -> Option<(u64,
     (!places.is_empty()).then(|| (unit * places.start as u64, unit * places.end as u64 - 1))
 }
 
-/// Returns the number of bits that are set from `first` to `last`.
+/// Returns the number of bits that are set from `first` to `last`, inclusive.
 fn count(bytes: &[u8], first: u64, last: u64) -> u64 {
     let (from, to) = ((first / 8) as usize, (last / 8) as usize);
     let words = bytes[from..=to].chunks_exact(8);
@@ -121,7 +121,7 @@ fn bitcount(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     ones.map(|ones| out.int(ones as i64))
 }
 
-/// Returns the position of the first bit from `first` to `last` that equals `bit`.
+/// Returns the position of the first bit from `first` to `last`, inclusive, that equals `bit`.
 fn find(bytes: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
     let flip = if bit { 0 } else { 0xff };
     let (from, to) = ((first / 8) as usize, (last / 8) as usize);

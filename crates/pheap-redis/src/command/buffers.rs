@@ -13,7 +13,7 @@ pub(super) struct StringLimit(u64);
 
 impl StringLimit {
     pub(super) fn of_client(cx: &Cx<'_>) -> StringLimit {
-        // The master has accepted the length already.
+        // A master has accepted the length already, so its commands have no limit.
         StringLimit(if cx.session.is_master { u64::MAX } else { cx.server.options.bulk.load(Relaxed) })
     }
 

@@ -83,7 +83,7 @@ fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
-/// Sets the name of the client.
+/// Sets the name of the client. Fails if it cannot be a field of `CLIENT LIST`.
 pub(super) fn set_name(cx: &Cx<'_>, name: &[u8]) -> Done {
     Fail::err_when(!is_plain(name), "Client names cannot contain spaces, newlines or special characters.")?;
     cx.session.profile.state.lock().name = name.to_vec();
@@ -184,7 +184,7 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let with_error = last_word(&args[3..], false, &[("timeout", false), ("error", true)])
         .ok_or_else(|| Fail::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))?;
     let profile = cx.server.clients.get(int(args[2])? as u64);
-    // The thread that clears this flag unblocks the client; no other thread does.
+    // If several clients unblock the same one, only the one that clears this flag gets the answer 1.
     let is_blocked = profile.as_ref().is_some_and(|profile| profile.is_blocked.swap(false, SeqCst));
     if let Some(profile) = profile.filter(|_| is_blocked) {
         cx.server.threads[profile.thread].post(Message::Unblock { client: profile.id, with_error });

@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 pub(super) const TRANSACTIONS: &[Command] = &[
     Command::new("discard", 1, TRANSACTION.and(Flags::ENDS_MULTI), Keys::None, discard),
-    // `Execution::exec` runs the `EXEC` of a client.
+    // A client's `EXEC` runs in `Execution::exec` and does not get here.
     Command::new("exec", 1, EXEC, Keys::None, |_, _, _| Err(Fail::err("EXEC without MULTI"))),
     Command::new("multi", 1, TRANSACTION.and(Flags::AT_ONCE), Keys::None, multi),
     Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
@@ -57,7 +57,7 @@ fn ping(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Returns whether `given` is the password. The time does not depend on where the two differ.
+/// Returns whether `given` is the password. The time depends on the lengths, and not on where the two differ.
 fn is_password(cx: &Cx<'_>, given: &[u8]) -> bool {
     let config = cx.server.config.read();
     let password = config.text("requirepass").as_bytes();

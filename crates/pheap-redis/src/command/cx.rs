@@ -1,4 +1,4 @@
-//! The context of a command: the data that it may read and change.
+//! The context of a command: among others, the data that it may read and change.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::server::Server;
 pub struct Cx<'c> {
     /// State shared by all clients.
     pub server: &'c Server,
-    /// The client that sent the command.
+    /// The client that sent the command, or the script that runs it.
     pub session: &'c mut Session,
     /// The time, in milliseconds since 1970. It does not change during a transaction.
     pub clock: i64,
@@ -29,9 +29,9 @@ pub struct Cx<'c> {
     /// Whether the command may wait for a key: not in a transaction, not in a script, and not in the stream
     /// of a master.
     pub may_block: bool,
-    /// Effects on other clients, applied after the commit of the command's transaction.
+    /// Effects on clients, applied after the command's transaction.
     pub effects: &'c mut Effects,
-    /// The shards of the command's keys.
+    /// The shards that are locked for the command.
     pub keyspace: &'c mut dyn Keyspace,
     /// Serves other clients while a script is slow.
     pub meanwhile: &'c mut dyn Meanwhile,
@@ -43,14 +43,14 @@ pub trait Meanwhile {
     fn serve_others(&mut self);
 }
 
-/// Effects of commands on other clients.
+/// Effects of commands on clients, mostly on others than the one that sent them.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Keys that were written to and that clients wait for.
+    /// Keys at which the clients that wait for them must look again.
     pub signals: IndexSet<Signal>,
     /// Messages to clients (by id), in sending order.
     pub messages: Vec<(u64, Vec<u8>)>,
-    /// Bytes of channel messages in `messages`, by client.
+    /// Bytes of messages, by client, for the limit of [`send`](Self::send).
     told: HashMap<u64, u64>,
     /// Number of changes, for `rdb_changes_since_last_save`.
     pub dirty: u64,
@@ -65,8 +65,9 @@ impl Effects {
         (self.signals.len(), self.messages.len(), self.dirty)
     }
 
-    /// Adds a message of a channel. From the commands whose effects are collected here, a client gets
-    /// messages up to the hard limit of its output; the message that reaches the limit gets it disconnected.
+    /// Adds a message of a channel for client `to`. Drops it if the messages added for this client before
+    /// have as many bytes as the hard limit of a subscriber's output, so that the messages cannot exhaust the
+    /// memory.
     pub fn send(&mut self, server: &Server, to: u64, parts: &[&[u8]]) {
         let most = server.options.messages.get().hard;
         let told = self.told.entry(to).or_default();
@@ -79,7 +80,7 @@ impl Effects {
 
     /// Records that the clients that wait for a key, if there are any, must look at the key again.
     pub fn signal(&mut self, server: &Server, db: usize, key: &[u8]) {
-        // A client that begins to wait later looks at the key after this transaction has ended.
+        // A client that begins to wait later then looks at the key again.
         if server.waiting.has_waiters(db, key) {
             self.signals.insert(Signal { db, key: key.to_vec() });
         }
@@ -99,7 +100,7 @@ impl Effects {
         server.notify(event, &mut |to, parts| self.send(server, to, parts));
     }
 
-    /// Takes the notices and messages to other clients, after commands of client `by` (0: none).
+    /// Takes the notices and messages to clients, after commands of client `by` (0: none).
     pub fn take_parcels(&mut self, server: &Server, by: u64) -> Vec<(u64, Parcel)> {
         let Stale { notices, changed, .. } = &mut self.stale;
         let broadcast = server.tracking.broadcast(&server.clients, by, changed);
@@ -185,7 +186,8 @@ impl Cx<'_> {
         is_there
     }
 
-    /// Returns the shard of a key. If only one shard is locked, that shard contains all keys of the command.
+    /// Returns the shard of a key. If only one shard is locked, it is taken to contain all keys of the
+    /// command.
     pub(super) fn shard_of(&self, key: &[u8]) -> usize {
         self.keyspace.only_shard().unwrap_or_else(|| self.store().shard_of(key))
     }
@@ -250,8 +252,9 @@ impl Cx<'_> {
     }
 }
 
-/// Calls `f` with the number of each shard that a command touches, until `f` returns false. Returns whether
-/// it never did.
+/// Calls `f` with the number of each shard that a command names, until `f` returns false. Returns whether it
+/// never did. A shard may come several times. For a script, these are the shards of its declared keys, and
+/// for [`Keys::From`] only the first one.
 pub fn shards_of(
     store: &Store,
     command: &Command,
@@ -284,9 +287,15 @@ pub trait Keyspace {
     }
 
     /// Calls `f` once with a shard, for reading.
+    ///
+    /// # Panics
+    /// If several shards or none are locked, and this one is not among them.
     fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>));
 
     /// Calls `f` once with a shard, for changes.
+    ///
+    /// # Panics
+    /// If the shards may not be changed, and as for [`read`](Self::read).
     fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
         panic!("the command says that it changes nothing");
     }
@@ -297,7 +306,7 @@ pub trait Keyspace {
     }
 }
 
-/// No shards.
+/// The keyspace of a command that locks no shards.
 pub struct NoShards;
 
 impl Keyspace for NoShards {

@@ -13,7 +13,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("restore", -4, ADD, KEY, restore).access("OW update"),
 ];
 
-/// Commands that only other servers call.
+/// Commands that servers of a Redis cluster call.
 pub(super) const OF_SERVERS: &[Command] =
     &[Command::new("restore-asking", -4, ADD.and(Flags::ASKING), KEY, restore)];
 

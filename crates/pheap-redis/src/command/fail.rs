@@ -15,19 +15,19 @@ pub type Done = Result<(), Fail>;
 pub enum Fail {
     /// An error for the client: a code in capitals, and a text.
     Error(Cow<'static, str>),
-    /// The heap has failed. If the command has changed something, the transaction must be rolled back.
+    /// The heap has returned an error, for example because it has no space. The transaction is rolled back.
     Heap(pheap::Error),
-    /// A script touches shards that are not locked. The transaction is rolled back, and the script runs again
-    /// with all shards locked.
+    /// A script or `SCAN` needs shards that are not locked. The transaction is rolled back, and the command
+    /// runs again with all shards locked.
     MoreShards,
-    /// The command waits until one of its keys is written to, and then runs again.
+    /// The command waits until one of its keys is written to, and then runs again, or until the timeout.
     Block(Block),
 }
 
 /// The condition that a command waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// Positions of the keys in the command.
+    /// Positions of the keys in the command, or in [`instead`](Self::instead) if that is given.
     pub keys: Range<usize>,
     /// Whether each key has an id. The ids follow the keys.
     pub has_ids: bool,
@@ -35,7 +35,7 @@ pub struct Block {
     pub is_counted: bool,
     /// Seconds until the command gives up. `None`: never.
     pub timeout: Option<f64>,
-    /// Whether the command ends when one of the keys is removed.
+    /// Whether the command must run again, and fail, when one of the keys is removed.
     pub needs_keys: bool,
     /// The command to run when a key is written to, if not the original one.
     pub instead: Option<Vec<Vec<u8>>>,
@@ -72,7 +72,7 @@ impl Fail {
         if is_so { Err(self) } else { Ok(()) }
     }
 
-    /// The value has another type than the command requires.
+    /// The value of a key has another type than the command requires.
     pub const WRONG_TYPE: Fail =
         Fail::Error(Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value"));
     /// The arguments are invalid.

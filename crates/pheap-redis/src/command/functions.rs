@@ -50,7 +50,7 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
     may_run(cx, function.declared, is_read_only)?;
     with_engine(&cx.server.scripts, EngineKind::Functions, |engine| {
         if engine.function(library.number, &function.name).is_none() {
-            // Another thread loaded the library.
+            // The engine of this thread lacks the library, for example because another thread loaded it.
             keep(engine, &loaded);
             let limit = if cx.session.is_master { LONG_LOAD } else { LOAD_AGAIN };
             engine.load(library.number, library.code(), limit).map_err(Fail::err)?;
@@ -71,7 +71,7 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
     })
 }
 
-/// Runs the text of a library, which registers the functions of the library.
+/// Runs the text of a library in `engine`, which registers the functions of the library. Returns the library.
 fn compile(engine: &Engine, server: &Server, text: &[u8], limit: Duration) -> Result<Library, String> {
     let (name, shebang) = first_line(text)?;
     let number = server.libraries.number();
@@ -101,7 +101,8 @@ fn limit(cx: &Cx<'_>) -> Duration {
     if cx.session.is_master { LONG_LOAD } else { LOAD }
 }
 
-/// Stores the libraries of `loaded` in the heap, in place of the present ones.
+/// Stores the libraries of `loaded` in the heap, in place of the present ones, and makes them the loaded
+/// ones.
 fn store(cx: &mut Cx<'_>, loaded: Loaded) -> Done {
     let (shard, before) = (cx.store().shards().len(), cx.server.libraries.loaded());
     cx.write_shard(shard, |tx, dbs| {
@@ -129,7 +130,7 @@ fn store(cx: &mut Cx<'_>, loaded: Loaded) -> Done {
     Ok(())
 }
 
-/// Removes libraries that are not in `loaded` from the engine of this thread.
+/// Removes libraries that are not in `loaded` from the engine.
 fn keep(engine: &Engine, loaded: &Loaded) {
     engine.keep(|number| loaded.iter().any(|library| library.number == number));
 }
@@ -177,7 +178,7 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if args.len() > 4 {
         return Err(Fail::bad_subcommand(args));
     }
-    // Whether libraries of the same names are replaced, and whether all others are removed.
+    // Whether libraries of the same names are replaced, and whether all present libraries are removed.
     let policies = [("append", (false, false)), ("replace", (true, false)), ("flush", (false, true))];
     let policy = last_word(&args[3..], (false, false), &policies);
     let wrong = "Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
@@ -285,11 +286,11 @@ const HELP: &[&str] = &[
     "    place of those of the same name (REPLACE).",
 ];
 
-/// Loads exactly the libraries that are in the heap. A library that cannot be compiled is left out and
-/// logged.
+/// Loads the libraries that are in the heap, in place of the present ones. Leaves out and logs a library that
+/// cannot be compiled, or that has a function of the same name as another library.
 ///
 /// # Errors
-/// If the heap cannot be read.
+/// If the heap refuses the transaction.
 pub fn load_libraries(server: &Server) -> pheap::Result<()> {
     let store = &server.store;
     // A transaction, although it changes nothing: it waits for a transaction of another thread that has set

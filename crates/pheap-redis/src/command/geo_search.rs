@@ -200,7 +200,7 @@ impl<'a> GeoSearchArgs<'a> {
         Ok(asked)
     }
 
-    /// Fails if the options contradict each other.
+    /// Fails if the options contradict each other, or a necessary one is missing.
     fn check(&self, args: &Args<'_>, variant: GeoVariant) -> Done {
         if self.target.is_some() && (self.with_distance || self.with_hash || self.with_coordinates) {
             let what = match variant {
@@ -223,7 +223,7 @@ impl<'a> GeoSearchArgs<'a> {
         Fail::err_when(self.any && self.count.is_none(), "the ANY argument requires COUNT argument")
     }
 
-    /// Returns the matches, in the requested order.
+    /// Returns the matches, in the requested order, at most `count`.
     fn find<'v, 'r>(&self, view: &'v View<'r>, sorted: &Sorted<'r>) -> Vec<GeoMatch<'v>> {
         let centre = match self.centre {
             Some(GeoCentre::Coordinates(place)) => Some(place),

@@ -37,7 +37,8 @@ fn with_hll<'r, R>(
     result.ok_or_else(invalid).map(Some)
 }
 
-/// Stores a HyperLogLog. Writes only the range of bytes that has changed.
+/// Stores a HyperLogLog. Writes only the bytes from the first to the last that differs from the old ones, or
+/// up to the end if the length changes.
 fn store<'r>(tx: &mut Txn<'r>, db: P<'r, Db<'r>>, key: &[u8], now: i64, hll: &[u8]) -> Done {
     let buffer = buffer(tx, db, key, now)?;
     let old = tx[buffer].as_slice(tx, ..);
@@ -84,7 +85,7 @@ fn pfadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     yes_or_no(out, changes > 0)
 }
 
-/// Adds elements to a HyperLogLog in dense encoding, in place.
+/// Adds elements to a HyperLogLog in dense encoding, in place. Returns the number of register changes.
 fn add_to_dense<'r>(
     tx: &mut Txn<'r>,
     db: P<'r, Db<'r>>,

@@ -140,7 +140,7 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     let (scripts, libraries) = (&cx.server.scripts, cx.server.libraries.loaded());
     let [eval, functions] = scripts.memory.each_ref().map(|bytes| bytes.load(Relaxed).max(0) as u64);
     let peak = cx.server.stats.peak.load(Relaxed);
-    // Bytes of the heap's pages in use.
+    // Bytes of the heap's file that are not free.
     let active = heap.file_bytes.saturating_sub(heap.free_bytes).max(heap.live_bytes);
     let ratio = |part: u64, whole: u64| format!("{:.2}", part as f64 / whole.max(1) as f64);
     let with_text = [
@@ -375,7 +375,7 @@ fn commands(cx: &mut Cx<'_>, text: &mut String) {
 }
 
 /// Writes the latency percentiles of each command that was called, if `latency-tracking` is on. They are
-/// upper bounds of histogram buckets, which are powers of two.
+/// bounds of histogram buckets, which are powers of two.
 fn latencies(cx: &mut Cx<'_>, text: &mut String) {
     let config = cx.server.config.read();
     if !config.is("latency-tracking") {
@@ -399,7 +399,8 @@ fn latencies(cx: &mut Cx<'_>, text: &mut String) {
     }
 }
 
-/// Returns the number of microseconds within which `share` percent of the calls ended.
+/// Returns the upper bound, in microseconds, of the histogram bucket in which `share` percent of the calls
+/// are reached. The last bucket has no upper bound; for it, returns 2^30.
 fn at_most(sum: &Sum, share: f64) -> f64 {
     let wanted = (share / 100.0 * sum.calls as f64).ceil() as u64;
     let mut calls = 0;

@@ -75,7 +75,8 @@ fn doc(known: KnownCommand, out: &mut Reply) {
     }
 }
 
-/// Returns the command that is asked about, its words, and the positions of its keys.
+/// Returns the command that is asked about, its words, and the positions of its keys. Fails if it has none,
+/// or if the words are invalid.
 fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(KnownCommand, &'w Args<'a>, Vec<usize>), Fail> {
     let words = &args[2..];
     let has_none = |known: KnownCommand| {
@@ -110,7 +111,7 @@ fn access(known: KnownCommand, words: &Args<'_>) -> [Access; 2] {
     }
 }
 
-/// Returns whether a `BITFIELD` contains no operation except `GET`.
+/// Returns whether a `BITFIELD` consists only of valid `GET` and `OVERFLOW` subcommands.
 fn only_reads(words: &Args<'_>) -> bool {
     let mut rest = &words[2..];
     loop {

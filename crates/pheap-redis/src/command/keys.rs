@@ -33,7 +33,7 @@ fn type_of(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     answer::simple(out, name)
 }
 
-/// Returns the number of keys of the client's database in each shard.
+/// Returns the number of keys of the client's database in each shard, with those that have expired.
 fn sizes(cx: &mut Cx<'_>) -> Vec<usize> {
     let (db, shards) = (cx.session.db, cx.store().shards().len());
     (0..shards).map(|shard| cx.read_shard(shard, |view, dbs| view[dbs.at(db)].len())).collect()
@@ -45,7 +45,8 @@ fn dbsize(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
 
 fn randomkey(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     let (db, now, sizes) = (cx.session.db, cx.now, sizes(cx));
-    // Expired keys are skipped. If 100 random keys have all expired, the first key that has not is answered.
+    // Expired keys are skipped. If 100 random keys have all expired, the first key that has not expired is
+    // answered.
     for _ in 0..100 {
         let Some(shard) = weighted(&sizes) else { break };
         let is_found = cx.read_shard(shard, |view, dbs| {
@@ -94,7 +95,7 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
         }
     }
     cx.flushed(&flushed);
-    // Some clients wait only while a key exists, so they must look again.
+    // Clients that wait only while a key exists must look again.
     let dbs = if all { 0..DATABASES } else { own..own + 1 };
     dbs.for_each(|db| cx.effects.signals.extend(server.waiting.keys_in(db, |_| false)));
     cx.effects.dirty += 1;

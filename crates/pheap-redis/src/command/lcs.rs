@@ -73,6 +73,7 @@ struct CommonRun {
     a: usize,
     /// Start in the second string.
     b: usize,
+    /// Number of bytes.
     len: usize,
 }
 

@@ -65,7 +65,8 @@ impl ListEnd {
     }
 }
 
-/// Returns the index of an element. Negative numbers count from the end: -1 is the last element.
+/// Returns the index of an element, or `None` if it is out of range. Negative numbers count from the end: -1
+/// is the last element.
 fn list_index(index: i64, len: usize) -> Option<usize> {
     let index = if index < 0 { index.checked_add(len as i64)? } else { index };
     usize::try_from(index).ok().filter(|&index| index < len)
@@ -130,7 +131,7 @@ fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: ListEnd, only_if_there: bool, out
 }
 
 /// Removes up to `count` elements from one end of a key's list and writes them, after `head`, which gets
-/// their number. Removes the key with its last element. Returns whether the key exists.
+/// their number. Removes the key with its last element. Returns whether the key existed.
 pub(super) fn pop_elements(
     cx: &mut Cx<'_>,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! Lists: moves between lists, and blocking commands.
+//! Lists: moves between lists, blocking commands, and `LMPOP`.
 
 use std::ops::Range;
 
@@ -94,7 +94,8 @@ fn blmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     pop_from_first_list(cx, asked, Some((3, timeout(args[1])?)), out)
 }
 
-/// Removes elements of the first key that exists, and answers with the key and an array of elements.
+/// Removes elements of the first key that exists, and answers with the key and an array of elements. If none
+/// exists, does as [`pop_first_nonempty`].
 fn pop_from_first_list(
     cx: &mut Cx<'_>,
     (keys, end, count): (&Args<'_>, ListEnd, usize),
@@ -110,7 +111,7 @@ fn pop_from_first_list(
     })
 }
 
-/// Moves an element from one list to another, or to the other end, and writes it. Returns whether there was
+/// Moves an element from one list to another, or within one list, and writes it. Returns whether there was
 /// one.
 fn move_one(
     cx: &mut Cx<'_>,

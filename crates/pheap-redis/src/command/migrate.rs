@@ -1,8 +1,8 @@
 //! `MIGRATE`: moves keys to another server, with `RESTORE` there.
 //!
-//! The command locks all shards. If there are several, it is therefore a separate transaction and runs only
-//! once, outside of `EXEC` and scripts: its effect on the other server cannot be rolled back. Until it ends,
-//! all clients that need keys wait.
+//! The command locks all shards. Outside of `EXEC` and scripts it is a separate transaction, so that it does
+//! not run again because another command has failed: its effect on the other server cannot be rolled back.
+//! Until it ends, all clients that need keys wait.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -98,7 +98,7 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for &key in options.keys {
         let Some((value, deadline)) = cx.copy_of(key) else { continue };
         let dumped = rdb::dump(&value).map_err(Fail::err)?;
-        // A key that has not expired has at least a millisecond left.
+        // Not 0, which would mean no deadline: a key that has not expired has at least a millisecond left.
         let ttl = deadline.map_or(0, |deadline| deadline - cx.clock).to_string();
         let words = [b"RESTORE", key, ttl.as_bytes(), &dumped, b"REPLACE"];
         put_request(&mut request, if options.replaces { &words } else { &words[..4] });

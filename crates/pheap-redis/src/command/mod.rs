@@ -1,9 +1,10 @@
-//! Commands: names, keys and functions. Each family has a file with a table.
+//! Commands: names, keys and functions. A family of commands has one or several files, with tables.
 //!
 //! To add a command, add a row to the `COMMANDS` of its family, with its name, arity, flags and keys, and a
 //! function in the same file. Rows of subcommands follow the row of their command. The function reads and
-//! changes the heap through the [`Cx`], gets the arguments (its own name first), and writes one reply. If the
-//! function fails, it must have changed nothing; the part of the reply that it wrote is removed.
+//! changes the heap through the [`Cx`], gets the arguments (its own name first), and writes the reply. If the
+//! function fails with an error for the client, it must have changed no data; the part of the reply that it
+//! wrote is removed.
 
 mod answer;
 mod args;
@@ -70,5 +71,5 @@ pub use table::{
     top_level_commands,
 };
 
-/// The arguments of a command, with its name first.
+/// The arguments of a command, with its name first, or some of them.
 pub type Args<'a> = [&'a [u8]];

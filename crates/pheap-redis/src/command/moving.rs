@@ -1,4 +1,4 @@
-//! Renames, moves and copies keys.
+//! Renames, moves and copies keys, and swaps databases.
 
 use super::args::{database, int, value};
 use super::table::{ADD, KEY, TWO_KEYS, WRITE, WRITE_FAST};
@@ -42,8 +42,8 @@ fn store(
     })
 }
 
-/// Moves the value of an existing key to another key or database, replacing any value there. Within a shard,
-/// only a pointer moves.
+/// Moves the value of an existing key, and its deadline, to another key or database, replacing any value
+/// there. Within a shard, the contents of the value are not copied.
 fn relocate(cx: &mut Cx<'_>, from: DbKey<'_>, to: DbKey<'_>) -> pheap::Result<()> {
     let [shard, target] = [from.key, to.key].map(|key| cx.shard_of(key));
     if shard == target {
@@ -66,7 +66,8 @@ fn tell_if_new(cx: &mut Cx<'_>, to: DbKey<'_>, was_there: bool) {
     }
 }
 
-/// Renames a key. Returns whether it was renamed.
+/// Renames a key. Returns whether it was renamed: not to its own name, and with `only_if_free` not to the
+/// name of an existing key.
 fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, Fail> {
     let db = cx.session.db;
     let (from, to) = (DbKey { db, key: args[1] }, DbKey { db, key: args[2] });

@@ -93,7 +93,7 @@ fn with_entry(
     Ok(())
 }
 
-/// Answers null if there is no such key, and otherwise that the eviction policy does not record the property.
+/// Answers null if there is no such key, and otherwise with an error that says why the property is unknown.
 fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
     if !cx.key_exists(key) {
         return answer::null(out);
@@ -122,19 +122,19 @@ impl EncodingLimits {
     }
 }
 
-/// Returns the name of the encoding that Redis would use for the value of a key, or an empty string if there
-/// is no such key.
+/// Returns [`encoding`] of the value of a key, or an empty string if there is no such key.
 pub(super) fn encoding_of(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
     let (limits, now) = (EncodingLimits::from_config(cx), cx.now);
     cx.read(key, |view, db| db.entry(view, key, now).map_or("", |entry| encoding(view, entry.value, &limits)))
 }
 
-/// Returns whether Redis would use a compact encoding for a value.
+/// Returns whether Redis would choose a compact encoding for a new value like this.
 pub(super) fn is_compact<'r>(view: &View<'r>, value: Value<'r>, limits: &EncodingLimits) -> bool {
     matches!(encoding(view, value, limits), "listpack" | "intset")
 }
 
-/// Returns the name of the encoding that Redis would use for a value. (This server has other encodings.)
+/// Returns the name of the encoding that Redis would choose for a new value like this. (This server has other
+/// encodings.)
 fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &EncodingLimits) -> &'static str {
     let is_small = |mut texts: &mut dyn Iterator<Item = &[u8]>, len: usize, [entries, bytes]: [usize; 2]| {
         len <= entries && Iterator::all(&mut texts, |text| text.len() <= bytes)

@@ -48,7 +48,7 @@ impl PickCount {
         }
     }
 
-    /// Returns the number of elements chosen from a collection of `len` elements, which is not 0.
+    /// Returns the number of elements chosen from a collection of `len` elements. `len` is not 0.
     pub(super) fn for_len(self, len: usize) -> usize {
         match self {
             PickCount::Distinct(count) => count.min(len),
@@ -74,7 +74,7 @@ pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
     } else if count == len {
         all().all(each);
     } else if count > len / 3 {
-        // Random draws would mostly hit elements that were chosen before, so shuffle all elements instead.
+        // Random draws would often hit elements that were chosen before, so shuffle all elements instead.
         let mut all: Vec<T> = all().collect();
         for at in 0..count.min(all.len()) {
             let other = at + below(all.len() - at);

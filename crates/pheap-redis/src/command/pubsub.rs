@@ -41,7 +41,7 @@ pub(super) const COMMANDS: &[Command] = &[
         publish(cx, args, SubscriptionKind::Shard, out)
     }),
     Command::new("ssubscribe", -2, LISTEN, Keys::None, |cx, args, out| {
-        // As in Redis, `SSUBSCRIBE` is refused where a command may not block, that is in transactions.
+        // As in Redis, `SSUBSCRIBE` is refused where a command may not block, for example in transactions.
         Fail::err_when(!cx.may_block, "SSUBSCRIBE isn't allowed for a DENY BLOCKING client")?;
         listen(cx, args, SubscriptionKind::Shard, out)
     }),

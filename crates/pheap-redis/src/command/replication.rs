@@ -35,8 +35,8 @@ fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
     if cx.session.is_master {
         return Ok(()); // The link answers the requests of a master.
     }
-    // On this error, a replica of Redis waits a second between its attempts. On any other error, it tries
-    // again at once, thousands of times a second.
+    // On this error, a replica of Redis waits between its attempts. On most other errors it would try again
+    // at once.
     Err(Fail::Error("NOMASTERLINK pheap-redis cannot have replicas; it can be one (REPLICAOF)".into()))
 }
 
@@ -68,7 +68,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         progress = match &master {
             // The new master may have the same history, if it was a replica, so the position is kept.
             Some(_) => Progress { left: None, ..before_it },
-            // From now on, the data differ from those of any master.
+            // From now on, the data may differ from those of any master.
             None => Progress { left: before.as_ref().map(Master::to_string), ..Progress::default() },
         };
         progress.write(tx, db)
@@ -78,7 +78,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     server.gates.enable();
     server.role.set_master(master, progress.position);
     if before.is_none() {
-        // The blocked clients wait for writes of clients, which a replica refuses.
+        // Blocked clients may wait for writes of clients, which a read-only replica refuses.
         for client in server.clients.matching(&Filter::default()) {
             if client.is_blocked.load(SeqCst) {
                 server.threads[client.thread].post(Message::Unblock { client: client.id, with_error: true });
@@ -112,7 +112,7 @@ pub fn begin_replication(server: &Server) -> pheap::Result<()> {
         let _ = server.config.write().set("replicaof", "");
     }
     if before.position.is_some() {
-        // Clients may write from now on, so the data differ from those of any master.
+        // Clients may write from now on, so the data may differ from those of any master.
         server.store.set_progress(&Progress { position: None, ..before })?;
     }
     Ok(())

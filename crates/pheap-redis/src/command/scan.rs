@@ -33,14 +33,14 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 /// The lowest bits of a `SCAN` cursor are the number of the shard. The other bits are the position in the
-/// shard.
+/// shard, with the order of its bits reversed.
 const SHARD_BITS: u32 = 10;
 
 fn first_shard(args: &Args<'_>, shards: usize) -> usize {
     (cursor(args[1]).unwrap_or_default() & ((1 << SHARD_BITS) - 1)) as usize % shards
 }
 
-/// Scans shard after shard until it has seen as many keys as requested.
+/// Scans shard after shard until it has seen as many keys as requested, or all shards.
 fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let asked = Scan::parse(&args[1..], true)?;
     let (number, now, shards) = (cx.session.db, cx.now, cx.store().shards().len());

@@ -38,7 +38,7 @@ pub(super) const COMMANDS: &[Command] = &[
 const NO_SCRIPT: Fail =
     Fail::Error(std::borrow::Cow::Borrowed("NOSCRIPT No matching script. Please use EVAL."));
 
-/// Checks the number of keys of a script.
+/// Returns the number of keys of a script. Fails if it is negative or greater than that of the arguments.
 pub(super) fn number_of_keys(args: &Args<'_>, number: i64) -> Result<usize, Fail> {
     match usize::try_from(number) {
         Err(_) => Err(Fail::err("Number of keys can't be negative")),
@@ -49,7 +49,7 @@ pub(super) fn number_of_keys(args: &Args<'_>, number: i64) -> Result<usize, Fail
     }
 }
 
-/// Fails if a script with these declared flags may not run now. A script that declares nothing may always
+/// Fails if a script with these declared flags may not run now. A script without a line of flags may always
 /// run: its commands are checked one by one.
 pub(super) fn may_run(cx: &Cx<'_>, declared: ScriptFlags, is_read_only: bool) -> Result<(), Fail> {
     if declared.has(ScriptFlags::NOTHING) {
@@ -83,7 +83,7 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: ScriptFlags, is_read_only: bool) ->
     Ok(())
 }
 
-/// Returns the script with this text. Compiles and registers a new one.
+/// Returns the script with this text. If it is not known, compiles and registers it.
 fn known(cx: &Cx<'_>, text: &[u8]) -> Result<Arc<Script>, Fail> {
     let scripts = &cx.server.scripts;
     if let Some(script) = scripts.get(&sha1(text)) {

@@ -204,7 +204,7 @@ const RESTART: &[(&str, &str)] = &[
 const NO_NEW_TLS: &str = "Unable to update TLS configuration: a new one takes effect only at a restart";
 
 /// Returns whether an option with the values `yes`, `local` and `no` allows the client something. `local`
-/// allows it to clients on this machine.
+/// allows it to clients that are connected by a Unix socket or from a loopback address.
 pub(super) fn is_allowed(cx: &Cx<'_>, config: &Config, option: &str) -> bool {
     match config.text(option) {
         "local" => cx.session.profile.is_local(),

@@ -127,7 +127,7 @@ fn sintercard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     answer::count(out, intersection(cx, keys)?.len().min(limit))
 }
 
-/// Parses the option `LIMIT`: the maximum count.
+/// Parses the option `LIMIT`: the maximum count. Without it, or if it is 0, there is no limit (`usize::MAX`).
 pub(super) fn limit(options: &[&[u8]]) -> Result<usize, Fail> {
     let mut limit = 0;
     for option in options.chunks(2) {

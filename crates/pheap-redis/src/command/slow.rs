@@ -67,7 +67,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// Returns the positions of arguments that are not shown: passwords, and names of users with passwords.
+/// Returns the positions of arguments that are not shown, because passwords or names of users are among them.
 pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
     let behind = |option: &[u8], from: usize, count: usize| {
         let at = (from..words.len()).find(|&at| words[at].eq_ignore_ascii_case(option))?;
@@ -90,7 +90,8 @@ pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
     }
 }
 
-/// Returns the line that `MONITOR` shows: time, database, address of the client, and arguments.
+/// Returns the line that `MONITOR` shows: time, database, address of the client (`lua` for a script), and
+/// arguments.
 pub fn monitor_line(db: usize, addr: &str, name: &str, words: &Args<'_>) -> String {
     let now = since_1970();
     let mut line = format!("{}.{:06} [{db} {addr}]", now.as_secs(), now.subsec_micros());

@@ -56,7 +56,7 @@ impl<'a> SortArgs<'a> {
         Ok(asked)
     }
 
-    /// Returns whether the elements keep their order: the pattern contains no star.
+    /// Returns whether the elements are not sorted, because the pattern of `BY` contains no star.
     fn stays(&self) -> bool {
         self.by.is_some_and(|by| !by.contains(&b'*'))
     }
@@ -82,7 +82,7 @@ fn keys(args: &Args<'_>, keys: &mut Vec<usize>) {
     keys.extend(store);
 }
 
-/// Returns whether other keys are read, which a pattern names.
+/// Returns whether a pattern names other keys, so that the command reads these, too.
 fn everything(args: &Args<'_>) -> bool {
     SortArgs::parse(args, true).is_ok_and(|asked| {
         asked.get.iter().chain(&asked.by).any(|pattern| pattern.contains(&b'*') && *pattern != b"#")
@@ -90,7 +90,7 @@ fn everything(args: &Args<'_>) -> bool {
 }
 
 /// Returns the value of a pattern: for `#`, the element; otherwise the string of the key in which the star is
-/// replaced by the element, or, after `->`, a field of its hash.
+/// replaced by the element, or, after `->`, a field of its hash. `None` if there is no such value.
 fn by_pattern(cx: &mut Cx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
     if pattern == b"#" {
         return Some(element.to_vec());

@@ -76,7 +76,7 @@ impl Aggregate {
     }
 }
 
-/// A sorted set, or a set, whose elements count as having the score 1.
+/// A sorted set, or a set. Elements of a set count as having the score 1.
 enum ScoreSource<'v, 'r> {
     Sorted(&'v Sorted<'r>),
     Set(P<'r, Set<'r>>),
@@ -135,7 +135,7 @@ struct AlgebraArgs<'a> {
     limit: usize,
 }
 
-/// Purpose of the command, which determines its options.
+/// What the command does with the result, on which its options depend.
 #[derive(Clone, Copy, PartialEq)]
 enum CommandPurpose {
     Answer,

@@ -45,11 +45,11 @@ enum PopLayout {
     BehindKey,
     /// The key, then an array of pairs.
     PairsBehindKey,
-    /// As the version of the protocol prescribes.
+    /// In RESP3 an array of pairs; in RESP2 as `Flat`.
     Pairs,
 }
 
-/// Removes up to `count` members of a key's sorted set and writes them. Returns whether the key exists.
+/// Removes up to `count` members of a key's sorted set and writes them. Returns whether the key existed.
 fn pop_members(
     cx: &mut Cx<'_>,
     key: &[u8],
@@ -124,7 +124,7 @@ fn bzmpop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     pop_from_first_sorted_set(cx, asked, Some((3, timeout(args[1])?)), out)
 }
 
-/// Removes members of the first key that exists.
+/// Removes members of the first key that exists. If none exists, does as [`pop_first_nonempty`].
 fn pop_from_first_sorted_set(
     cx: &mut Cx<'_>,
     (keys, end, count): (&Args<'_>, ScoreEnd, usize),

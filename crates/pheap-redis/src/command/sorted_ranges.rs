@@ -191,7 +191,7 @@ impl<'a> RangeArgs<'a> {
         Ok(RangeArgs { range: MemberRange::parse(by, min, max)?, is_reverse, with_scores, offset, limit })
     }
 
-    /// Returns the rank to start at, and the number of members.
+    /// Returns the rank to start at, and the number of members. If `is_reverse`, ranks go down from there.
     fn start_and_count<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>) -> (usize, usize) {
         let (first, end) = self.range.ranks(view, sorted, self.is_reverse);
         let Some(offset) = usize::try_from(self.offset).ok().filter(|&offset| offset < end - first) else {

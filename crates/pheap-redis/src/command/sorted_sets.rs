@@ -28,7 +28,7 @@ pub(super) type ScoredMembers = Vec<(Vec<u8>, f64)>;
 
 /// Replaces the value of a key by these members, or removes the key if there are none.
 pub(super) fn store_members(cx: &mut Cx<'_>, key: &[u8], event: &str, mut members: ScoredMembers) -> Done {
-    // Inserting in order is faster, and gives a smaller tree.
+    // Inserting in order gives a smaller tree.
     sort_members(&mut members);
     cx.replace_value(key, b'z', event, &Owned::Sorted(members))
 }
@@ -69,8 +69,8 @@ pub(super) struct ZaddOptions {
 }
 
 impl ZaddOptions {
-    /// Parses the options, including those of `ZADD` alone if `is_zadd`. Returns them and the arguments after
-    /// them.
+    /// Parses the options of `GEOADD`, and if `is_zadd` the others of `ZADD`, too. Returns them and the
+    /// arguments after them.
     pub(super) fn parse<'a>(mut args: &'a Args<'a>, is_zadd: bool) -> (ZaddOptions, &'a Args<'a>) {
         let mut how = ZaddOptions::default();
         while let [option, rest @ ..] = args {
@@ -96,8 +96,8 @@ impl ZaddOptions {
         self.if_absent || self.if_present || self.if_greater || self.if_less
     }
 
-    /// Returns the new score of a member, given its `old` score if it has one, or `None` if it does not
-    /// change.
+    /// Returns the new score of a member, given its `old` score if it has one, or `None` if the options
+    /// refuse it.
     fn new_score(&self, old: Option<f64>, score: f64) -> Result<Option<f64>, Fail> {
         let Some(old) = old else { return Ok((!self.if_present).then_some(score)) };
         if self.if_absent {
@@ -129,8 +129,8 @@ fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
     add_members(cx, key, &how, pairs, out)
 }
 
-/// Sets the scores of members of a key's sorted set, which is created if necessary, and writes the answer of
-/// `ZADD`.
+/// Sets or increases the scores of members of a key's sorted set, as `how` says, and writes the answer of
+/// `ZADD`. Creates the key if necessary, unless `if_present` is set.
 pub(super) fn add_members<'a>(
     cx: &mut Cx<'_>,
     key: &[u8],

@@ -21,7 +21,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("xclaim", -6, WRITE_FAST, KEY, xclaim).access("RW update"),
 ];
 
-/// The consumer that takes over entries. It is created with the first entry.
+/// The consumer that takes over entries. It is looked up, and created if necessary, with the first entry.
 struct Claimer<'a, 'r> {
     name: &'a [u8],
     consumer: Option<P<'r, Consumer<'r>>>,
@@ -53,7 +53,7 @@ impl<'a, 'r> Claimer<'a, 'r> {
     }
 }
 
-/// Records the number of changes, and whether the consumer is new.
+/// Records the number of changes. If the consumer is new, records that, too, and sends the notification.
 fn record_claims(cx: &mut Cx<'_>, key: &[u8], (changes, is_new): (u64, bool)) -> Done {
     cx.effects.dirty += changes + u64::from(is_new);
     if is_new {
@@ -62,7 +62,7 @@ fn record_claims(cx: &mut Cx<'_>, key: &[u8], (changes, is_new): (u64, bool)) ->
     Ok(())
 }
 
-/// Writes an entry of the stream, or only its id.
+/// Writes an entry of the stream; only its id if `only_id`, or if the stream does not have it.
 fn write<'r>(view: &View<'r>, stream: P<'r, Stream<'r>>, id: Id, only_id: bool, out: &mut Reply) {
     match field!(stream.entries).get(view, &id) {
         Some(&packed) if !only_id => write_entry(out, id, &view[packed]),
@@ -173,7 +173,8 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let (Some(stream), Some(group)) = (stream, find_group(tx, stream, name)) else {
             return Err(no_group(key, name, ""));
         };
-        // Collects the entries to claim, and the position for the next call.
+        // Collects the entries to claim, those that are gone from the stream, and the position for the next
+        // call.
         let pending = field!(group.pending);
         let (mut wanted, mut left, mut tries) = (SmallVec::<[(Id, Option<i64>); 32]>::new(), most, 10 * most);
         let mut cursor = 0;

@@ -38,7 +38,8 @@ const HELP: &[&str] = &[
     "    Lets the group go on behind another id.",
 ];
 
-/// Parses the options of `CREATE` and `SETID`: whether to create the stream, and the number of entries read.
+/// Parses the options of `CREATE` and `SETID`: whether to create the stream, and the number of entries read
+/// (-1: unknown).
 fn parse_create_options(args: &Args<'_>, can_make: bool) -> Result<(bool, i64), Fail> {
     let (mut makes, mut read, mut rest) = (false, -1, args[5..].iter());
     while let Some(option) = rest.next() {
@@ -60,7 +61,7 @@ fn missing_key() -> Fail {
     )
 }
 
-/// Records a change of a group.
+/// Counts a change of a group, and sends the notification.
 fn record_group_change(cx: &mut Cx<'_>, event: &str, key: &[u8]) {
     cx.effects.dirty += 1;
     cx.notify(CLASS, event, key);

@@ -45,7 +45,7 @@ fn consumers(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })
 }
 
-/// Writes the position of a group, and how many entries it has not read yet.
+/// Writes the position of a group, and how many entries it has read and has not read yet, if that is known.
 fn write_progress(extent: Extent, progress: Progress, out: &mut Reply) {
     let write = |number: Option<i64>, out: &mut Reply| match number {
         Some(number) => out.int(number),
@@ -73,7 +73,7 @@ fn groups(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })
 }
 
-/// Parses `FULL` and its `COUNT`. Returns `None` without `FULL`.
+/// Parses `FULL` and its `COUNT`, which is 10 by default. Returns `None` without `FULL`.
 fn full(args: &Args<'_>) -> Result<Option<usize>, Fail> {
     match args[3..] {
         [] => Ok(None),
@@ -94,7 +94,7 @@ fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let blocks = view[stream].entries.len().div_ceil(block);
         out.map(if full.is_some() { 9 } else { 10 });
         out.field("length").int(extent.len as i64);
-        // There is no radix tree here. These are the numbers that one would have.
+        // There is no radix tree here. These are estimates for one.
         out.field("radix-tree-keys").count(blocks);
         out.field("radix-tree-nodes").count(blocks + 1);
         write_id(out.field("last-generated-id"), extent.past.last);

@@ -18,7 +18,7 @@ fn invalid_id() -> Fail {
     Fail::err("Invalid stream ID specified as stream command argument")
 }
 
-/// Parses half of an id. Spaces, a plus and zeros before it are allowed, as in C's `strtoull`.
+/// Parses half of an id. Spaces, a plus and zeros before the number are allowed, as in C's `strtoull`.
 fn parse_half(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);

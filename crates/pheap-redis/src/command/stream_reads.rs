@@ -133,7 +133,7 @@ impl<'a> Read<'a> {
         }))
     }
 
-    /// Delivers entries that no consumer of the group has received. Returns whether the consumer is new.
+    /// Delivers the entries behind the group's position to the consumer. Returns whether the consumer is new.
     fn new_entries(&self, cx: &mut Cx<'_>, key: &[u8], streams: &mut Streams<'_>) -> Result<bool, Fail> {
         let ([name, consumer], now) = (self.group.unwrap_or_default(), cx.clock);
         cx.change_value::<Stream, _>(key, |tx, stream| {
@@ -164,7 +164,7 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// Delivers again the pending entries of a consumer. Returns whether the consumer is new.
+    /// Delivers again the pending entries of a consumer from `from` on. Returns whether the consumer is new.
     fn history(
         &self,
         cx: &mut Cx<'_>,

@@ -22,7 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("xtrim", -4, WRITE, KEY, xtrim).access("RW delete"),
 ];
 
-/// Maximum number of bytes of an entry.
+/// Maximum number of bytes of an entry's fields and values together.
 const MAX_ENTRY: usize = 1 << 30;
 
 /// The options of `XADD`, which precede the fields, or of `XTRIM`, which follow the key.
@@ -30,7 +30,7 @@ struct XaddOptions {
     trim: Option<Trim>,
     id: NewId,
     only_if_there: bool,
-    /// Index of the first argument after the options.
+    /// For `XADD`: index of the first field. Beyond the end if the id is missing.
     end: usize,
 }
 

@@ -56,7 +56,7 @@ fn getrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (start, end) = (int(args[2])?, int(args[3])?);
     cx.read_string(args[1], |bytes| {
         let bytes = bytes.unwrap_or_default();
-        // Both count from the end and are in the wrong order: an empty range.
+        // If both count from the end and are in the wrong order, the range is empty.
         let is_backwards = start < 0 && end < 0 && start > end;
         let places = if is_backwards { 0..0 } else { byte_range(start, end, bytes.len()) };
         answer::bulk(out, &bytes[places])
@@ -177,7 +177,8 @@ fn getex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Returns the deadline for a number of units: a point in time if `is_time`, or a time from now.
+/// Returns the deadline for a number of units: a point in time if `is_time`, or a time from now. Fails if the
+/// number is not positive, or if the deadline is out of range.
 pub(super) fn deadline_of(
     number: i64,
     unit_ms: i64,
@@ -190,7 +191,7 @@ pub(super) fn deadline_of(
     if is_time { Ok(ms) } else { ms.checked_add(now).ok_or_else(invalid) }
 }
 
-/// Sets the string of a key.
+/// Sets the string of a key, and the deadline if there is one. If `keeps`, the old deadline stays otherwise.
 fn store(cx: &mut Cx<'_>, key: &[u8], value: &[u8], deadline: Option<i64>, keeps: bool) -> Done {
     let now = cx.now;
     cx.write(key, |tx, db| {

@@ -19,7 +19,7 @@ macro_rules! flags {
         impl Flags {
             $($(#[$doc])* pub const $name: Flags = Flags(1 << $bit);)*
 
-            /// Returns the names of the flags, as `COMMAND` shows them.
+            /// Returns the names of those flags that `COMMAND` shows.
             pub fn names(self) -> impl Iterator<Item = &'static str> {
                 [$((Flags::$name, $text)),*]
                     .into_iter()
@@ -33,7 +33,7 @@ macro_rules! flags {
 flags! {
     /// The command may change data.
     WRITE = 0, "write";
-    /// The command only reads.
+    /// The command only reads. (`PFCOUNT` also stores its result for later calls.)
     READONLY = 1, "readonly";
     /// The command may need more memory.
     DENYOOM = 2, "denyoom";
@@ -47,17 +47,17 @@ flags! {
     BLOCKING = 6, "blocking";
     /// The command is answered while data are being loaded.
     LOADING = 7, "loading";
-    /// A replica that has lost its master answers the command.
+    /// A replica that has lost its master answers the command even with `replica-serve-stale-data no`.
     STALE = 8, "stale";
-    /// `MONITOR` does not show the command.
+    /// `MONITOR` does not show the command, unless the command runs a script.
     SKIP_MONITOR = 9, "skip_monitor";
     /// `SLOWLOG` does not show the command.
     SKIP_SLOWLOG = 10, "skip_slowlog";
-    /// The command takes constant or logarithmic time.
+    /// Redis calls the command fast, for example in the category `@fast` and in the events of `LATENCY`.
     FAST = 11, "fast";
     /// The command needs no authentication.
     NO_AUTH = 12, "no_auth";
-    /// The command may be replicated although it only reads.
+    /// Redis may replicate the command, although it is not marked as a write.
     MAY_REPLICATE = 13, "may_replicate";
     /// Transactions may not contain the command.
     NO_MULTI = 14, "no_multi";
@@ -67,7 +67,7 @@ flags! {
     NO_ASYNC_LOADING = 16, "no_async_loading";
     /// The command may be called while a script is slow.
     ALLOW_BUSY = 17, "allow_busy";
-    /// Other servers of a cluster may call the command while a slot moves to this one.
+    /// In a Redis cluster, other servers may call the command while a slot moves. Shown by `COMMAND` only.
     ASKING = 18, "asking";
     /// Messages confirm the command; it has no reply.
     UNASKED = 19, "";
@@ -87,17 +87,17 @@ pub(super) const READ: Flags = Flags::READONLY;
 pub(super) const READ_FAST: Flags = READ.and(Flags::FAST);
 /// Flags of a fast command that only reads properties of its keys.
 pub(super) const GLANCE_FAST: Flags = READ_FAST.and(Flags::GLANCE);
-/// Flags of a command that changes data and needs no more memory.
+/// Flags of a command that changes data and is not refused if memory is short.
 pub(super) const WRITE: Flags = Flags::WRITE;
-/// Flags of a fast command that changes data and needs no more memory.
+/// Flags of a fast command that changes data and is not refused if memory is short.
 pub(super) const WRITE_FAST: Flags = WRITE.and(Flags::FAST);
-/// Flags of a command that changes data and may need more memory.
+/// Flags of a command that changes data and is refused if memory is short.
 pub(super) const ADD: Flags = WRITE.and(Flags::DENYOOM);
-/// Flags of a fast command that changes data and may need more memory.
+/// Flags of a fast command that changes data and is refused if memory is short.
 pub(super) const ADD_FAST: Flags = ADD.and(Flags::FAST);
-/// Flags of a command that shows properties of the server or the connection.
+/// Flags of a command that is answered during loading and on a stale replica, too.
 pub(super) const LOOK: Flags = Flags::LOADING.and(Flags::STALE);
-/// Flags of a command for administrators.
+/// Flags of a command for administrators that is answered during loading and on a stale replica, too.
 pub(super) const ADMIN: Flags = LOOK.and(Flags::ADMIN).and(Flags::NOSCRIPT);
 
 /// Flags of a command for administrators that is refused during loading and on a stale replica.
@@ -132,14 +132,14 @@ impl Flags {
 
 macro_rules! groups {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        /// The group of a command, which is also an ACL category.
+        /// The group of a command, from which one of its ACL categories derives.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Group {
             $($(#[$doc])* $name,)*
         }
 
         impl Group {
-            /// Returns the name of the group in `COMMAND DOCS` and ACLs.
+            /// Returns the name of the group in `COMMAND DOCS`.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Group::$name => $text,)*
@@ -277,14 +277,14 @@ impl Command {
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
 
-    /// Returns whether the command changes nothing in the heap. `PFCOUNT`, which may be replicated, only
-    /// reads but stores a cached result.
+    /// Returns whether the flags say that the command changes nothing in the heap. `PFCOUNT`, which is marked
+    /// as one that only reads, stores its result, so it has `MAY_REPLICATE`, too.
     pub fn only_looks(&self) -> bool {
         self.flags.has(Flags::READONLY) && !self.flags.has(Flags::MAY_REPLICATE)
     }
 
-    /// Returns whether the command may change the heap. Scripts count, even read-only ones: they may call
-    /// `PFCOUNT`.
+    /// Returns whether the command may change the heap. All commands that run scripts count, read-only ones
+    /// too.
     pub fn may_write(&self) -> bool {
         self.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE))
             || matches!(self.keys, Keys::Script | Keys::Heap)
@@ -349,7 +349,7 @@ impl Command {
     }
 }
 
-/// All families of commands.
+/// The tables of all families, with their groups.
 const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Bitmap, super::bitfield::COMMANDS),
     (Group::Bitmap, super::bits::COMMANDS),
@@ -447,7 +447,7 @@ pub fn lookup(name: &[u8]) -> Option<KnownCommand> {
 pub struct RefusedRequest {
     /// Error text for the client.
     pub error: String,
-    /// Number of the command, if the request names one.
+    /// Number of the command. `None` if the request names no command or subcommand of the table.
     pub number: Option<usize>,
 }
 
@@ -492,7 +492,7 @@ pub fn resolve(words: &Args<'_>) -> Result<KnownCommand, RefusedRequest> {
     Ok(known)
 }
 
-/// Answers `HELP` with the names of the subcommands.
+/// Answers `HELP` with a head and the names of the subcommands.
 fn tell_names(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let subcommands = lookup(args[0]).into_iter().flat_map(|known| known.command.subcommands());
     let names: Vec<String> = subcommands.map(|sub| sub.own_name().to_uppercase()).collect();
@@ -500,7 +500,7 @@ fn tell_names(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     tell_all(args, names.iter().map(String::as_str), out)
 }
 
-/// Answers `HELP` with these lines.
+/// Answers `HELP` with a head, these lines, and the lines about `HELP`.
 pub(super) fn tell_subcommands(args: &Args<'_>, lines: &[&str], out: &mut Reply) -> Done {
     out.array(lines.len() + 3);
     tell_all(args, lines.iter().copied().chain(["HELP", "    Prints this help."]), out)

@@ -69,7 +69,8 @@ pub(super) fn get<'r, K: ValueType>(
     value.map(|value| K::from_value(value).ok_or(Fail::WRONG_TYPE)).transpose()
 }
 
-/// Returns the value of a key, which is created if the key does not exist.
+/// Returns the value of a key, which is created if the key does not exist. Fails if the value has another
+/// type.
 pub(super) fn get_or_new<'r, K: ValueType>(
     tx: &mut Txn<'r>,
     db: P<'r, Db<'r>>,
@@ -110,7 +111,7 @@ impl Cx<'_> {
         })
     }
 
-    /// Calls `f` with the value of a key, for reading.
+    /// Calls `f` with the value of a key, for reading. Fails if the value has another type.
     pub(super) fn read_value<K: ValueType, R>(
         &mut self,
         key: &[u8],
@@ -120,7 +121,7 @@ impl Cx<'_> {
         self.read(key, |view, db| f(view, get::<K>(view, db, key, now)?))
     }
 
-    /// Calls `f` with the string of a key, for reading.
+    /// Calls `f` with the string of a key, for reading. Fails if the value is no string.
     pub(super) fn read_string<R>(
         &mut self,
         key: &[u8],
@@ -133,7 +134,7 @@ impl Cx<'_> {
         })
     }
 
-    /// Calls `f` with the value of a key, for changes.
+    /// Calls `f` with the value of a key, for changes. Fails if the value has another type.
     pub(super) fn change_value<K: ValueType, R>(
         &mut self,
         key: &[u8],
@@ -146,7 +147,8 @@ impl Cx<'_> {
         })
     }
 
-    /// Calls `f` with the value of a key, for changes. Creates the value if the key does not exist.
+    /// Calls `f` with the value of a key, for changes. Creates the value if the key does not exist. Fails if
+    /// the value has another type.
     pub(super) fn change_or_create<K: ValueType, R>(
         &mut self,
         key: &[u8],
@@ -159,9 +161,9 @@ impl Cx<'_> {
         })
     }
 
-    /// Removes elements of the value of a key. `f` gets their number, and returns how many it removes. If it
-    /// returns their number, the key is removed, and `f` may leave the elements in place. Returns the result
-    /// of `f`, or `None` if there is no such key.
+    /// Removes elements of the value of a key. `f` gets the number of all elements, and returns how many it
+    /// removes. If it returns that number, the key is removed, and `f` may leave the elements in place.
+    /// Returns the result of `f`, or `None` if there is no such key.
     pub(super) fn remove_elements<K: ValueType>(
         &mut self,
         key: &[u8],

@@ -4,7 +4,7 @@ use mlua::{Lua, LuaString, Result, Table, Value};
 
 use crate::resp::Reply;
 
-/// Maximum nesting of a value that a script returns.
+/// Maximum nesting of a value that a script returns. Deeper values are replaced by an error.
 const DEEPEST: usize = 1000;
 
 /// Names of the fields by which a table of a script stands for a reply that is no array. Kept as strings of
@@ -122,7 +122,7 @@ fn number(text: &[u8]) -> i64 {
     crate::text::words::int(text).unwrap_or(-1)
 }
 
-/// Returns an error as scripts see it: a code in capitals, and a text.
+/// Returns an error as scripts see it. Puts the code `ERR` in front of a text without spaces.
 pub(super) fn error(lua: &Lua, names: &Names, text: &[u8]) -> Result<Table> {
     let table = lua.create_table_with_capacity(0, 2)?;
     if text.contains(&b' ') {
@@ -234,7 +234,7 @@ fn nested(
         _ => out.null(),
     }
     if value.is_table() {
-        // Inserting the head of the array moved the array's elements.
+        // Inserting the head of a collection has moved its elements.
         budget.bytes(out.len() - start)?;
     }
     Ok(())

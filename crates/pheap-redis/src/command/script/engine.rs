@@ -1,4 +1,4 @@
-//! The Lua of a thread.
+//! The instances of Lua of a thread.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,20 +20,20 @@ use crate::scripts::{Script, Scripts};
 /// Number of Lua instructions between two calls of the hook.
 const HOOK: u32 = 100_000;
 
-/// Time limit for loading a library.
+/// Time limit for loading a library that a client sends.
 pub(in crate::command) const LOAD: Duration = Duration::from_millis(500);
 /// Time limit for loading a library that another thread has loaded. Longer, because it may be slower here;
 /// but not long, because other clients wait.
 pub(in crate::command) const LOAD_AGAIN: Duration = LOAD.saturating_mul(2);
-/// Time limit for loading a library from the heap, at its opening or after a rollback, or from a master.
+/// Time limit for loading a library from the heap, at its opening or after a rollback, or for a master.
 pub(in crate::command) const LONG_LOAD: Duration = Duration::from_secs(30);
 
 /// The purpose of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::command) enum EngineKind {
-    /// `EVAL`.
+    /// For `EVAL`.
     Scripts,
-    /// `FCALL`.
+    /// For `FCALL` and the libraries of functions.
     Functions,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct EngineState {
     deadline: Cell<Option<Instant>>,
 }
 
-/// The Lua of a thread.
+/// An instance of Lua, for scripts or for functions. It belongs to one thread.
 pub(in crate::command) struct Engine {
     lua: Lua,
     pub(super) names: Names,
@@ -57,8 +57,8 @@ pub(in crate::command) struct Engine {
     eval: Function,
     call: Function,
     load: Function,
-    /// Compiled scripts by SHA-1. In a table of Lua, because Rust can hold only some thousand references to
-    /// values of Lua.
+    /// Compiled scripts by SHA-1. In a table of Lua, because Rust can hold only a limited number of
+    /// references to values of Lua.
     scripts: Table,
     /// Tables of the functions of libraries, by number of the library.
     libraries: Table,
@@ -100,7 +100,8 @@ thread_local! {
     static ENGINES: RefCell<[Option<Rc<Engine>>; 2]> = const { RefCell::new([None, None]) };
 }
 
-/// Calls `f` with the engine of this thread, which is created or replaced if necessary.
+/// Calls `f` with this thread's engine of a kind, which is created if necessary. After `SCRIPT FLUSH`, the
+/// engine for scripts is replaced.
 pub(in crate::command) fn with_engine<R>(
     scripts: &Scripts,
     kind: EngineKind,
@@ -209,7 +210,7 @@ impl Engine {
     /// Loads a library under a number, and returns the functions that it has registered.
     ///
     /// # Errors
-    /// If the library is invalid. The error says why.
+    /// A text that says why, for example that the library is invalid or that loading it takes too long.
     pub(in crate::command) fn load(
         &self,
         number: u64,
@@ -271,7 +272,7 @@ impl Engine {
         };
         debug_assert_eq!(resp3, cx.session.resp3);
         // An earlier script that was ended early has left `is_aborted` set. A panic in an earlier script or
-        // load may have left any of these set.
+        // load may have left any of these three set.
         self.state.is_aborted.set(false);
         self.state.in_call.set(false);
         self.state.deadline.set(None);
@@ -334,7 +335,7 @@ impl Engine {
             (problem.raw_get("source")?, problem.raw_get("line")?);
         let (source, line) = match source {
             Some(source) => (source.to_string_lossy(), line),
-            // A tail call replaces the frame of its caller, so the place is unknown.
+            // The place is unknown, for example because a tail call has replaced the frame of its caller.
             None if call.kind == EngineKind::Scripts => ("@user_script".into(), line_of_return(call.code)),
             None => ("@user_function".into(), line_of_return(call.code)),
         };

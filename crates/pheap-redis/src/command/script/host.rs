@@ -16,12 +16,12 @@ use crate::scripts::SlowScript;
 use crate::server::{OUT_OF_MEMORY, READONLY};
 use crate::text::words::lossy;
 
-/// Time of commands after which a script is interrupted when a command ends.
+/// Time since the last interruption after which a script is interrupted when a command ends.
 const BETWEEN: Duration = Duration::from_millis(20);
 
 /// Why a script was ended early.
 pub(super) enum Abort {
-    /// The heap has failed, or the server is being stopped.
+    /// The heap has returned an error, or the server is being stopped.
     Heap(pheap::Error),
     /// The script touches shards that are not locked.
     MoreShards,
@@ -35,7 +35,7 @@ pub(super) struct ScriptRun<'a, 'c> {
     cx: &'a mut Cx<'c>,
     call: &'a ScriptCall<'a>,
     started: Instant,
-    /// When the last command ended.
+    /// When the last command ended; before the first one, when the script began.
     ended: Instant,
     /// The value of `ended` when the script was last interrupted.
     interrupted: Instant,
@@ -44,10 +44,9 @@ pub(super) struct ScriptRun<'a, 'c> {
     abort: Option<Abort>,
     /// Whether the reply to the last command was an error.
     is_error: bool,
-    /// The last error of a command. It was counted when it occurred, and is not counted again if the script
-    /// ends with it.
+    /// The last error of a command that was counted. It is not counted again if the script ends with it.
     counted: Option<String>,
-    /// Arguments of the running command, concatenated.
+    /// Arguments of the last command, concatenated.
     arguments: Vec<u8>,
 }
 
@@ -121,8 +120,8 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         convert::error(lua, &self.engine.names, text.as_bytes()).map(Value::Table)
     }
 
-    /// Stores the concatenated arguments in `arguments`. Returns the end of each one, or an error if one is
-    /// invalid.
+    /// Stores the concatenated arguments in `arguments`. Returns the end of each one, or an error if there
+    /// are none or one is invalid.
     fn read(&mut self, words: &MultiValue) -> std::result::Result<SmallVec<[usize; 8]>, &'static str> {
         self.arguments.clear();
         let mut ends = SmallVec::new();
@@ -152,7 +151,7 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         Err(mlua::Error::external(CommandError(text.to_string_lossy())))
     }
 
-    /// Runs a command. Sets `is_error` if the reply is an error.
+    /// Runs a command. Sets `is_error` to whether the reply is an error.
     fn command(&mut self, lua: &Lua, words: &MultiValue) -> Result<Value> {
         if self.abort.is_some() {
             return Err(mlua::Error::runtime("the script was ended"));
@@ -297,7 +296,7 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         (needs_memory && self.cx.session.out_of_memory).then_some(OUT_OF_MEMORY)
     }
 
-    /// `redis.acl_check_cmd`: all clients may run all commands.
+    /// `redis.acl_check_cmd`: all clients may run all commands that exist.
     fn acl_check_cmd(&mut self, lua: &Lua, words: &MultiValue) -> Result<(bool, Value)> {
         let ends = match self.read(words) {
             Ok(ends) => ends,
@@ -309,7 +308,8 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         }
     }
 
-    /// Called at intervals while the script runs. Serves other clients if the script is slow.
+    /// Called at intervals while the script runs. Serves other clients if the script is slow. Fails if the
+    /// script must end.
     fn interrupt(&mut self) -> Result<()> {
         self.interrupted = self.ended;
         let server = self.cx.server;

@@ -55,7 +55,7 @@ pub(super) fn text(error: mlua::Error) -> String {
     error_message(&error)
 }
 
-/// Returns the table of all functions and libraries.
+/// Returns the table of all functions and libraries that `sandbox.lua` gets.
 pub(super) fn native_table(lua: &Lua, state: &Rc<EngineState>) -> Result<Table> {
     let natives = lua.create_table()?;
     let aborted = state.clone();
@@ -117,7 +117,8 @@ fn error_to_lua(lua: &Lua, problem: Value) -> Result<Value> {
     error_message(&error).into_lua(lua)
 }
 
-/// Returns the source and the line of the script at which an error was raised.
+/// Returns the source and the line of the innermost frame of a script or library on the stack, if one of the
+/// next 63 frames is such a frame.
 fn script_location(lua: &Lua) -> (Option<String>, Option<usize>) {
     for level in 1..64 {
         let found = lua.inspect_stack(level, |frame| {

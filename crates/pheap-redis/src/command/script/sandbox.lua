@@ -42,8 +42,7 @@ end
 
 -- ## Functions of Lua
 
--- `getfenv` and `setfenv` would let a script change the environment of other scripts. Redis removed them,
--- too.
+-- `getfenv` and `setfenv`, for example, would let a script change the environment of other scripts.
 for _, name in next, { "dofile", "loadfile", "print", "require", "module", "package", "debug", "io", "os", "getfenv", "setfenv", "newproxy" } do
     globals[name] = nil
 end
@@ -62,7 +61,7 @@ globals.table.move, globals.coroutine.isyieldable = nil, nil
 local DEEPEST = 200
 local depth = 0
 
--- If the script must end, raises a caught error again.
+-- Restores the depth after a protected call. If the script must end, raises a caught error again.
 local function returned(level, ok, ...)
     depth = level
     if ok then
@@ -238,7 +237,7 @@ function globals.setmetatable(of, metatable)
 end
 
 -- `table.insert` moves all elements from the position on, in C, where it cannot be interrupted. From a
--- position far before the first element, or one that is no 32-bit integer, that would take for ever.
+-- position far before the first element, or one that is no 32-bit integer, that could take very long.
 local insert = globals.table.insert
 function globals.table.insert(of, at, ...)
     if select("#", ...) == 0 then
@@ -260,7 +259,8 @@ for _, name in next, { "insert", "remove", "sort", "setn" } do
         end
 end
 
--- Loads source text only: compiled code could do anything.
+-- Returns the result of `load`. If the script must end, raises the error of `load`. The callers load source
+-- text only: compiled code could do anything.
 local function loaded(f, problem)
     if f then
         return f
@@ -430,7 +430,8 @@ globals.redis = redis
 
 -- ## Libraries of functions
 
--- Functions registered so far by the library that is being loaded.
+-- Functions registered so far by the library that is being loaded; after the load, until the next call of a
+-- function, those of the last one.
 local loading
 
 local function is_text(value)
@@ -553,7 +554,7 @@ local function handler(problem)
     return problem
 end
 
--- Lua calls no handler if its stack or memory is exhausted.
+-- Lua may not have called the handler, for example because its stack was exhausted.
 local function handled(ok, result)
     if not ok and type(result) ~= "table" then
         result = handler(result)
@@ -592,7 +593,8 @@ function interface.call(f, with, call, keys, arguments)
     return ok, result
 end
 
--- A load that takes too long may end anywhere, so `call` resets the variables that `load` sets.
+-- Does not reset the variables that it sets, because a load that takes too long may end anywhere: `call`
+-- resets them.
 function interface.load(f)
     depth, host, loading = 0, nil, {}
     of_environment.__index = library

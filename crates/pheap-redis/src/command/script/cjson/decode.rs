@@ -139,7 +139,7 @@ impl<'d> Decoder<'d> {
         Ok(Value::Table(table))
     }
 
-    /// Returns the next token, and its position.
+    /// Returns the next token, and its position, or that of the error in it.
     fn token(&mut self) -> LibraryResult<(usize, Token)> {
         while self.json.get(self.at).is_some_and(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;

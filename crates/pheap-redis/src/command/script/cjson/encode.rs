@@ -84,7 +84,8 @@ impl<'e> Encoder<'e> {
         self.out.push(b'"');
     }
 
-    /// Returns the length of a table that is an array, or `None` if it is not.
+    /// Returns the length of the array as which a table is to be written, or `None` if as an object. Fails
+    /// for an array with too many gaps, unless `sparse_to_object`.
     fn array_len(&self, table: &Table) -> LibraryResult<Option<usize>> {
         let (mut most, mut len, mut is_array) = (0, 0, true);
         let look = |key: Value, _: Value| {

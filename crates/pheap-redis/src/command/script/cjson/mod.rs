@@ -12,7 +12,7 @@ use self::decode::Decoder;
 use self::encode::Encoder;
 use super::native::{LibraryResult, add_function, bad_argument, string_argument, text};
 
-/// Settings of the library. A script's changes stay for later scripts of the same thread.
+/// Settings of the library. A script's changes stay for later scripts in the same instance of Lua.
 #[derive(Debug, Clone, Copy)]
 struct Choices {
     sparse_to_object: bool,
