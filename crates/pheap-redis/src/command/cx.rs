@@ -39,7 +39,7 @@ pub struct Cx<'c> {
 
 /// Serves other clients while a script is slow.
 pub trait Meanwhile {
-    /// Serves the clients that wait for this thread now.
+    /// Serves the clients of this thread that have something to do, once.
     fn serve_others(&mut self);
 }
 
@@ -236,7 +236,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Records that the clients that wait for a key must look at it again.
+    /// Records that the clients that wait for a key of the client's database must look at it again.
     pub fn wake(&mut self, key: &[u8]) {
         self.effects.signal(self.server, self.session.db, key);
     }

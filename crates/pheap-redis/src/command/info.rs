@@ -200,7 +200,7 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "heap_live_objects", heap.live_objects);
 }
 
-/// Writes zeros for fields about things that never happen here.
+/// Writes zeros for fields about things that do not happen here or are not counted.
 fn zeros(text: &mut String, names: &str) {
     names.split(' ').for_each(|name| line(text, name, 0));
 }

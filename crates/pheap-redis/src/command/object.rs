@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[
         answer::text(out, format!("{:#?}", cx.store().heap().stats()))
     }),
     Command::new("memory|purge", 2, Flags::NONE, Keys::None, |_, _, out| {
-        // The collector returns free pages without a command.
+        // Nothing to do: the collector frees memory without a command.
         ok(out)
     }),
     Command::new("memory|stats", 2, Flags::NONE, Keys::None, |cx, _, out| {

@@ -73,7 +73,7 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: ScriptFlags, is_read_only: bool) ->
             return Err(Fail::Error(MASTER_DOWN.into()));
         }
     }
-    // A script that only reads needs no memory.
+    // A script that only reads needs no more memory of the heap.
     if cx.session.out_of_memory && !declared.has(ScriptFlags::ALLOW_OOM.and(ScriptFlags::NO_WRITES)) {
         return Err(Fail::Error(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"

@@ -57,7 +57,7 @@ pub(super) fn write_member(out: &mut Reply, member: &[u8], score: Option<f64>) {
     }
 }
 
-/// The options of `ZADD`.
+/// The options of `ZADD` and `GEOADD`.
 #[derive(Default)]
 pub(super) struct ZaddOptions {
     pub(super) if_absent: bool,

@@ -230,7 +230,7 @@ pub struct Command {
     pub flags: Flags,
     /// The keys that the command touches.
     pub keys: Keys,
-    /// Access to the first key, and to the others. `None`: the flags say it.
+    /// Access to the first key, and to the others. `None`: the flags say it, or for some the arguments.
     pub(super) access: Option<[Access; 2]>,
     /// The function of the command, called if there is no subcommand.
     pub run: CommandFn,
