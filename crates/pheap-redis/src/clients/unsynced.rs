@@ -3,7 +3,8 @@
 //! The state that a read sees of a shard is durable when the last transaction of the shard is. But that
 //! transaction need not have written the keys that the read asks for. Writes are therefore counted by the
 //! hash slots of their keys until they are durable. If no reply waits for them, they are counted until the
-//! turn of their thread ends. A read of keys in other slots does not wait for them.
+//! turn of their thread ends. A read of keys in other slots does not wait for them. A write whose keys are
+//! unknown counts for all slots.
 //!
 //! Expired and evicted keys are not counted. After a power failure an expired key expires again, and an
 //! evicted key may be there as before.
