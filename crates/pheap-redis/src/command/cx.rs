@@ -6,6 +6,7 @@ use indexmap::IndexSet;
 use pheap::{P, Shards, Txn, View};
 
 use super::{Args, Command, Keys};
+use crate::clients::OUTPUT_BUFFER;
 use crate::clients::client::Session;
 use crate::clients::pubsub::encode_push;
 use crate::clients::tracking::Stale;
@@ -66,12 +67,12 @@ impl Effects {
     }
 
     /// Adds a message of a channel for client `to`. Drops it if the messages added for this client before
-    /// have as many bytes as the hard limit of a subscriber's output, so that the messages cannot exhaust the
-    /// memory.
+    /// are over the hard limit of a subscriber's output, so that the messages cannot exhaust the memory:
+    /// these get the client disconnected.
     pub fn send(&mut self, server: &Server, to: u64, parts: &[&[u8]]) {
-        let most = server.options.messages.get().hard;
+        let hard = server.options.messages.get().hard;
         let told = self.told.entry(to).or_default();
-        if most == 0 || *told < most {
+        if hard == 0 || told.saturating_sub(OUTPUT_BUFFER as u64) <= hard {
             let bytes = encode_push(parts);
             *told += bytes.len() as u64;
             self.messages.push((to, bytes));
@@ -113,11 +114,11 @@ impl Effects {
     /// Removes the effects added since [`savepoint`](Self::savepoint), except notices.
     pub fn roll_back_to(&mut self, (signals, messages, dirty): (usize, usize, u64)) {
         self.signals.truncate(signals);
-        if self.messages.len() > messages {
-            self.messages.truncate(messages);
-            self.told.clear();
-            for (to, bytes) in &self.messages {
-                *self.told.entry(*to).or_default() += bytes.len() as u64;
+        // Lines for `MONITOR` are in `messages`, too, but `told` does not count them.
+        let kept = messages.min(self.messages.len());
+        for (to, bytes) in self.messages.drain(kept..) {
+            if bytes.starts_with(b">") {
+                *self.told.entry(to).or_default() -= bytes.len() as u64;
             }
         }
         self.dirty = dirty;

@@ -83,12 +83,11 @@ impl Execution<'_> {
             numbers.push(root);
         }
         let is_left = || server.role.generation() != generation || server.stopping.load(Acquire);
-        // A shared pass lets readers through and keeps scripts out. If this part may contain a script, the
-        // pass is exclusive, so that other threads wait at the gate, where they learn that the script is
-        // slow.
-        let is_alone = numbers.len() > server.store.shards().len();
+        // The pass is exclusive, as for a client's write: a reader beside this transaction would see the old
+        // value, and begin to wait for the key, or to track it, after the waiting and tracking clients were
+        // looked up.
         let _passed = loop {
-            match server.gates.pass(numbers.iter().copied(), is_alone, &server.scripts) {
+            match server.gates.pass(numbers.iter().copied(), true, &server.scripts) {
                 Ok(passed) => break passed,
                 Err(ScriptBusy) if is_left() => return Err(Unfollowed::Left),
                 Err(ScriptBusy) => std::thread::sleep(Duration::from_millis(5)),
