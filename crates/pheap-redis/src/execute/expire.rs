@@ -1,4 +1,5 @@
-//! Removes expired keys, a few at a time. Until then, commands of clients treat them as absent.
+//! Removes expired keys, a few at a time. Until then, lookups by commands of clients do not find them, but
+//! `DBSIZE` counts them.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;

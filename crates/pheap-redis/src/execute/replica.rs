@@ -66,8 +66,8 @@ impl Execution<'_> {
     }
 
     /// Runs a part of the master's stream and records `note`, as one transaction. `MULTI` and its `EXEC` must
-    /// be in the same part. Returns at most [`MAX_REPORTED`] texts about commands that were refused; the
-    /// master has run these, so that should not happen. (Redis goes on, too.)
+    /// be in the same part. Returns some texts about commands that were refused; the master has run these, so
+    /// that should not happen. (Redis goes on, too.)
     ///
     /// # Errors
     /// If the server has left this master, a `SELECT` has failed, or the transaction has failed. Then nothing
