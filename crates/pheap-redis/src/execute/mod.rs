@@ -188,8 +188,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Runs a blocked command again, with a key that may have been written to. Returns the new condition if
-    /// the command still waits, or `None` if it was answered.
+    /// Runs a blocked command again. `words` may have fewer keys than the client sent. Returns the new
+    /// condition if the command still waits, or `None` if it was answered.
     ///
     /// # Errors
     /// If a gate is held and a script is slow. The caller must try again when the script has ended.

@@ -60,7 +60,7 @@ impl TableSegment {
 #[derive(Debug)]
 pub struct Clocks {
     is_on: AtomicBool,
-    /// Whether the places hold counts of uses and not times of last use.
+    /// Whether uses are recorded as counts, and not as times of last use.
     is_lfu: AtomicBool,
     log_factor: AtomicU32,
     decay_minutes: AtomicU32,
@@ -140,7 +140,7 @@ impl Clocks {
         }
     }
 
-    /// Returns whether the places hold counts of uses and not times of last use.
+    /// Returns whether uses are recorded as counts, and not as times of last use.
     pub fn is_lfu(&self) -> bool {
         self.is_lfu.load(Relaxed)
     }
