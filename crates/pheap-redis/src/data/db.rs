@@ -65,7 +65,7 @@ impl<'r> Db<'r> {
 }
 
 /// Changes to a database. The methods do not check deadlines. A caller to which an expired key counts as
-/// absent checks with [`Db::get`] first.
+/// absent can check with [`Db::get`] first.
 pub trait Change<'r>: Copy {
     /// Sets the value of a key, and removes its deadline.
     ///
@@ -79,7 +79,7 @@ pub trait Change<'r>: Copy {
     /// If the heap has no memory for it.
     fn put(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()>;
 
-    /// Removes a key. Returns its value and its deadline.
+    /// Removes a key. Returns its value and its deadline; None if there was no such key.
     fn remove(self, tx: &mut Txn<'r>, key: &[u8]) -> Option<(Value<'r>, Option<i64>)>;
 
     /// Sets or removes the deadline of a key that exists.
@@ -88,7 +88,7 @@ pub trait Change<'r>: Copy {
     /// If the heap has no memory for it.
     fn set_deadline(self, tx: &mut Txn<'r>, key: &[u8], at: Option<i64>) -> pheap::Result<()>;
 
-    /// Removes all keys.
+    /// Removes all keys and their deadlines.
     fn clear(self, tx: &mut Txn<'r>);
 }
 

@@ -17,7 +17,7 @@ const RDB: &[u8] = b"REDIS";
 /// What kind of file has a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// No file.
+    /// No file, or a symbolic link that leads to none.
     Nothing,
     /// A heap of any program.
     Heap,
@@ -30,7 +30,7 @@ pub enum FileKind {
 /// Returns what kind of file has this name, by its first bytes.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// If the file cannot be examined or read.
 pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FileKind::Nothing),
@@ -49,10 +49,10 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
 }
 
 /// Checks that a copy of a heap may take this name: either no file has it, or a heap that no program has
-/// open.
+/// locked.
 ///
 /// # Errors
-/// Returns a text that names the file and its kind, and says what to do.
+/// A text that names the file, and says why a copy may not take its name.
 pub fn may_become_copy(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
@@ -67,7 +67,8 @@ pub fn may_become_copy(path: &Path) -> Result<(), String> {
                          set `dbfilename` to another name"
                     ));
                 }
-                // Some file systems have no locks. Then the heap counts as not open.
+                // No program has locked the heap. On a file system without locks, it counts as not locked,
+                // too.
                 _ => return Ok(()),
             }
         }
@@ -79,7 +80,7 @@ pub fn may_become_copy(path: &Path) -> Result<(), String> {
     ))
 }
 
-/// Returns the name of a file while it is incomplete.
+/// Returns the path at which a file is written until it is complete: `path` with `.new` appended.
 pub fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -89,8 +90,9 @@ pub fn unfinished(path: &Path) -> PathBuf {
 /// Writes a new file in the folder of `path`, and durably renames it to `path` when it is complete.
 ///
 /// # Errors
-/// Those of `write` or of the system; `AlreadyExists` if another file has the name of the incomplete one.
-/// Then the file at `path` is unchanged, unless only the last step, a sync of the folder, has failed.
+/// Those of `write` or of the system; `AlreadyExists` if another file has the name of the incomplete one. In
+/// all these cases the file at `path` is unchanged, unless only the last step, a sync of the folder, has
+/// failed.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,
@@ -109,16 +111,16 @@ pub fn replace<E: From<io::Error>>(
     let written =
         write(&mut file).and_then(|()| Ok(file.sync_all()?)).and_then(|()| Ok(publish(&new, path)?));
     if written.is_err() {
-        // This call made the file, so removing it is safe.
+        // This call made the file. If it was renamed already, there is no file to remove.
         let _ = std::fs::remove_file(&new);
     }
     written
 }
 
-/// Durably renames a complete file.
+/// Renames a complete file that is synced, and syncs the folder.
 ///
 /// # Errors
-/// Those of the system.
+/// Those of the system. If the sync of the folder has failed, the file was renamed.
 pub fn publish(new: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(new, path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -1,4 +1,4 @@
-//! Counts key lookups that found the key and lookups that missed: `keyspace_hits`, `keyspace_misses`.
+//! Counts key lookups that found the key and lookups that missed, for `keyspace_hits` and `keyspace_misses`.
 
 use std::cell::Cell;
 
@@ -12,12 +12,12 @@ thread_local! {
 pub struct Lookups {
     /// Lookups that found the key.
     pub hits: u64,
-    /// Lookups that missed.
+    /// Lookups whose key was absent or had expired.
     pub misses: u64,
 }
 
 impl Lookups {
-    /// Returns the counts of this thread since the last call, and resets them.
+    /// Returns the counts of this thread since its last call, and resets them.
     pub fn take() -> Lookups {
         LOOKUPS.take()
     }

@@ -1,12 +1,14 @@
 //! Measures how much memory the data need, and chooses shards to collect, if the memory is limited
 //! (`maxmemory`).
 //!
-//! The heap counts an object as alive until its collector has found it dead. This module therefore estimates
-//! the bytes of evicted keys and counts them until the collector has found them: `used_memory` is the live
-//! bytes less these. It cannot count other garbage: deleted keys and replaced values. It assumes that as much
-//! of a shard may be garbage (is *doubted*) as was written there since the last collection. Before the server
-//! evicts keys, and before it reaches the limit, it collects the shards with the most doubted bytes. The
-//! thread that needs memory collects small shards itself. The collector thread collects large ones.
+//! The heap counts most garbage as alive until its collector has found it. This module therefore estimates
+//! the bytes of evicted keys and counts them until the collector has found them: while there is a limit,
+//! `used_memory` is the live bytes less these. It cannot count other garbage: deleted keys and replaced
+//! values. From the bytes and the number of keys that were changed in a shard since its last collection, it
+//! estimates how many bytes there may be garbage (are *doubted*). When the live bytes come near the limit,
+//! and before the server evicts keys, shards with many doubted bytes are collected: small ones by the thread
+//! that needs memory, and large ones by the collector thread. A thread does not wait for the collector thread
+//! if the data exceed the limit by far. If no key can be evicted, it may collect a large shard itself.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -16,11 +18,12 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::data::Store;
 
-/// Live bytes up to which the thread that needs memory collects a shard itself, which takes about a
-/// millisecond.
+/// If the next collection of a shard is expected to mark at most this many bytes, the shard is small: the
+/// thread that needs memory may collect it itself.
 const SMALL: u64 = 1 << 20;
 
-/// A collection is expected to find much if at least 1/`MUCH` of the bytes that it will mark are doubted.
+/// A collection is expected to find much if the doubted bytes are at least 1/`MUCH` of the bytes that it is
+/// expected to mark.
 const MUCH: u64 = 16;
 
 /// What this module knows of a shard. The mutex around it protects all fields.
@@ -30,16 +33,17 @@ struct ShardMemory {
     alive: u64,
     /// Estimated bytes of `alive` that were evicted and that the collector has not found yet.
     evicted: u64,
-    /// Bytes of `alive` that may be garbage.
+    /// Estimate of the bytes that may be garbage.
     doubted: u64,
     /// Sum of all bytes that were ever added to `doubted`.
     ever_doubted: u64,
-    /// Bytes that the last collection found alive. The next one will mark about as many.
+    /// Live bytes after the last collection of which this module knows, or at the last [`Memory::count`]. The
+    /// next collection is expected to mark about as many.
     marked: u64,
     /// Sum of all bytes that were ever added to `evicted`.
     ever_evicted: u64,
-    /// Whether much of the shard is garbage, so that the collector thread should collect it soon. See
-    /// [`Memory::flush`].
+    /// Whether much of the shard is assumed to be garbage, so that the collector thread should collect it
+    /// soon. See [`Memory::flush`].
     is_flushed: bool,
 }
 
@@ -51,7 +55,7 @@ impl ShardMemory {
     }
 }
 
-/// The memory that the data need. Nothing is counted while there is no limit.
+/// The memory that the data need. While there is no limit, changes of the data are not counted.
 #[derive(Debug, Default)]
 pub struct Memory {
     limit: AtomicU64,
@@ -59,7 +63,8 @@ pub struct Memory {
     alive: AtomicU64,
     evicted: AtomicU64,
     shards: Vec<Mutex<ShardMemory>>,
-    /// Whether nothing more can be freed until the data or an option change.
+    /// Whether the last attempt to make room found no key to evict and no garbage that it could collect at
+    /// once. Changes of the data and of options clear it, and the collector thread does, too.
     stuck: AtomicBool,
     /// The time since which more memory is needed than the limit, if it is now; and the total of the times
     /// before.
@@ -76,7 +81,7 @@ pub struct Memory {
 pub struct CollectCandidate {
     /// The number of the shard.
     pub shard: usize,
-    /// Whether collecting takes so little time that the thread that needs memory may do it.
+    /// Whether collecting is expected to take so little time that the thread that needs memory may do it.
     pub is_small: bool,
     /// Whether so much of the shard may be garbage that a thread which needs memory should collect it before
     /// it refuses a command, however long that takes.
@@ -84,7 +89,7 @@ pub struct CollectCandidate {
 }
 
 impl Memory {
-    /// Makes one without a limit.
+    /// Makes one without a limit, for this number of shards.
     pub fn new(shards: usize) -> Memory {
         Memory { shards: (0..shards).map(|_| Mutex::default()).collect(), ..Memory::default() }
     }
@@ -105,17 +110,18 @@ impl Memory {
     }
 
     /// Counts the live bytes of all shards, for writes that no call of [`count_changes`](Self::count_changes)
-    /// has reported. All of them may be garbage.
+    /// has reported. All of them count as doubted. Does nothing if there is no limit.
     pub fn count(&self, store: &Store) {
         (0..self.shards.len()).for_each(|shard| self.count_changes(store, shard, u64::MAX));
     }
 
-    /// Returns the bytes that the data need.
+    /// Returns the bytes that the data need: the live bytes less the evicted ones, as of the last counts. It
+    /// is not up to date while there is no limit.
     pub fn used(&self) -> u64 {
         self.alive.load(Relaxed).saturating_sub(self.evicted.load(Relaxed))
     }
 
-    /// Returns by how many bytes the data exceed the limit.
+    /// Returns by how many bytes the data exceed the limit; 0 if they do not, or there is none.
     pub fn excess(&self) -> u64 {
         match self.limit() {
             0 => 0,
@@ -123,8 +129,8 @@ impl Memory {
         }
     }
 
-    /// Counts a transaction that has changed `changes` keys of a shard. `u64::MAX` means that all live bytes
-    /// may be garbage.
+    /// Counts a transaction that has made at most `changes` changes in a shard. `u64::MAX` means that all
+    /// live bytes may be garbage. Does nothing if there is no limit.
     pub fn count_changes(&self, store: &Store, shard: usize, changes: u64) {
         if self.limit() == 0 {
             return;
@@ -154,8 +160,8 @@ impl Memory {
         }
     }
 
-    /// Counts all bytes of these shards as doubted, and has the collector thread collect them. Callers have
-    /// removed all keys of a database, or at least as many expired keys as are left.
+    /// Counts all bytes of these shards as doubted, and has the collector thread collect them. This is for
+    /// shards of which much is garbage.
     pub fn flush(&self, shards: &[usize]) {
         for &shard in shards {
             let mut figures = self.shards[shard].lock();
@@ -176,21 +182,21 @@ impl Memory {
         if live.bytes < before || changes == u64::MAX {
             figures.marked = live.bytes;
         }
-        // The collector has found `before - live` bytes of garbage. Evicted bytes are assumed to be the first
-        // of it.
+        // If the count fell, at least `before - live` bytes of garbage were freed. Evicted bytes are assumed
+        // to be the first of it.
         let found = before.saturating_sub(live.bytes);
         let of_evicted = found.min(figures.evicted);
         figures.evicted -= of_evicted;
         self.evicted.fetch_sub(of_evicted, Relaxed);
-        // Estimates the garbage of the changes as the greater of two values. A changed key left at most as
-        // much garbage as the new value takes. A deleted key left a name and a value of average size.
+        // Estimates the garbage of the changes as the greater of two values: as if each change had replaced a
+        // value by one of the same size, and as if each had deleted a name and a value of average size.
         let deleted = changes.saturating_mul(2 * live.bytes / live.objects.max(1)).min(live.bytes);
         let new = live.bytes.saturating_sub(before).max(deleted);
         figures.doubted = figures.doubted.saturating_sub(found);
         figures.doubt(new);
     }
 
-    /// Returns the doubted bytes from which on a shard is collected.
+    /// Returns the doubted bytes above which a shard is worth a collection.
     fn tolerated(&self, figures: &ShardMemory) -> u64 {
         let share = self.limit() / (32 * self.shards.len() as u64);
         figures.alive.saturating_sub(figures.evicted) / 2 + share
@@ -224,10 +230,11 @@ impl Memory {
         self.excess() > self.limit() / 8
     }
 
-    /// Collects a shard. Afterwards only the bytes that were written during the collection are doubted.
+    /// Collects a shard. If there is a limit, only bytes that became doubted since the collection began stay
+    /// doubted.
     ///
     /// # Errors
-    /// If the heap refuses the collection.
+    /// Those of [`pheap::Root::collect`].
     pub fn collect(&self, store: &Store, shard: usize) -> pheap::Result<()> {
         if self.limit() == 0 {
             return store.root(shard).collect();
@@ -259,17 +266,18 @@ impl Memory {
         self.evicted.fetch_sub(found, Relaxed);
     }
 
-    /// Notes that nothing more can be freed until the data or an option change.
+    /// Notes that an attempt to make room found no key to evict and no garbage that it could collect at once.
     pub fn set_stuck(&self) {
         self.stuck.store(true, Relaxed);
     }
 
-    /// Returns whether nothing more can be freed until the data or an option change.
+    /// Returns what [`set_stuck`](Self::set_stuck) has noted, unless a change of the data or of options, or
+    /// the collector thread, has cleared it.
     pub fn is_stuck(&self) -> bool {
         self.stuck.load(Relaxed)
     }
 
-    /// Notes whether the data exceed the limit and could not be freed at once.
+    /// Notes whether the data exceed the limit after an attempt to make room.
     pub fn set_exceeded(&self, is_exceeded: bool) {
         if self.is_exceeded.load(Relaxed) == is_exceeded {
             return;
@@ -357,7 +365,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Returns the live bytes of the heap's count.
+    /// Returns the live bytes of the heap's count, of the shards and the libraries.
     fn alive(store: &Store) -> u64 {
         (0..=store.shards().len()).map(|shard| store.root(shard).live().bytes).sum()
     }
@@ -393,7 +401,7 @@ mod tests {
         assert_eq!(memory.used(), alive(&store));
         assert!(memory.used().abs_diff(used) < full / 20, "{used} was {}", memory.used());
         assert_eq!(memory.doubtful(true), None);
-        // The same holds if the heap collects without being asked.
+        // The same holds if the heap is collected without this module.
         let freed = write(&store, 900..1000, false);
         memory.evict(&store, 3, freed);
         store.heap().collect().unwrap();
@@ -413,7 +421,7 @@ mod tests {
         let before = memory.used();
         memory.collect(&store, 3).unwrap();
         assert!(memory.used() < before / 2 && memory.doubtful(true).is_none());
-        // Keys that were set are doubted if they take as much as the shard had, or more.
+        // New bytes are doubted. Whether they are more than is tolerated depends on the size of the shard.
         write(&store, 0..90, true);
         memory.count_changes(&store, 3, 90);
         assert!(memory.doubtful(false).is_none_or(|doubtful| doubtful.shard == 3));

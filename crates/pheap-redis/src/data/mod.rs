@@ -1,5 +1,5 @@
-//! The stored data: shards, which are roots of the heap; databases; values. This module knows nothing of
-//! clients and commands.
+//! The stored data: shards, which are roots of the heap; databases; values. This module does not depend on
+//! the modules of clients and commands.
 
 mod db;
 pub mod files;

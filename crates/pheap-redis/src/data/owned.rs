@@ -1,5 +1,4 @@
-//! Values outside of the heap. Commands use them to copy a value to another shard, and to dump and restore
-//! it.
+//! Values outside of the heap, for example to copy a value to another shard, or to dump and restore it.
 
 use pheap::{P, PBTreeSet, PHashMap, PHashSet, PVecDeque, Txn, View, field};
 

@@ -1,7 +1,6 @@
 //! Records how far this server has followed a master. A separate root holds the record. Each transaction that
-//! applies commands of the master updates it too. After a crash at any moment, the data and the position
-//! therefore agree, and the server continues behind the last command that the heap has: it neither skips a
-//! command nor applies one twice.
+//! applies commands of the master updates it too. So after a crash, the position in the heap is that of the
+//! last command of the master in the heap: the server neither skips a command nor applies one twice.
 
 use pheap::{P, Txn, View};
 
@@ -17,9 +16,9 @@ const DB: &[u8] = b"db";
 /// A position in a master's replication stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// The master's replication ID: 40 hexadecimal digits.
+    /// The master's replication ID. Redis sends 40 hexadecimal digits.
     pub id: String,
-    /// Bytes of the stream whose commands are in the heap.
+    /// The offset in the stream, in bytes.
     pub offset: u64,
     /// The database that the stream has selected at this position.
     pub db: usize,
@@ -30,10 +29,10 @@ pub struct Position {
 pub struct Progress {
     /// The address (`host port`) of the master that this server followed until it was promoted.
     pub left: Option<String>,
-    /// Whether the heap has only a part of a master's data, because the transfer has begun and is not
-    /// complete.
+    /// Whether a transfer of all data of a master has begun, and has neither ended nor been given up with
+    /// `REPLICAOF NO ONE`. The heap then has a part of these data.
     pub is_partial: bool,
-    /// The position in the stream. None if this server follows no stream, or if its data have changed since.
+    /// The position in the stream. None if this server follows no master, or has not loaded all data of one.
     pub position: Option<Position>,
 }
 

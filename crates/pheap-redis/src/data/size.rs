@@ -5,16 +5,16 @@ use pheap::View;
 use super::streams::Stream;
 use super::value::Value;
 
-/// Bytes of an element in addition to its text: the pointer to it, and the average unused part of its block.
+/// Bytes that an element is assumed to need in addition to its text.
 const OVERHEAD: usize = 24;
 
-/// Returns the bytes of a string: an 8-byte length and the text, rounded up to whole words.
+/// Estimates the bytes of a string: 8 bytes for the length, and the text, rounded up to a multiple of 8.
 pub fn text(len: usize) -> usize {
     (len + 8).next_multiple_of(8)
 }
 
-/// Estimates the bytes of a value. It measures the first `samples` elements, and assumes that the others have
-/// the same average size.
+/// Estimates the bytes of a value. Of a value with elements, it measures the first `samples` ones, and
+/// assumes that the others have the same average size. It measures all consumer groups of a stream.
 pub fn value<'r>(view: &View<'r>, value: Value<'r>, samples: usize) -> usize {
     let element = |text: &[u8]| text.len() + OVERHEAD;
     match value {
@@ -54,7 +54,8 @@ fn of_stream<'r>(view: &View<'r>, stream: &Stream<'r>, samples: usize) -> usize 
     all(entries, stream.entries.len(), samples) + groups.sum::<usize>()
 }
 
-/// Estimates the sum over all `len` elements from the first `samples` of them.
+/// Estimates the sum over all `len` elements from the first `samples` of them. Returns 0 if there are no
+/// samples.
 fn all(sizes: impl Iterator<Item = usize>, len: usize, samples: usize) -> usize {
     let (sum, count) = sizes.take(samples).fold((0, 0), |(sum, count), size| (sum + size as u128, count + 1));
     (sum * len as u128).checked_div(count).unwrap_or(0) as usize

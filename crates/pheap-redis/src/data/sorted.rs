@@ -50,7 +50,7 @@ impl<'r> Sorted<'r> {
     }
 
     /// Returns at most `count` members from `rank` on, which counts from 0. If `is_reverse`, it goes
-    /// backwards from that rank.
+    /// backwards from that rank. Returns none if no member has that rank.
     pub fn iter<'v>(&self, view: &'v View<'r>, rank: usize, count: usize, is_reverse: bool) -> Items<'v, 'r> {
         self.order.iter(view, rank, count, is_reverse)
     }
@@ -64,7 +64,7 @@ impl<'r> Sorted<'r> {
 /// Writing.
 pub trait Rank<'r>: Copy {
     /// Gives a member a score, and adds the member if it is absent. Returns the old score. A score of -0
-    /// becomes 0.
+    /// becomes 0. The score must not be NaN.
     ///
     /// # Errors
     /// If the heap has no memory for it. Then the transaction must not commit.

@@ -13,12 +13,12 @@ use super::slots::{SLOTS, slot};
 /// Number of databases. The option `databases` may be at most this.
 pub const DATABASES: usize = 16;
 
-/// Default number of shards of a new heap.
+/// Default number of shards of a new heap if several threads serve clients.
 pub const SHARDS: u32 = 64;
 /// Default number of shards of a new heap if one thread serves all clients. Fewer shards make pipelines
 /// faster. It is more than one because the server may later run with more threads.
 pub const SHARDS_OF_ONE: u32 = 16;
-/// The greatest number of shards.
+/// The greatest number of shards that the command line accepts.
 pub const MOST_SHARDS: u32 = 1024;
 
 /// The format version of the data. A later version of this program that stores them differently has a greater
@@ -33,7 +33,8 @@ struct Header {
     shards: u32,
 }
 
-/// The data of one shard: a part of all slots, in each database.
+/// The data of one shard: a part of all slots, in each database. The roots of the libraries and of the
+/// replication progress have this type, too, with one database.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Shard<'r> {
@@ -41,30 +42,31 @@ pub struct Shard<'r> {
     pub dbs: P<'r, [Db<'r>]>,
 }
 
-/// When a write is durable.
+/// What committed writes survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settings {
-    /// At each write, in memory that keeps its data without power (DAX).
+    /// The end of the process, and a power failure if the heap's file is in memory that keeps its data
+    /// without power (DAX).
     Pmem,
-    /// When the process ends in any way. A power failure may destroy the heap.
+    /// The end of the process, in any way. A power failure may destroy the heap.
     Process,
-    /// When the write-ahead log on a disk is synced.
+    /// The end of the process and a power failure, once the write-ahead log on a disk is synced.
     Log {
         /// When to sync the log.
         policy: SyncPolicy,
         /// Size of the log in bytes from which transactions wait for a checkpoint. A checkpoint begins when
-        /// the log is half full.
+        /// the log is half full, or earlier. A value below 256 KiB counts as 256 KiB.
         log_limit: u64,
     },
 }
 
 #[cfg(test)]
 impl Settings {
-    /// For tests: a log that is synced only on demand.
+    /// For tests: a log that is synced only on demand and by checkpoints.
     pub(crate) const QUIET_LOG: Settings = Settings::Log { policy: SyncPolicy::OnDemand, log_limit: 1 << 20 };
 }
 
-/// Least limit of the log in bytes. With less, every few commands would start a checkpoint.
+/// Least limit of the log in bytes. With a much lower one, few commands would start a checkpoint.
 const LEAST_LOG: u64 = 256 << 10;
 
 /// Name of the root that marks a heap as incomplete: an import has begun and has not ended.
@@ -84,7 +86,7 @@ pub struct Store {
 /// Why a heap cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The heap library cannot open it.
+    /// The heap library reports this error.
     #[error("{}", explained(.0))]
     Heap(pheap::Error),
     /// The heap library cannot open the file.
@@ -194,7 +196,8 @@ pub fn explained(error: &pheap::Error) -> String {
     }
 }
 
-/// Returns the text of an error of opening the heap at `path`, which the text names.
+/// Returns the text of an error of opening the heap at `path`: the text of [`explained`], to some of which it
+/// adds the path or advice.
 fn explained_at(path: &Path, error: &pheap::Error) -> String {
     let text = explained(error);
     match error {
@@ -224,11 +227,12 @@ impl From<pheap::Error> for OpenError {
 }
 
 impl Store {
-    /// Opens the heap at `path`, or creates it with `shards` shards. A heap that exists keeps its number of
-    /// shards.
+    /// Opens the heap at `path`, or creates it with `shards` shards. A heap that has shards keeps its number
+    /// of shards. If the data are only a part of a master's data, this call removes them.
     ///
     /// # Errors
-    /// If the heap cannot be opened or created. A heap of another program or of another version is unchanged.
+    /// If the heap cannot be opened or created, is of another program or of another version, or has an
+    /// unfinished import. In the last three cases its data are unchanged.
     pub fn open(path: &std::path::Path, settings: Settings, shards: u32) -> Result<Store, OpenError> {
         let options = match settings {
             Settings::Pmem => Options::new().durability(Durability::Pmem),
@@ -245,7 +249,7 @@ impl Store {
         Store::of(heap, path, shards)
     }
 
-    /// Makes a store in memory, which ends with the process.
+    /// Makes a store in memory, which is lost when it is dropped.
     ///
     /// # Errors
     /// If there is no memory for it.
@@ -253,10 +257,12 @@ impl Store {
         Store::in_heap(Heap::in_memory()?, SHARDS)
     }
 
-    /// Makes a store in this heap, with `shards` shards if the heap is new.
+    /// Makes a store in this heap, with `shards` shards if the heap is new. Removes the data if they are only
+    /// a part of a master's data.
     ///
     /// # Errors
-    /// If the heap has other data, data of another version or an unfinished import, or there is no memory.
+    /// If the heap has other data, data of another version or an unfinished import, or cannot be read or
+    /// changed.
     pub fn in_heap(heap: Heap, shards: u32) -> Result<Store, OpenError> {
         let path = heap.path().map_or_else(|| PathBuf::from("memory"), std::path::Path::to_owned);
         Store::of(heap, &path, shards)
@@ -312,7 +318,7 @@ impl Store {
         })
     }
 
-    /// Removes all keys and libraries, which are only a part of a master's data.
+    /// Removes all keys and libraries, which are only a part of a master's data, and the record of that.
     fn clear(&self) -> pheap::Result<()> {
         let roots: Vec<_> = (0..self.shards.len() + 2).map(|number| self.root(number).clone()).collect();
         let before = self.progress()?;
@@ -330,7 +336,7 @@ impl Store {
         })
     }
 
-    /// Returns whether there are no keys and no libraries.
+    /// Returns whether there are no keys and no libraries. An expired key counts until it is removed.
     ///
     /// # Errors
     /// If the heap cannot be read.
@@ -345,7 +351,7 @@ impl Store {
     }
 
     /// Marks the heap as incomplete until [`end_import`](Self::end_import). Until then it cannot be opened
-    /// again.
+    /// again as a store.
     ///
     /// # Errors
     /// If the heap cannot be changed.
@@ -372,7 +378,7 @@ impl Store {
     }
 
     /// Returns the root of a shard by its number. The number behind the last shard is the root of the
-    /// function libraries. The number behind that is the root of the replication progress.
+    /// function libraries. Each greater number is the root of the replication progress.
     pub fn root(&self, shard: usize) -> &Root<Shard<'static>> {
         match self.shards.get(shard) {
             Some(shard) => shard,
@@ -383,7 +389,7 @@ impl Store {
 
     /// Returns the number of the shard that has a key.
     pub fn shard_of(&self, key: &[u8]) -> usize {
-        // With one shard, skipping the hash saves a twentieth of a `SET`.
+        // With one shard, the hash is not needed.
         if self.shards.len() == 1 { 0 } else { slot(key) * self.shards.len() / SLOTS }
     }
 
@@ -421,7 +427,7 @@ mod tests {
         let Err(error) = Store::open(&path, Settings::Process, 4) else { panic!("it was opened") };
         assert!(matches!(error, OpenError::Newer { found, .. } if found == VERSION + 1), "{error}");
         assert!(error.to_string().contains("was made by a newer pheap-redis"));
-        // The newer server can still open it.
+        // The refused heap is unchanged, and can be opened again.
         let heap = Options::new().durability(Durability::Process).open(&path).unwrap();
         assert_eq!(heap.roots().len(), 7);
         let header: Root<Header> = heap.existing_root("pheap-redis").unwrap();

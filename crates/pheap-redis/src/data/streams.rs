@@ -40,11 +40,11 @@ pub struct Stream<'r> {
     pub past: Past,
 }
 
-/// Counters of a stream, which outlive deleted entries. `XSETID` may set them.
+/// Counters of a stream, which outlive deleted entries. `XSETID` and `RESTORE` may set them.
 #[derive(Persist, Default, Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Past {
-    /// The greatest id of all entries ever added.
+    /// The greatest id of all entries ever added, or a greater id that was set.
     pub last: Id,
     /// The greatest id of the entries that `XDEL` removed.
     pub deleted: Id,
@@ -68,9 +68,9 @@ pub struct Consumers<'r> {
 #[derive(Persist, Default, Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Progress {
-    /// The id of the last entry that a consumer got, or the id that `XGROUP` set.
+    /// The id of the last entry that a consumer got as a new one, or the id that `XGROUP` or `XCLAIM` set.
     pub last: Id,
-    /// Number of entries ever added up to `last`. Negative if it is unknown.
+    /// Number of entries ever added up to `last`, or the number that `XGROUP` set. Negative if it is unknown.
     pub read: i64,
 }
 
@@ -80,9 +80,9 @@ pub struct Progress {
 pub struct Delivery<'r> {
     /// The consumer.
     pub consumer: P<'r, Consumer<'r>>,
-    /// The time of the last delivery, in milliseconds since 1970.
+    /// The time of the last delivery, or the time that `XCLAIM` set, in milliseconds since 1970.
     pub at: i64,
-    /// Number of deliveries.
+    /// Number of deliveries, or the number that `XCLAIM` set.
     pub count: i64,
 }
 
@@ -118,13 +118,15 @@ impl Extent {
         Extent { len: view[entries].len() as u64, first, past: view[field!(stream.past)] }
     }
 
-    /// Returns whether an entry at `from` or behind it may have been deleted.
+    /// Returns whether an entry may have been deleted that was at `from` or behind it, and behind the first
+    /// present entry. Entries in front of all present ones do not count. False if the stream is empty.
     fn has_gaps_from(&self, from: Id) -> bool {
         let deleted = self.past.deleted;
         self.len > 0 && deleted > 0 && self.first <= deleted && from <= deleted
     }
 
-    /// Returns the number of entries ever added up to this id, if it is known.
+    /// Returns the number of entries ever added up to this id, if it is known. As in Redis, all entries that
+    /// are gone from the beginning count, even if their ids were greater.
     pub fn position(&self, id: Id) -> Option<i64> {
         let Past { last, deleted, added } = self.past;
         if added == 0 {
@@ -213,7 +215,7 @@ pub fn unpack(mut packed: &[u8]) -> (usize, impl Iterator<Item = &[u8]>) {
     (count, words)
 }
 
-/// Adds an entry behind all others.
+/// Adds an entry. Its id must be greater than those of all entries ever added.
 ///
 /// # Errors
 /// If the heap has no memory for it.
@@ -238,7 +240,8 @@ pub struct Trim {
 /// Limits of an approximate removal.
 #[derive(Debug, Clone, Copy)]
 pub struct ApproximateTrim {
-    /// Entries of a block: only whole blocks are removed. A block has fewer entries if they are long.
+    /// Entries of a block. Only whole blocks are removed, or all entries. A block has fewer entries if the
+    /// first entry is long.
     pub block: u64,
     /// Bytes of a block; 0: no limit.
     pub block_bytes: u64,
@@ -284,7 +287,7 @@ pub fn trim<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, trim: Trim) -> u64 
 }
 
 /// Returns the number of entries in the leading blocks that together have at most `most` entries. Each
-/// `block`th entry ever added begins a block.
+/// `block`th entry ever added begins a block. The last block need not be full if `most` covers all entries.
 fn whole_blocks(len: u64, added: u64, block: u64, most: u64) -> u64 {
     if most >= len {
         return len;
@@ -359,7 +362,7 @@ mod tests {
 
     #[test]
     fn blocks_begin_at_round_numbers() {
-        // 1000 were added. Of the block that begins at the 400th, 55 are left.
+        // 1000 were added. Of the block that begins behind the first 400, 55 are left.
         assert_eq!(whole_blocks(555, 1000, 100, 54), 0);
         assert_eq!(whole_blocks(555, 1000, 100, 111), 55);
         assert_eq!(whole_blocks(555, 1000, 100, 155), 155);
@@ -383,7 +386,7 @@ mod tests {
         // The third entry was deleted.
         let gap = extent(4, 1, 3);
         assert_eq!([lag(gap, 2, 2), lag(gap, 4, 4), lag(gap, 5, -1)], [None, Some(1), Some(0)]);
-        // The deleted entry was the first one.
+        // The deleted entry was in front of the present ones.
         assert_eq!(lag(extent(2, 4, 3), 2, 2), Some(3));
         assert_eq!(lag(extent(0, 0, 3), 2, -1), Some(0));
         let mut progress = Progress { last: 2, read: 2 };

@@ -6,10 +6,10 @@ use super::sorted::Sorted;
 use super::streams::Stream;
 use crate::text::words;
 
-/// An immutable string.
+/// A string. Commands replace it, and do not change it in place.
 pub type Str<'r> = P<'r, [u8]>;
 
-/// A list of strings, which grows and shrinks at both ends.
+/// A list of strings.
 pub type List<'r> = PVecDeque<'r, Str<'r>>;
 
 /// A hash: fields and their values.
@@ -18,16 +18,16 @@ pub type Hash<'r> = PHashMap<'r, Str<'r>, Str<'r>>;
 /// A set of strings.
 pub type Set<'r> = PHashSet<'r, Str<'r>>;
 
-/// The value of a key. Empty lists, hashes, sets and sorted sets are not kept: the command that removes the
-/// last element removes the key.
+/// The value of a key. Commands keep no empty lists, hashes, sets and sorted sets: the command that removes
+/// the last element removes the key.
 #[derive(Persist, Clone, Copy, Debug)]
 #[repr(u8)]
 pub enum Value<'r> {
-    /// A string that is a whole number in canonical decimal form.
+    /// A string that is the canonical decimal form of this number.
     Int(i64),
     /// A string.
     Bytes(Str<'r>),
-    /// A string that a command changed in the middle or at its end. It has room to change again.
+    /// A string that commands change in place, in the middle or at its end.
     Buffer(P<'r, PVec<'r, u8>>),
     /// A list.
     List(P<'r, List<'r>>),
@@ -42,10 +42,10 @@ pub enum Value<'r> {
 }
 
 impl<'r> Value<'r> {
-    /// Makes a string value in the smallest form.
+    /// Makes a string value: [`Value::Int`] if the text is a number in canonical form, else [`Value::Bytes`].
     ///
     /// # Errors
-    /// As for [`Txn::alloc`].
+    /// As for [`Txn::alloc_slice_copy`].
     pub fn string(tx: &Txn<'r>, text: &[u8]) -> pheap::Result<Value<'r>> {
         match words::int(text) {
             Some(number) => Ok(Value::Int(number)),

@@ -17,7 +17,8 @@ pub(super) enum Admitted {
 }
 
 impl Execution<'_> {
-    /// Decides about a request. `known` is its command, if the caller has resolved it already.
+    /// Decides about a request. `known` is its command, if the caller has resolved it already. If `EXEC` is
+    /// refused for the server's present state, discards the transaction.
     pub(super) fn admit(&mut self, known: Option<KnownCommand>, words: &Args<'_>) -> Admitted {
         let known = match known.map_or_else(|| resolve(words), Ok) {
             Ok(known) => known,
@@ -78,8 +79,8 @@ impl Execution<'_> {
         None
     }
 
-    /// Returns whether a command may change data or would be replicated. Such commands wait while writes are
-    /// paused.
+    /// Returns whether a command may change data or would be replicated. A script or function that declares
+    /// `no-writes` may not. Such commands wait while writes are paused.
     pub(super) fn may_change(&self, known: KnownCommand, words: &Args<'_>) -> bool {
         let declares_not_to = || {
             let declared = match known.name {

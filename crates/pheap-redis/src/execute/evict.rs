@@ -16,13 +16,15 @@ use crate::server::clocks::Clocks;
 use crate::server::{Server, now};
 use crate::text::random::{below, random, weighted};
 
-/// Shards are sampled one after another until the sampled shards have at least this many keys together.
+/// Shards are sampled one after another until the sampled shards have at least this many keys together that
+/// may be evicted, or all shards were sampled.
 const ENOUGH: usize = 1024;
 
-/// Number of evictions for which samples are drawn at once in a shard of at least [`ENOUGH`] keys.
+/// Number of evictions for which samples are drawn at once in a shard of at least [`ENOUGH`] keys that may be
+/// evicted.
 const CHOICES: usize = 8;
 
-/// Number of elements of a value whose sizes are read to estimate the size of the value.
+/// The most elements of a value whose sizes are read to estimate the size of the value.
 const SAMPLES: usize = 16;
 
 /// Result of [`make_room`].
@@ -30,9 +32,10 @@ const SAMPLES: usize = 16;
 pub enum EvictionResult {
     /// The data are within the limit.
     Enough,
-    /// The data exceed the limit, but time is up, or eviction is impossible just now. Later calls go on.
+    /// The data exceed the limit, but time is up, the collector thread has work to do, or eviction is
+    /// impossible just now. Later calls go on.
     Later,
-    /// The data exceed the limit, and no key may be evicted.
+    /// The data exceed the limit, no key may be evicted, and no garbage can be collected at once.
     None,
 }
 
@@ -45,7 +48,7 @@ enum EvictionOrder {
     FirstToExpire,
 }
 
-/// `maxmemory-policy` and `maxmemory-samples`.
+/// `maxmemory-policy` and `maxmemory-samples` (1 if keys are evicted at random).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EvictionPolicy {
     order: EvictionOrder,
@@ -72,8 +75,8 @@ impl EvictionPolicy {
         if self.is_volatile { db.deadlines().len() } else { db.len() }
     }
 
-    /// Calls `f` with the score and the name of at most `wanted` random keys. A higher score is evicted
-    /// first. Returns the number of keys.
+    /// Calls `f` with the score and the name of at most `wanted` random keys, of which the caller wants at
+    /// least one. A higher score is evicted first. Returns the number of keys.
     fn sample_keys<'r>(
         self,
         view: &View<'r>,
@@ -132,12 +135,13 @@ fn eviction_time_limit(tenacity: i64) -> Duration {
     }
 }
 
-/// Evicts keys until the data are within the limit, or until one of the other results in [`EvictionResult`]
-/// applies. Adds the effects on other clients, and the commits. The caller must hold no gate and be in no
-/// transaction, unless a script is slow.
+/// Evicts keys and collects garbage until the data are within the limit, or until one of the other results in
+/// [`EvictionResult`] applies. Adds the effects on other clients, and the commits. The caller must hold no
+/// gate and be in no transaction, unless a script is slow.
 ///
 /// # Errors
-/// If the heap cannot be changed. The effects and commits that were added until then are valid.
+/// If the heap cannot be read or changed. The effects and commits of the evictions until then stay, and
+/// perhaps needless invalidation notices.
 pub fn make_room(
     server: &Server,
     effects: &mut Effects,
@@ -253,8 +257,8 @@ impl Eviction<'_> {
         Ok(Some(there_are_some))
     }
 
-    /// Removes these keys of a shard until the data are a little below the limit. The caller has passed the
-    /// shard's gate.
+    /// Removes these keys of a shard until the data are estimated to be a little below the limit. The caller
+    /// has passed the shard's gate.
     fn remove(
         &mut self,
         policy: EvictionPolicy,
@@ -335,7 +339,7 @@ fn candidates(server: &Server, policy: EvictionPolicy) -> pheap::Result<Option<V
     }
     all.sort_unstable_by(|a, b| b.cmp(a));
     all.dedup_by(|a, b| (a.db, &a.key) == (b.db, &b.key));
-    // One of each `samples` sampled keys is evicted.
+    // One of each `samples` sampled keys is evicted, but at least one.
     let best = (all.len() / policy.samples).max(1);
     all.truncate(best);
     Ok(Some(all))

@@ -9,7 +9,7 @@ use crate::resp::input::Words;
 use crate::server::now;
 
 impl Execution<'_> {
-    /// Runs the queued commands as one transaction.
+    /// Runs the queued commands as one transaction, or discards them.
     pub(super) fn exec(&mut self, known: KnownCommand) {
         self.session.last_command = known.command.name;
         let Some(Multi { queue, refused, .. }) = self.session.multi.take() else {
@@ -66,7 +66,7 @@ impl Execution<'_> {
                 continue;
             }
             let (server, store) = (self.server, &self.server.store);
-            // If a script is slow, `EXEC` is refused anyway.
+            // If the script is still slow when `EXEC` passes the gates, `EXEC` is refused.
             let Ok(_passed) = server.gates.pass([store.shard_of(key)], false, &server.scripts) else {
                 continue;
             };
@@ -74,7 +74,7 @@ impl Execution<'_> {
                 let deadline = view[view[root].dbs.at(*db)].deadline(view, key);
                 deadline.is_some_and(|deadline| deadline <= now)
             });
-            // If this read fails, the transaction fails, too.
+            // An error is ignored: if the heap has failed, the transaction fails, too.
             if let Ok((true, commit)) = is_over {
                 self.session.watched_changed.store(true, SeqCst);
                 self.output.commits.push(commit);

@@ -1,4 +1,5 @@
-//! Removes expired keys, a few at a time. Until then, commands of clients treat them as absent.
+//! Removes expired keys, a few at a time. Until then, lookups by commands of clients do not find them, but
+//! `DBSIZE` counts them.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -18,16 +19,19 @@ pub struct Expiry {
     shard: usize,
     db: usize,
     cursor: u64,
-    /// Per shard: number of expired keys found since the shard was last given to the collector.
+    /// Per shard: number of expired keys found since the last time that their number gave the shard to the
+    /// collector.
     removed: Vec<usize>,
 }
 
 impl Expiry {
-    /// Removes expired keys. Continues until `until` while more than a tenth of the keys looked at have
-    /// expired. Adds the effects on other clients, and the commits.
+    /// Removes expired keys, in one turn or more. Begins another turn until `until`, while more than a tenth
+    /// of the keys that the last one looked at had expired. Adds the effects on other clients, and the
+    /// commits.
     ///
     /// # Errors
-    /// If the heap cannot be changed. The effects and commits that were added until then are valid.
+    /// If the heap cannot be read or changed. The effects and commits that were added until then stay, and
+    /// perhaps the effects of the transaction that failed.
     pub fn run(
         &mut self,
         server: &Server,
@@ -79,7 +83,7 @@ impl Expiry {
                 let (left, commit) = root.txn_deferred(|tx, shard| {
                     let db = tx[shard].dbs.at(self.db);
                     for key in &due {
-                        // The key may have a new deadline since.
+                        // The key may have a new deadline since then, or be gone.
                         if tx[db].deadline(tx, key).is_some_and(|at| at <= now) {
                             db.remove(tx, key);
                             effects.modified(server, 0, self.db, key);
@@ -99,7 +103,8 @@ impl Expiry {
                 self.removed.resize(shards.len(), 0);
                 let removed_here = &mut self.removed[self.shard];
                 *removed_here += due.len();
-                // A collection visits the keys that are left, so it costs no more than the removals did.
+                // A collection visits the keys that are left. If they are fewer than those that were removed,
+                // it is worth its cost. (Keys in the other databases of the shard do not count here.)
                 if *removed_here >= left {
                     *removed_here = 0;
                     server.memory.flush(&[self.shard]);

@@ -1,12 +1,12 @@
-//! Runs commands in transactions of the heap.
+//! Runs commands, in transactions and reads of the heap.
 //!
-//! The commands of one client run in order. Consecutive commands that may change the same single shard form
-//! one transaction, so they share one commit. `EXEC`, and a command with keys in several shards, are one
-//! transaction over all these shards.
+//! The commands of one client run in order. Consecutive commands that may change the same single shard can
+//! form one transaction, so they share one commit. `EXEC`, and a command with keys in several shards, lock
+//! all these shards in one transaction.
 //!
-//! Nothing waits for the disk here. Each transaction leaves a [`Commit`]. If `appendfsync` is `always`, the
-//! client's replies are held back until that commit is durable. A read leaves a commit, too, if it may
-//! have seen a write that is not yet durable.
+//! This module does not wait until commits are durable. Each transaction leaves a [`Commit`]. If
+//! `appendfsync` is `always`, the client's replies are held back until that commit is durable. A read leaves
+//! the commit of the state that it has seen, too, unless no write to its keys can be unsynced.
 
 mod admit;
 pub mod evict;
@@ -58,11 +58,12 @@ pub enum Stop {
     Signals,
     /// The client waits for a key, with this command.
     Blocked(Block, Vec<Vec<u8>>),
-    /// Clients are paused (`CLIENT PAUSE`).
+    /// The next command must wait, because clients are paused (`CLIENT PAUSE`).
     Paused,
     /// The replies reach the limit of the client's output.
     TooLong,
-    /// The client sent malformed input or leaves. The rest of its input is ignored.
+    /// The connection has to be closed, for example after malformed input or `QUIT`. The rest of the input is
+    /// ignored.
     Closing,
 }
 
@@ -72,24 +73,25 @@ pub struct Output<'o> {
     pub reply: &'o mut Reply,
     /// Effects on other clients: signals, messages, notices.
     pub effects: &'o mut Effects,
-    /// Commits that the replies wait for.
+    /// Commits of the transactions and reads. With `appendfsync always`, the replies wait for them.
     pub commits: &'o mut Vec<Commit>,
-    /// Writes of this client in [`Unsynced`](crate::clients::unsynced::Unsynced). Reads of the same keys wait
-    /// for the log until these are uncounted.
+    /// Writes of this client that were counted in [`Unsynced`](crate::clients::unsynced::Unsynced), for the
+    /// caller to uncount.
     pub counted: &'o mut Counted,
 }
 
-/// Runs the commands of one client.
+/// Runs the commands of one client, or of a master.
 pub struct Execution<'e> {
     /// State shared by all clients.
     pub server: &'e Server,
-    /// The client.
+    /// The client, or the session of the link to a master.
     pub session: &'e mut Session,
     /// Where the commands put their results.
     pub output: Output<'e>,
     /// Number of the thread, under which its commands are counted.
     pub thread: usize,
-    /// When the previous command ended; the start of the measured time of the next one.
+    /// When the previous command ended, or this run began; the start of the measured time of the next
+    /// command.
     pub clock: Instant,
     /// Serves other clients while a script is slow.
     pub meanwhile: &'e mut dyn Meanwhile,
@@ -173,7 +175,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Sends pending notices to the client itself, and returns why its loop must stop, if it must.
+    /// Writes the pending notices about the client's own changes, and returns why its loop must stop, if it
+    /// must.
     fn stop(&mut self) -> Option<Stop> {
         self.tell_itself();
         if self.output.reply.is_too_long() {
@@ -185,11 +188,11 @@ impl Execution<'_> {
         }
     }
 
-    /// Runs a blocked command again, with a key that may have been written to. Returns the new condition if
-    /// the command still waits, or `None` if it was answered.
+    /// Runs a blocked command again. `words` may have fewer keys than the client sent. Returns the new
+    /// condition if the command still waits, or `None` if it was answered.
     ///
     /// # Errors
-    /// If a script is slow. The caller must try again when the script has ended.
+    /// If a gate is held and a script is slow. The caller must try again when the script has ended.
     pub fn retry(&mut self, words: &Args<'_>) -> Result<Option<Block>, ScriptBusy> {
         let Ok(command) = resolve(words) else { return Ok(None) };
         let mark = self.output.reply.len();
@@ -210,8 +213,8 @@ impl Execution<'_> {
         RequestLimits { bulk, authenticated: self.session.authenticated }
     }
 
-    /// Ends a command: resets `CLIENT CACHING`, and removes the reply from `mark` on if `CLIENT REPLY`
-    /// suppresses it.
+    /// Ends a command: resets `CLIENT CACHING`, except after a `CLIENT` subcommand and in a transaction, and
+    /// removes the reply from `mark` on if `CLIENT REPLY` suppresses it.
     fn finish_command(&mut self, mark: usize) {
         if self.session.caching
             && self.session.multi.is_none()
@@ -232,7 +235,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Writes the invalidation notices for keys that the client has changed itself, after its reply.
+    /// Writes the invalidation notices for keys that the client has changed itself, after its reply. If they
+    /// are redirected, adds them to the effects.
     fn tell_itself(&mut self) {
         if self.output.effects.stale.own.is_empty() {
             return;
@@ -248,8 +252,8 @@ impl Execution<'_> {
 
     /// Runs the first command of `input`, which may change `shard`, and following commands that may change
     /// the same shard, as one transaction. The row ends early if `is_alone`, if memory is short, or if other
-    /// work must come before the next command. If a command with another plan ends the row, stores the
-    /// command and its plan in `next`, except a command with `ALLOW_BUSY`.
+    /// work must come before the next command. If the row ends because the next command has another plan or
+    /// does not write, stores that command and its plan in `next`, except a command with `ALLOW_BUSY`.
     ///
     /// If a transaction of several commands fails, returns as the error the input position up to which each
     /// command must run alone. If a single script needs more shards, returns the position of the script.
@@ -327,7 +331,8 @@ impl Execution<'_> {
         })
     }
 
-    /// Runs one command. Returns the condition if it waits for a key; otherwise the command was answered.
+    /// Runs one command. Returns the condition if it waits for a key; otherwise the command was answered. If
+    /// a gate is held and a script is slow, the command has not run.
     fn run_one(
         &mut self,
         command: KnownCommand,
@@ -361,8 +366,9 @@ impl Execution<'_> {
         }))
     }
 
-    /// Calls `f` with the shards of a plan, in one transaction. If `f` fails or panics, the transaction is
-    /// rolled back, and the replies and effects of `f` are removed.
+    /// Calls `f` with the shards of a plan, in one transaction or read. If `f` or the commit fails, or `f`
+    /// panics, the transaction is rolled back, and the replies and effects of `f` are removed, except
+    /// invalidation notices.
     fn in_keyspace<R>(
         &mut self,
         server: &Server,
@@ -383,7 +389,7 @@ impl Execution<'_> {
             // Libraries of functions that `f` loaded are outside the heap, so the rollback does not remove
             // them.
             if server.libraries.are_unsure() {
-                // If this fails, the heap has failed, and the next command reports it.
+                // An error is ignored: if the heap has failed, the next command reports it.
                 let _ = load_libraries(server);
             }
         }
@@ -444,7 +450,7 @@ impl Execution<'_> {
         (self.session.replies, self.session.db) = (replies, db);
     }
 
-    /// Reports a heap error to the client. Logs an error that will recur.
+    /// Reports a heap error to the client. [`Server::look_at`] logs some errors.
     fn heap_error(&mut self, error: &pheap::Error) {
         self.server.look_at(error);
         self.error(&heap_error(error));
@@ -452,7 +458,8 @@ impl Execution<'_> {
         self.session.closing |= matches!(error, pheap::Error::Aborted(reason) if reason == PANICKED);
     }
 
-    /// Calls the function of a command. Returns the condition if the command waits for a key.
+    /// Calls the function of a command, and does what belongs to each call, such as statistics. Returns the
+    /// condition if the command waits for a key.
     fn call(
         &mut self,
         known: KnownCommand,
@@ -513,7 +520,8 @@ impl Execution<'_> {
     }
 }
 
-/// Reason of the rollback if a script touches shards that are not locked.
+/// Reason of the rollback if a script, or a command with [`Keys::From`](crate::command::Keys::From), needs
+/// shards that are not locked.
 const MORE_SHARDS: &str = "a script touches more shards than were locked";
 
 /// Reason of the rollback after a panic.

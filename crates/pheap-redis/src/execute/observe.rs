@@ -1,4 +1,4 @@
-//! Statistics of commands, `SLOWLOG`, `MONITOR`, and the keys that a client may have cached.
+//! Statistics of commands, `SLOWLOG`, `LATENCY`, `MONITOR`, and the keys that a client may have cached.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -22,7 +22,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Records the end of a command: number of calls, time, failures, lookups, `SLOWLOG` and `LATENCY`.
+    /// Records the end of a command: number of calls, time, failures, `SLOWLOG` and `LATENCY`, and the
+    /// lookups of a command that only reads.
     pub(super) fn ended(&mut self, known: KnownCommand, words: &Args<'_>, has_failed: bool) {
         let ended = Instant::now();
         let took = ended - self.clock;
@@ -49,7 +50,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Adds messages about the command for the clients that run `MONITOR`.
+    /// Adds messages about the command for the clients that run `MONITOR`, unless they may not see it.
     pub(super) fn tell_monitors(&mut self, known: KnownCommand, words: &Args<'_>) {
         const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
         // A script is shown nevertheless, before the commands that it runs.

@@ -8,7 +8,7 @@ use crate::resp::input::Words;
 use crate::scripts::gates::{GatePass, ScriptBusy};
 use crate::server::Server;
 
-/// The shards that a command needs.
+/// The roots that a command needs, by number: shards, function libraries, replication progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     Nothing,
@@ -43,7 +43,7 @@ impl Plan {
         matches!(self, Plan::Nothing | Plan::Read(_))
     }
 
-    /// Passes the gates of the shards.
+    /// Passes the gates of the shards: shared with other readers if the plan only reads, else exclusively.
     pub(super) fn pass<'s>(&self, server: &'s Server) -> Result<GatePass<'s>, ScriptBusy> {
         server.gates.pass(self.shards().iter().copied(), !self.only_looks(), &server.scripts)
     }
@@ -57,8 +57,8 @@ impl Execution<'_> {
     /// Returns the plan of a command.
     pub(super) fn plan(&self, command: KnownCommand, words: &Args<'_>) -> Plan {
         if command.flags.has(Flags::ALLOW_BUSY) && self.server.scripts.is_busy() {
-            // Such a command needs no shard while a script is slow; that script may run on this thread and
-            // hold the locks.
+            // Such a command does without shards while a script is slow; that script may run on this thread
+            // and hold the locks.
             return Plan::Nothing;
         }
         let store = &self.server.store;

@@ -31,21 +31,22 @@ pub enum Note {
 /// Why a part of the master's stream was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfollowed {
-    /// The server follows another master, or is being stopped.
+    /// The server follows another master or none, or is being stopped.
     #[error("another master is followed")]
     Left,
-    /// The next commands would run in the wrong database.
+    /// A `SELECT` failed, so the next commands would run in the wrong database.
     #[error(
         "it selects a database that this server does not have ({0}); set `databases` to more, 16 at most"
     )]
     Database(String),
-    /// The heap has failed.
+    /// The transaction has failed.
     #[error(transparent)]
     Heap(#[from] pheap::Error),
 }
 
 impl Execution<'_> {
-    /// Returns why a replica refuses a command to a client, if it does. The master is refused nothing.
+    /// Returns why this server, as a replica, refuses a command to a client, if it does. The master is
+    /// refused nothing.
     pub(super) fn refused_as_replica(&self, known: KnownCommand) -> Option<&'static str> {
         let (role, is_exec) = (&self.server.role, known.name == "exec");
         if !role.is_replica() || self.session.is_master {
@@ -64,12 +65,13 @@ impl Execution<'_> {
         (role.is_loading() && lacks(Flags::LOADING)).then_some(LOADING)
     }
 
-    /// Runs a part of the master's stream and records `note`, as one transaction. `MULTI` and its `EXEC` are
-    /// in the same part. Returns some texts about commands that were refused; the master has run these, so
+    /// Runs a part of the master's stream and records `note`, as one transaction. `MULTI` and its `EXEC` must
+    /// be in the same part. Returns some texts about commands that were refused; the master has run these, so
     /// that should not happen. (Redis goes on, too.)
     ///
     /// # Errors
-    /// If nothing was run and nothing was recorded.
+    /// If the server has left this master, a `SELECT` has failed, or the transaction has failed. Then nothing
+    /// was run and nothing was recorded, except perhaps with `pheap::Error::OutcomeUnknown`.
     pub fn run_master_stream(
         &mut self,
         commands: &[Vec<Vec<u8>>],
@@ -134,7 +136,7 @@ impl Execution<'_> {
         Ok(refused)
     }
 
-    /// Runs a command of the master. The inner error is the text that a client would get.
+    /// Runs a command of the master. The inner error is the text of the error reply that a client would get.
     fn run_for_master(
         &mut self,
         words: &Args<'_>,
@@ -160,7 +162,7 @@ impl Execution<'_> {
 }
 
 impl Note {
-    /// Writes the note to the heap. `selected` is the database of the next command.
+    /// Writes the note to the heap. `selected` is the database that the stream has selected.
     fn write<'r>(&self, tx: &mut Txn<'r>, db: P<'r, Db<'r>>, selected: usize) -> pheap::Result<()> {
         let position = match self {
             Note::Position(position) | Note::Complete(position) => {

@@ -1,11 +1,11 @@
-//! Makes room for a command if the data exceed `maxmemory`, by eviction.
+//! Makes room for a command if the data exceed `maxmemory`, by eviction and by collecting garbage.
 
 use super::Execution;
 use crate::execute::evict::{EvictionResult, make_room};
 
 impl Execution<'_> {
-    /// Evicts keys if the data exceed `maxmemory`. If they still do and no key may be evicted, commands that
-    /// need memory are refused.
+    /// Makes room if the data exceed `maxmemory`. If no key may be evicted and no garbage can be collected at
+    /// once, commands that need memory are refused.
     pub(super) fn make_room(&mut self) {
         let memory = &self.server.memory;
         if memory.excess() == 0 {
@@ -14,7 +14,7 @@ impl Execution<'_> {
         }
         let before = self.output.effects.stale.notices.len();
         let room = make_room(self.server, self.output.effects, self.output.commits);
-        // If the heap has failed, the command reports it.
+        // An error is ignored: if the heap has failed, the command reports it.
         let room = room.unwrap_or(EvictionResult::Later);
         memory.set_exceeded(room != EvictionResult::Enough);
         self.session.out_of_memory = room == EvictionResult::None;
@@ -27,7 +27,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Accounts for a transaction over these shards that made `changes` changes.
+    /// Accounts for a transaction over these shards that made `changes` changes, if the memory is limited.
     pub(super) fn count_changes(&self, shards: &[usize], changes: u64) {
         let memory = &self.server.memory;
         if memory.limit() > 0 {

@@ -1,4 +1,5 @@
-//! Which commits replies wait for. The log of these servers is synced only on request.
+//! Which commits replies wait for. The log of most of these servers is synced only on request, unless the
+//! test changes `appendfsync`.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -38,7 +39,8 @@ impl Client {
         Client { server, session: session(), counted: Vec::new() }
     }
 
-    /// Runs commands, and returns the commits that the replies wait for.
+    /// Runs commands, and returns their commits that are not durable: the replies wait for them with
+    /// `appendfsync always`, the default.
     fn run(&mut self, commands: &[&str]) -> Vec<Commit> {
         run(&self.server, &mut self.session, &mut self.counted, commands)
     }
@@ -99,7 +101,7 @@ fn a_read_waits_for_writes_that_may_be_to_any_key() {
     for write in ["flushall", "eval \"return redis.call('set', 'x', 'y')\" 0", "swapdb 0 1"] {
         client.run(&["set a 1"]);
         let Some(last) = client.run(&[write]).pop() else { panic!("{write}") };
-        // Uncount the first write, whose key is known.
+        // Drops the record of the first write, whose key is known.
         client.counted.remove(0);
         assert_eq!(client.run(&["get b"]).len(), 1, "{write}");
         last.wait().unwrap();
@@ -107,12 +109,12 @@ fn a_read_waits_for_writes_that_may_be_to_any_key() {
         client.server.unsynced = Default::default();
         assert!(client.run(&["get b"]).is_empty());
     }
-    // The queued commands of a transaction count like single commands.
+    // The queued writes of a transaction count like single writes.
     client.run(&["multi", "set a 2", "exec"]);
     assert_eq!((client.run(&["get a"]).len(), client.run(&["get b"]).len()), (1, 0));
 }
 
-/// The last commit of a read is that of its shard, which may be older than the client's last write.
+/// No commit is behind the last one, so a reply that waits for that one waits for all.
 #[test]
 fn a_reply_waits_for_all_that_comes_before_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +123,8 @@ fn a_reply_waits_for_all_that_comes_before_it() {
     assert!(commits.len() >= 3 && commits.iter().all(|commit| commit.is_before(commits.last().unwrap())));
 }
 
-/// A read is not counted as a write, and reads wait only for writes to their keys.
+/// A read is not counted as a write, and single reads wait only for writes to their keys. `EXEC` waits for
+/// all writes to its shards.
 #[test]
 fn reads_of_several_shards_are_reads() {
     let folder = tempfile::tempdir().unwrap();
@@ -275,7 +278,7 @@ fn what_migrates_is_durable() {
     assert!(was_durable);
 }
 
-/// These commands run in transactions that may write, but change nothing.
+/// All but the first of these commands change nothing, although they may run in transactions.
 #[test]
 fn what_changes_nothing_is_not_counted() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
 //! Loads all data of a master: an RDB file, which is loaded as it comes.
 //!
-//! The old data are removed after the beginning of the file has shown a known version. From then on, commands
-//! get the error `LOADING` until the data are complete. The heap also records that its data are incomplete.
-//! If the process ends before that, the next start removes them.
+//! The old data are removed after the beginning of the file has shown a known version. From then on, most
+//! commands of clients get the error `LOADING` until the data are complete, or the transfer has failed and
+//! the incomplete data are removed. The heap also records that its data are incomplete. If the process ends
+//! before that, the next start removes them.
 
 use std::io::Read;
 
@@ -51,7 +52,7 @@ impl Follower<'_> {
         };
         wire.expect_data(None);
         if let Err(lost) = result {
-            // If this fails too, the next start removes the data.
+            // If this fails too, the next transfer or the next start removes the data.
             self.run(&flush, Note::Nothing)?;
             return Err(lost);
         }

@@ -10,7 +10,8 @@
 //!
 //! The heap has the position in the stream. The transactions that apply the commands write it
 //! (`execute::replica`). Whenever the link or the process ends, the next link therefore asks for the stream
-//! behind that position. The thread has no clients. It posts messages for clients to their threads.
+//! behind that position, if there is one. The thread has no clients. It posts messages for clients to the
+//! threads that serve clients.
 
 mod greet;
 mod load;
@@ -51,7 +52,7 @@ pub enum LinkLost {
     /// The master cannot be reached.
     #[error("the master cannot be reached: {0}")]
     Connect(io::Error),
-    /// The connection has failed.
+    /// The connection, or waiting for it, has failed.
     #[error("the connection to the master has failed: {0}")]
     Io(io::Error),
     /// The master has closed the connection.
@@ -88,7 +89,7 @@ pub enum LinkLost {
     /// A command of the master cannot be run.
     #[error("a command of the master cannot be run: {0}")]
     Run(Unfollowed),
-    /// The heap has failed.
+    /// The heap reports an error.
     #[error("{}", explained(.0))]
     Heap(#[from] pheap::Error),
 }
@@ -115,10 +116,10 @@ impl From<ImportError> for LinkLost {
 /// Why the link cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// The certificates are missing or invalid, or this build has no TLS.
+    /// TLS cannot be used as the options ask, or this build has no TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The system refuses.
+    /// The system refuses a resource.
     #[error("the link to a master cannot be prepared: {0}")]
     Io(#[from] io::Error),
 }
@@ -144,10 +145,10 @@ impl Link {
         self.sleeper.mailbox().clone()
     }
 
-    /// Follows the server's present master, until the server stops.
+    /// Follows the server's present master, if it has one, until the server stops.
     ///
     /// # Errors
-    /// If polling for events fails.
+    /// If polling for events fails while there is no connection.
     pub fn run(mut self, server: &Server) -> io::Result<()> {
         let mut patience = PATIENCE;
         let mut told = String::new();
@@ -170,9 +171,9 @@ impl Link {
             if let LinkLost::Heap(error) = &lost {
                 server.look_at(error);
             }
-            // A master's error reply may have several lines.
+            // The log gets one line.
             let text = lost.to_string().replace(['\r', '\n'], " ");
-            // A repeated error is logged once.
+            // An error that repeats itself without a connection in between is logged once.
             if was_connected || text != told {
                 tracing::warn!("no link to the master {master}: {text}; trying again");
             }

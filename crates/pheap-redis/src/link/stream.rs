@@ -1,7 +1,7 @@
 //! Applies the stream of a master's commands. Each part of it runs as one transaction, which also records the
 //! position.
 //!
-//! The server reports its position to the master once a second, and when the master asks for it. With
+//! The server reports its position to the master about once a second, and when the master asks for it. With
 //! `appendfsync always` it reports the durable position, else the applied one.
 
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ use crate::resp::request::RequestLimits;
 use crate::server::Server;
 use crate::server::role::Stage;
 
-/// The most bytes of one read.
+/// The least room for the bytes of one read.
 const CHUNK: usize = 64 << 10;
 
 /// The numbers of commands, and of bytes of them, at which a transaction gets no more commands. The last one
@@ -49,7 +49,7 @@ pub(super) struct Follower<'s> {
     session: Session,
     position: Option<Position>,
     waker: Waker,
-    /// Messages to clients that wait until their commits are durable, and the position of each.
+    /// The results of transactions whose commits may not be durable yet, in order.
     pending: VecDeque<Pending>,
     /// The offset up to which the stream is durable, or was applied if it need not be durable.
     durable_offset: u64,
@@ -84,7 +84,7 @@ impl Meanwhile for NoClients {
 
 impl Drop for Follower<'_> {
     fn drop(&mut self) {
-        // If the disk has failed, later waits for it report the error.
+        // An error is ignored: if the disk has failed, later transactions report it.
         let _ = self.wait_durable();
     }
 }
@@ -141,7 +141,7 @@ impl<'s> Follower<'s> {
         let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut NoClients };
         let followed = execution.run_master_stream(commands, &note, self.generation);
         if followed.is_err() {
-            // Nothing was written.
+            // A failed transaction has no writes that become durable.
             server.unsynced.uncount(&mut counted);
         }
         for refused in followed? {
@@ -178,7 +178,7 @@ impl<'s> Follower<'s> {
         self.send_durable_messages()
     }
 
-    /// Sends the messages whose commits are durable by now.
+    /// Posts the messages whose commits are durable by now, in order, and uncounts their writes.
     fn send_durable_messages(&mut self) -> Result<(), LinkLost> {
         let mut context = Context::from_waker(&self.waker);
         while let Some(first) = self.pending.front_mut() {
@@ -214,8 +214,8 @@ impl<'s> Follower<'s> {
         result
     }
 
-    /// Waits until all applied commands are durable. Clients wait for messages about them, and reads wait for
-    /// their keys, even if the link is lost.
+    /// Waits for all commits in `pending`. Clients wait for messages about them, and reads wait for their
+    /// keys, even if the link is lost.
     fn wait_durable(&mut self) -> Result<(), LinkLost> {
         // The entries stay in `pending` until all are durable. If the disk has failed, no later call sends
         // their messages.
@@ -273,7 +273,8 @@ impl<'s> Follower<'s> {
         self.run_part(part)
     }
 
-    /// Runs the commands before the first one of an incomplete transaction.
+    /// Runs the commands that have come, except those of a transaction whose end has not come. Does nothing
+    /// if there is no position, or it would not move.
     fn run_part(&mut self, part: &mut UnappliedCommands) -> Result<(), LinkLost> {
         let (len, offset) = part.multi.unwrap_or((part.commands.len(), part.read));
         let Some(before) = self.position.clone().filter(|position| position.offset < offset) else {

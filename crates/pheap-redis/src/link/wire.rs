@@ -1,5 +1,5 @@
-//! The connection to a master. A wait ends when bytes come, when the time is over, or when another thread
-//! wakes this one.
+//! The connection to a master. A wait ends, for example, when bytes come, when the time is over, or when
+//! another thread wakes this one.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -23,10 +23,10 @@ use crate::server::Server;
 pub(super) const MAILBOX: Token = Token(0);
 const MASTER: Token = Token(1);
 
-/// The most bytes of one read.
+/// The most bytes of one read, except of the stream of commands.
 const CHUNK: usize = 256 << 10;
 
-/// The most bytes of a line of the master.
+/// The bytes of a line of the master after which the link does not wait for its end.
 const LINE: usize = 64 << 10;
 
 /// The interval at which this server sends a newline while the master sends its data.
@@ -53,7 +53,8 @@ impl Sleeper {
         &self.mailbox
     }
 
-    /// Sleeps until an event or until `until`.
+    /// Sleeps until an event, an interruption or `until`. Drops the messages in the mailbox: only the wake-up
+    /// counts.
     pub(super) fn sleep(&mut self, until: Instant) -> io::Result<()> {
         // From here on, another thread can wake this one again.
         self.mailbox.take();
@@ -80,9 +81,9 @@ pub(super) struct Wire<'w> {
     /// Set while the master sends its data: when this server last sent a newline, and the size of the data if
     /// known.
     signs: Option<(Instant, Option<u64>)>,
-    /// Bytes of the master's data that have come.
+    /// Bytes that have come since the last call of `expect_data`.
     data: u64,
-    /// The error of the last read.
+    /// The error of the last [`Read::read`], if it came from the connection.
     lost: Option<LinkLost>,
 }
 
@@ -125,7 +126,7 @@ impl<'w> Wire<'w> {
         })
     }
 
-    /// Sends a command.
+    /// Queues a command, and sends as much as the socket takes now.
     pub(super) fn send(&mut self, words: &[&[u8]]) -> Result<(), LinkLost> {
         put_request(&mut self.outgoing, words);
         self.flush_out()
@@ -149,7 +150,7 @@ impl<'w> Wire<'w> {
         }
     }
 
-    /// Returns whether everything was sent.
+    /// Returns whether the socket, or its encryption, has taken everything.
     pub(super) fn is_flushed(&self) -> bool {
         self.outgoing.is_empty()
     }
@@ -170,7 +171,7 @@ impl<'w> Wire<'w> {
         }
     }
 
-    /// Returns the received bytes that were not used.
+    /// Takes the received bytes that were not used.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         self.incoming.drain(..self.at);
         self.at = 0;
@@ -184,7 +185,7 @@ impl<'w> Wire<'w> {
         self.data = 0;
     }
 
-    /// Returns the error that the last read has failed with, if it came from the connection.
+    /// Takes the error that the last read has failed with, if it came from the connection.
     pub(super) fn take_lost(&mut self) -> Option<LinkLost> {
         self.lost.take()
     }
@@ -222,7 +223,7 @@ impl<'w> Wire<'w> {
         result
     }
 
-    /// Appends at most `most` bytes that have come already. Returns how many.
+    /// Appends at most `most` bytes that have come already. Returns how many: 0 if none have come.
     pub(super) fn receive(&mut self, to: &mut Vec<u8>, most: usize) -> Result<usize, LinkLost> {
         let before = to.len();
         to.resize(before + most, 0);
@@ -251,7 +252,8 @@ impl<'w> Wire<'w> {
         result
     }
 
-    /// Sends pending bytes, and sleeps until an event or until `until`.
+    /// Sends pending bytes, and sleeps until an event or until `until`. Fails if the master was silent for
+    /// too long.
     pub(super) fn wait(&mut self, until: Instant) -> Result<(), LinkLost> {
         check_not_left(self.server, self.generation)?;
         if self.heard.elapsed() >= self.patience {
@@ -278,7 +280,7 @@ impl Read for Wire<'_> {
     }
 }
 
-/// Fails if the server has changed its master or stops.
+/// Fails with [`LinkLost::Left`] if the server has changed its master or stops.
 fn check_not_left(server: &Server, generation: u64) -> Result<(), LinkLost> {
     if server.role.generation() != generation || server.stopping.load(Acquire) {
         return Err(LinkLost::Left);

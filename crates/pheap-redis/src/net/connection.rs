@@ -29,7 +29,8 @@ pub(super) struct Connection {
     pub(super) reply: Reply,
     /// The command and keys with which the client waits, if it waits.
     pub(super) blocked: Option<Blocked>,
-    /// Whether clients that wait for keys it wrote still have to look, before it is served again.
+    /// Whether it must not be served yet, because clients that wait for keys that it wrote still have to
+    /// look.
     pub(super) is_held: bool,
     /// Whether there may be more to read.
     pub(super) is_readable: bool,
@@ -42,25 +43,25 @@ pub(super) struct Connection {
     pub(super) slowness: SoftLimitTimer,
     /// Whether its input or unread output exceeds a limit, so that it has to be disconnected.
     pub(super) is_over: bool,
-    /// When the client last sent something.
+    /// When the client last sent something, or connected.
     pub(super) last_heard: Instant,
 }
 
 /// The state of a client that waits for keys.
 #[derive(Debug)]
 pub(super) struct Blocked {
-    /// The words of the command.
+    /// The words of the command, or of the one that the block gives instead.
     pub(super) words: Vec<Vec<u8>>,
     /// The keys, and the timeout.
     pub(super) block: Block,
-    /// The index of each key in `words`.
+    /// The first index of each key in `words`.
     pub(super) places: HashMap<Vec<u8>, usize>,
     /// The end of the timeout; None if the client waits without limit.
     pub(super) until: Option<Instant>,
     /// The database of the keys.
     pub(super) db: usize,
-    /// The commits that its last look has seen. They must be durable before a reply says that there was
-    /// nothing.
+    /// The commits that its last look has seen, with `appendfsync always`. They must be durable before a
+    /// reply says that there was nothing.
     pub(super) seen: Vec<pheap::Commit>,
 }
 
@@ -100,13 +101,14 @@ impl Connection {
         if self.session.never_evicted { 0 } else { options.clients.load(Relaxed) }
     }
 
-    /// Returns whether this client alone reaches the limit of all clients' memory.
+    /// Returns whether the unanswered input and the unread output of this client alone reach the limit of all
+    /// clients' memory.
     pub(super) fn needs_all(&self, options: &LiveOptions) -> bool {
         let (clients, bytes) = (self.clients_limit(options), self.input.pending() + self.output.len());
         clients > 0 && bytes as u64 >= clients
     }
 
-    /// Checks whether its unread output exceeds a limit. A client that has not authenticated gets only short
+    /// Checks whether its unread output reaches a limit. A client that has not authenticated gets only short
     /// replies, and has a low limit.
     pub(super) fn check_output_limit(&mut self, options: &LiveOptions) {
         self.is_over |= !self.session.authenticated && self.output.len() > MOST_UNAUTHENTICATED;
@@ -120,7 +122,7 @@ impl Connection {
         self.is_over |= (self.input.pending() + queued) as u64 > options.input.load(Relaxed);
     }
 
-    /// Limits the length of the next replies to the room that the output limit leaves.
+    /// Limits the length of the next replies to the room that the hard output limit leaves.
     pub(super) fn limit_reply(&mut self, options: &LiveOptions) {
         let limit = match self.output_limit(options).hard {
             0 => usize::MAX,
@@ -148,8 +150,8 @@ impl Connection {
                 traffic.read(n);
                 self.input.append(&buffer[..n]);
                 self.last_heard = Instant::now();
-                // If a read did not fill the buffer, the socket is empty, and a later event reports new data.
-                // No event reports again data that had already come.
+                // If a read did not fill the buffer, the socket is empty, except as `leaves_room` says, and a
+                // later event reports new data. No event reports again data that had already come.
                 self.is_readable = n == buffer.len() || self.stream.is_encrypted() || self.leaves_room;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,

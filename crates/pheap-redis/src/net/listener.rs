@@ -32,15 +32,15 @@ pub enum ListenError {
     /// An address in `bind` is invalid.
     #[error("bind: '{0}' is not an IP address; use one of this machine's, `*` or `::*`")]
     Address(String),
-    /// The certificates are missing or invalid, or this build has no TLS.
+    /// TLS cannot be used as the options ask, or this build has no TLS.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The system refuses to listen.
+    /// The server cannot listen on an address or a Unix socket.
     #[error("cannot listen on {0}: {1}; {advice}", advice = advice(.1))]
     Io(String, io::Error),
 }
 
-/// Returns what to do if the system refuses to listen.
+/// Returns what to do after this error.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::AddrInUse => {
@@ -60,7 +60,7 @@ impl Listener {
     /// Opens all listeners that the options ask for.
     ///
     /// # Errors
-    /// If one of them cannot be opened.
+    /// If one of them cannot be opened, unless its address in `bind` has a `-` before it.
     pub fn all(config: &Config) -> Result<Vec<Listener>, ListenError> {
         let mut all = Vec::new();
         all.extend(ports(config, "port")?.into_iter().map(Listener::Tcp));
@@ -81,7 +81,7 @@ impl Listener {
         Ok(all)
     }
 
-    /// Accepts the next client.
+    /// Accepts the next client. Does not wait for one.
     pub(super) fn accept(&self) -> io::Result<Stream> {
         match self {
             Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
@@ -135,7 +135,8 @@ fn remove_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Listens on a port at each address in `bind`. A failure at an address with a `-` before it is ignored.
+/// Listens on the port of this option, unless it is 0, at each address in `bind`. If the system refuses an
+/// address with a `-` before it, that address is left out.
 fn ports(config: &Config, option: &str) -> Result<Vec<TcpListener>, ListenError> {
     let (port, mut all) = (config.int(option) as u16, Vec::new());
     for text in config.text("bind").split_whitespace().filter(|_| port != 0) {

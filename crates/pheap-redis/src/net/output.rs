@@ -22,7 +22,7 @@ pub(super) struct OutputQueue {
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Commits that must be durable before this chunk is sent.
+    /// Commits that must be durable before this chunk is sent, except those that were found durable.
     commits: Vec<Commit>,
 }
 
@@ -31,14 +31,14 @@ struct Chunk {
 pub(super) enum SendPause {
     /// Everything was sent.
     Empty,
-    /// The socket's buffer is full.
+    /// The connection takes no more bytes now.
     Full,
     /// The next chunk waits for a commit that is not durable.
     NotDurable,
 }
 
 impl OutputQueue {
-    /// Adds bytes to send when `commits` are durable.
+    /// Adds bytes to send when `commits` are durable, behind all bytes that were added before.
     pub(super) fn push(&mut self, bytes: Vec<u8>, commits: Vec<Commit>) {
         self.len += bytes.len();
         match self.chunks.back_mut() {
@@ -54,11 +54,11 @@ impl OutputQueue {
         self.len - self.sent
     }
 
-    /// Sends as much as possible now. Calls `durability` to check whether a commit is durable, immediately
-    /// before it sends bytes that wait for the commit.
+    /// Sends as much as possible now. Calls `durability` to check whether a commit is durable, before it
+    /// sends bytes that wait for the commit.
     ///
     /// # Errors
-    /// If the connection or the disk has failed.
+    /// If the connection has failed, or a commit never becomes durable.
     pub(super) fn send(
         &mut self,
         to: &mut impl Write,

@@ -1,5 +1,5 @@
-//! Commits for which a thread waits. The thread asks the log for one sync for all commits of a turn, and the
-//! log wakes the thread once.
+//! Commits for which a thread waits. The thread asks the log only about the latest commit of a turn, which
+//! covers the others, and the log wakes the thread when that one is durable.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -72,8 +72,8 @@ impl<'s> Syncs<'s> {
         }
     }
 
-    /// Notes the writes of this turn. Their commit was [noted](Self::note_commits) before, or is durable, or
-    /// no reply waits for it.
+    /// Notes the writes of this turn. Their commit must have been [noted](Self::note_commits) before, or be
+    /// durable, or no reply waits for it.
     pub(super) fn count_writes(&mut self, counted: &mut Counted) {
         self.counted.append(counted);
     }
@@ -105,7 +105,7 @@ impl<'s> Syncs<'s> {
         self.waker.wake_by_ref();
     }
 
-    /// Returns whether more commits are durable or have failed since the last call.
+    /// Returns whether more commits may be durable or may have failed since the last call.
     pub(super) fn has_newly_durable(&mut self) -> bool {
         // This swap makes visible the writes that the log made before it woke the thread.
         if !self.durability_waker.news.swap(false, Ordering::AcqRel) {

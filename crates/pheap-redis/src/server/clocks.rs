@@ -1,9 +1,10 @@
 //! When and how often keys were used: for `OBJECT IDLETIME` and `FREQ`, and for the choice of keys to evict.
 //!
-//! The heap does not have these times, so reads do not write to it. A restart forgets them: all keys then
-//! count as last used when the server started. The table does not have keys either: the hash of a key selects
-//! a place, which several keys may share. There are about twice as many places as keys. Keys that share a
-//! place have the usage of all of them. The table is empty until a policy or a command needs it.
+//! The heap does not have these times, so reads do not write to it. A restart forgets them: a key without a
+//! record counts as last used when the server started. The table does not have keys either: the hash of a key
+//! selects a place, which several keys may share. There are about as many places as objects in the heap, or
+//! up to twice as many, within limits. Keys that share a place have the usage of all of them. The table is
+//! empty until a policy or a command needs it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -59,7 +60,7 @@ impl TableSegment {
 #[derive(Debug)]
 pub struct Clocks {
     is_on: AtomicBool,
-    /// Whether the places hold counts of uses and not times of last use.
+    /// Whether uses are recorded as counts, and not as times of last use.
     is_lfu: AtomicBool,
     log_factor: AtomicU32,
     decay_minutes: AtomicU32,
@@ -85,7 +86,8 @@ fn minutes(now: i64) -> u32 {
     (now / 60_000) as u32 & 0xff_ffff
 }
 
-/// Hashes a key. (If a client chooses keys with equal hashes, only the eviction of these keys gets worse.)
+/// Hashes a key. (If a client chooses keys with equal hashes, they share their usage, which does no other
+/// harm.)
 fn hash(key: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, word: u64| (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR);
@@ -119,7 +121,7 @@ impl Clocks {
         clocks
     }
 
-    /// Applies the options.
+    /// Applies the options. Turns recording on if the policy needs it, and never off.
     pub fn apply(&self, config: &Config) {
         self.log_factor.store(config.int("lfu-log-factor") as u32, Relaxed);
         self.decay_minutes.store(config.int("lfu-decay-time") as u32, Relaxed);
@@ -138,7 +140,7 @@ impl Clocks {
         }
     }
 
-    /// Returns whether the places hold counts of uses and not times of last use.
+    /// Returns whether uses are recorded as counts, and not as times of last use.
     pub fn is_lfu(&self) -> bool {
         self.is_lfu.load(Relaxed)
     }
@@ -149,7 +151,8 @@ impl Clocks {
         self.is_on.load(Relaxed)
     }
 
-    /// Grows the table for so many objects. A key is at least one object in addition to its name.
+    /// Grows the table for this number of objects of the heap, if uses are recorded. The name of each key is
+    /// an object, and its value may be more of them. One call may grow only some parts.
     pub fn grow_for(&self, objects: u64) {
         if !self.is_on() {
             return;
@@ -169,7 +172,7 @@ impl Clocks {
         self.parts[(hash >> 58) as usize % PARTS].place(hash)
     }
 
-    /// Records a use of a key.
+    /// Records a use of a key, if uses are recorded.
     pub fn record_use(&self, key: &[u8], now: i64) {
         let Some(place) = self.place(key) else { return };
         if !self.is_lfu() {
@@ -184,16 +187,18 @@ impl Clocks {
         place.store(minutes(now) << 8 | u32::from(count), Relaxed);
     }
 
-    /// Returns the time since the last use of a key, in units of 100 ms.
+    /// Returns the time since the last use of a key, in units of 100 ms. Without meaning if counts of uses
+    /// are recorded.
     pub fn idle(&self, key: &[u8], now: i64) -> u64 {
         let at = self.place(key).map_or(0, |place| place.load(Relaxed));
         let at = if at == 0 { self.since.load(Relaxed) } else { at };
         let idle = time(now).wrapping_sub(at);
-        // A time slightly in the future was recorded by another thread.
+        // A time up to a minute in the future counts as now: another thread may have recorded it, for
+        // example.
         if idle > u32::MAX - 600 { 0 } else { u64::from(idle) }
     }
 
-    /// Returns the seconds since the last use of a key.
+    /// Returns the seconds since the last use of a key, as [`idle`](Self::idle) does.
     pub fn idle_seconds(&self, key: &[u8], now: i64) -> i64 {
         self.idle(key, now) as i64 * UNIT / 1000
     }
@@ -229,7 +234,8 @@ impl Clocks {
         }
     }
 
-    /// Forgets the usage of a key, because it was removed. Its place is then without a record.
+    /// Forgets the usage of a key, because it was removed. Its place, which other keys may share, is then
+    /// without a record.
     pub fn forget(&self, key: &[u8]) {
         if let Some(place) = self.place(key) {
             place.store(0, Relaxed);
@@ -293,8 +299,7 @@ mod tests {
         assert!(clocks.parts[0].size.load(Relaxed) > SIZES.start);
         let is_known = |key: &&String| clocks.idle_seconds(key.as_bytes(), NOW + 9000) == 0;
         assert!(keys.iter().all(|key| is_known(&key)));
-        // Few other keys share a place with one of these, because this table had its size before the first
-        // use.
+        // Fewer than half of the other keys share a place with one of these.
         let clocks = self::clocks("allkeys-lru", NOW);
         clocks.grow_for(40_000);
         keys.iter().for_each(|key| clocks.record_use(key.as_bytes(), NOW + 9000));

@@ -33,13 +33,13 @@ use crate::stats::slowlog::{Latency, SlowLog};
 use crate::stats::usage;
 use crate::text::random::random;
 
-/// The error reply to a command that needs memory while the data exceed `maxmemory`.
+/// The error reply to a command that needs memory while the data exceed `maxmemory` and no room can be made.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// The error reply to a write on a replica.
+/// The error reply to a client's write on a read-only replica.
 pub const READONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// The error reply of a replica that has lost its master and may not serve old data.
+/// The error reply of a replica that is not connected to its master and may not serve old data.
 pub const MASTER_DOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 
@@ -75,7 +75,7 @@ pub struct Server {
     pub libraries: Libraries,
     /// Whether this server follows a master, and how far.
     pub role: Role,
-    /// Counters since the start of the server or the last `CONFIG RESETSTAT`.
+    /// Counters and figures of the server.
     pub stats: ServerStats,
     /// The clients that are connected.
     pub clients: Clients,
@@ -83,7 +83,7 @@ pub struct Server {
     pub slowlog: SlowLog,
     /// Slow events.
     pub latency: Latency,
-    /// How often clients got each error code. At most 128 codes are counted.
+    /// How often commands failed with each error code. At most 128 codes are counted.
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Counts of each command, by thread. The last entry is that of the link to a master.
     counts: Vec<Vec<Counts>>,
@@ -93,9 +93,9 @@ pub struct Server {
     pub rates: Mutex<Rates>,
     /// The ids of the clients that use `MONITOR`.
     monitors: Mutex<Vec<u64>>,
-    /// The pause of the clients, if there is one. `options.paused` mirrors it.
+    /// The pause of the clients, if there is one; it may be over. `options.paused` mirrors it.
     paused: Mutex<Option<Pause>>,
-    /// The mailboxes of the threads.
+    /// The mailboxes of the threads that serve clients.
     pub threads: Vec<Arc<Mailbox>>,
     /// Whether the server has to stop.
     pub stopping: AtomicBool,
@@ -111,19 +111,20 @@ pub struct Server {
     next_client: AtomicU64,
     /// When the log last reported that the heap has no space.
     told_of_no_space: Mutex<Option<Instant>>,
-    /// Options that the server reads for each command.
+    /// Options and other values that the server reads often.
     pub options: LiveOptions,
     /// Counts of the writes that are not synced, by the slots of their keys.
     pub unsynced: Unsynced,
 }
 
-/// Options that the server reads for each command. They are atomics, so that a command need not lock the
+/// Options and other values that the server reads often. Most are atomics, so that readers need not lock the
 /// configuration.
 #[derive(Debug, Default)]
 pub struct LiveOptions {
     /// The longest argument, in bytes.
     pub bulk: AtomicU64,
-    /// The most bytes of input that a client may have sent without a reply.
+    /// The most bytes of input that a client may have sent without a reply, with its commands that wait for
+    /// `EXEC`.
     pub input: AtomicU64,
     /// The most bytes that all clients may need together, which also limits each one; 0: no limit.
     pub clients: AtomicU64,
@@ -143,19 +144,20 @@ pub struct LiveOptions {
     pub latency: AtomicI64,
     /// Whether clients may not write to a replica.
     pub read_only: AtomicBool,
-    /// Whether a replica that has lost its master refuses to serve data.
+    /// Whether a replica that is not connected to its master refuses to serve data.
     pub silent: AtomicBool,
-    /// Whether the server removes expired keys periodically. In any case, commands of clients treat them as
-    /// absent.
+    /// Whether the server removes expired keys periodically. In any case, a lookup by a command of a client
+    /// does not find them.
     pub expires: AtomicBool,
     /// Number of clients that use `MONITOR`.
     pub monitors: AtomicUsize,
-    /// 0 if clients are not paused, 1 if their writes are, 2 if all their commands are.
+    /// 0 if clients are not paused, 1 if their writes are, 2 if all their commands are. The pause may be
+    /// over.
     pub paused: AtomicU8,
 }
 
-/// Returns the limit, with a quarter of the machine's memory as the hard limit if the option sets none (0). A
-/// client that asks for more, or does not read, must not exhaust the memory.
+/// Returns the limit, with a quarter of the machine's memory, if that is known, as the hard limit if the
+/// option sets none (0). A client that asks for more, or does not read, must not exhaust the memory.
 fn or_of_machine(limit: OutputLimit) -> OutputLimit {
     let (_, machine) = usage::memory();
     OutputLimit { hard: if limit.hard == 0 { machine / 4 } else { limit.hard }, ..limit }
@@ -183,26 +185,26 @@ impl LiveOptions {
 /// The state of the last copy of the heap (`SAVE`, `BGSAVE`).
 #[derive(Debug, Default)]
 pub struct SaveState {
-    /// When it was made, in seconds since 1970; before the first copy, when the server started.
+    /// When it was complete, in seconds since 1970; before the first copy, when the server started.
     pub at: i64,
-    /// The value of [`ServerStats::dirty`] at the last copy.
+    /// The value of [`ServerStats::dirty`] when the last copy began.
     pub dirty: u64,
-    /// Whether a copy is being made.
+    /// Whether a copy is being made, or is about to be.
     pub is_running: bool,
-    /// Whether the last attempt failed.
+    /// Whether the last attempt failed. An attempt that was refused at once does not count.
     pub failed: bool,
     /// When the copy that is being made began.
     pub began: Option<Instant>,
-    /// How long the last attempt took, failed or not.
+    /// How long the last attempt took, failed or not. An attempt that was refused at once does not count.
     pub took: Option<Duration>,
     /// Number of copies made.
     pub count: u64,
 }
 
-/// Counters since the start of the server or the last `CONFIG RESETSTAT`, and figures of the present state.
+/// Counters since the start of the server or the last `CONFIG RESETSTAT`, and figures that it does not reset.
 #[derive(Debug, Default)]
 pub struct ServerStats {
-    /// Connections accepted.
+    /// Connections accepted and not refused.
     pub connections: AtomicU64,
     /// Clients that wait for keys or for the end of a pause.
     pub blocked: AtomicUsize,
@@ -210,7 +212,7 @@ pub struct ServerStats {
     pub expired: AtomicU64,
     /// Keys evicted because memory was short.
     pub evicted: AtomicU64,
-    /// Changes to the data.
+    /// Changes to the data since the start of the server.
     pub dirty: AtomicU64,
     /// Clients disconnected because of `maxmemory-clients`.
     pub evicted_clients: AtomicU64,
@@ -218,18 +220,18 @@ pub struct ServerStats {
     pub rejected: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
-    /// The most bytes that the data have needed.
+    /// The most bytes that the data have needed since the start of the server, as far as sampled.
     pub peak: AtomicU64,
     /// Clients that wait for keys with a timeout.
     pub timed: AtomicUsize,
     /// Microseconds spent on removing expired keys.
     pub expiring: AtomicU64,
-    /// Whether a write to the heap has failed, after which the data do not change any more.
+    /// Whether an error has shown that the heap cannot be written any more.
     pub has_failed: AtomicBool,
 }
 
 impl ServerStats {
-    /// Resets the counters, except `dirty`, `peak` and those of the present state.
+    /// Resets the counters, except `dirty`, `peak`, `has_failed` and those of the present state.
     fn reset(&self) {
         let all = [
             &self.connections,
@@ -322,7 +324,8 @@ impl Server {
         sum
     }
 
-    /// Returns the number of calls, and of bytes read and written: see [`crate::stats::rates`].
+    /// Returns the totals of which [`crate::stats::rates`] makes rates: calls, bytes from clients, bytes to
+    /// clients, and bytes from a master.
     pub fn totals(&self) -> [u64; crate::stats::rates::COUNTED] {
         let calls = self.counts.iter().flatten().map(Counts::calls).sum();
         let (master, clients) = self.traffic.split_last().expect("one is that of a master");
@@ -333,7 +336,7 @@ impl Server {
         [calls, input, output, master.get().input]
     }
 
-    /// Returns the bytes that the data need.
+    /// Returns the bytes that the data need, and raises `peak` to them.
     pub fn used_memory(&self) -> u64 {
         let used =
             if self.memory.limit() > 0 { self.memory.used() } else { self.store.heap().stats().live_bytes };
@@ -356,7 +359,7 @@ impl Server {
         self.errors.lock().clear();
     }
 
-    /// Counts an error reply.
+    /// Counts an error of a command by its code.
     pub fn count_error(&self, code: &str) {
         let mut errors = self.errors.lock();
         // Commands and scripts choose the codes, so the number of distinct ones is limited.
@@ -374,13 +377,13 @@ impl Server {
         self.options.read_only.load(Ordering::Relaxed)
     }
 
-    /// Returns whether this server has lost its master and may not serve old data.
+    /// Returns whether this server is not connected to its master and may not serve old data.
     pub fn is_stale(&self) -> bool {
         self.options.silent.load(Ordering::Relaxed) && self.role.is_down()
     }
 
-    /// Logs an error of the heap: once if the data cannot change any more, and at most once a minute if there
-    /// is no space. Ignores other errors.
+    /// Logs an error of the heap: once if the heap has failed, and at most once a minute if there is no
+    /// space. Ignores other errors.
     pub fn look_at(&self, error: &pheap::Error) {
         if matches!(error, pheap::Error::OutOfSpace { .. } | pheap::Error::ReservationFull { .. }) {
             let mut told = self.told_of_no_space.lock();
@@ -431,8 +434,8 @@ impl Server {
         self.monitors.lock().iter().map(|client| (*client, line.clone())).collect()
     }
 
-    /// Pauses the clients, or ends the pause. A new pause during another one can only make it longer and
-    /// stricter.
+    /// Pauses the clients, or ends the pause, and wakes the threads that serve clients. A new pause during
+    /// another one can only make it longer and stricter.
     pub fn pause(&self, pause: Option<Pause>) {
         let mut paused = self.paused.lock();
         *paused = match (pause, *paused) {
@@ -458,7 +461,8 @@ impl Server {
         *paused
     }
 
-    /// Disconnects the clients that need most memory, until the others need at most `maxmemory-clients`.
+    /// Has the clients that need most memory disconnected, so that the others need at most
+    /// `maxmemory-clients`. Clients with `CLIENT NO-EVICT` do not count.
     pub fn evict_clients(&self) {
         let limit = self.options.clients.load(Ordering::Relaxed) as usize;
         if limit == 0 {
@@ -515,7 +519,7 @@ impl Server {
         }
     }
 
-    /// Makes all threads end.
+    /// Asks all threads to end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.memory.wake_collector();
@@ -524,7 +528,7 @@ impl Server {
     }
 }
 
-/// Returns the time since 1970.
+/// Returns the time since 1970, by the system's clock; 0 if that shows an earlier time.
 pub fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -542,7 +546,7 @@ pub struct WatchedKeys {
 }
 
 impl WatchedKeys {
-    /// Sets `flag` at each later write to the key.
+    /// Adds a watch: each later write to the key sets `flag`.
     pub fn add(&self, db: usize, key: &[u8], flag: &Arc<AtomicBool>) {
         self.keys.lock().entry((db, key.to_vec())).or_default().push(flag.clone());
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -561,8 +565,8 @@ impl WatchedKeys {
         }
     }
 
-    /// Sets the flags of a key that is being written to. The caller holds the shard's lock. `EXEC` reads the
-    /// flag under that lock, so it sees each write.
+    /// Sets the flags of a key that is being written to. The caller must hold the shard's lock. `EXEC` reads
+    /// its flag under that lock, so it sees each write.
     pub fn mark_changed(&self, db: usize, key: &[u8]) {
         if self.count.load(Ordering::SeqCst) > 0 {
             for flag in self.keys.lock().get(&(db, key.to_vec())).into_iter().flatten() {

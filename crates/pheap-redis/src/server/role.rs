@@ -14,7 +14,7 @@ use crate::data::Position;
 /// The stage of the link to the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stage {
-    /// There is no link. The thread of the link tries to connect again.
+    /// There is no link. If there is a master, the thread of the link tries to connect again.
     #[default]
     Down,
     /// The connection is being made.
@@ -49,15 +49,16 @@ pub struct LinkState {
     pub stage: Stage,
     /// Why the link was lost or could not be made.
     pub error: Option<String>,
-    /// The position in the master's stream up to which the heap has the commands.
+    /// The position in the master's stream up to which the heap has the commands; None if there is none.
     pub position: Option<Position>,
-    /// The offset in the stream up to which this server has read.
+    /// The offset in the stream up to which this server had read when it last applied a part of the stream.
     pub read: u64,
-    /// When the master last sent something.
+    /// When the master last sent something, as of the last update of this state.
     pub heard: Option<Instant>,
-    /// Since when the link is down.
+    /// Since when the link is down; None if it is up, or is being made for the first time.
     pub down: Option<Instant>,
-    /// Bytes of the data that have come, and the size of the data if the master has sent it.
+    /// While the master sends all its data: the bytes that have come, and the size of the data if the master
+    /// has sent it.
     pub data: (u64, Option<u64>),
 }
 
@@ -68,10 +69,11 @@ const CONNECTED: u8 = 4;
 /// Whether this server follows a master, and how far.
 #[derive(Debug, Default)]
 pub struct Role {
-    /// `FOLLOWS`, `LOADING` and `CONNECTED`; 0 if this server follows no master. Each command reads it.
+    /// `FOLLOWS`, `LOADING` and `CONNECTED`; 0 if this server follows no master.
     flags: AtomicU8,
-    /// Number of changes of the master. It changes while the whole heap is locked. A thread applies the
-    /// commands of a master only if it finds the same number with the shards locked.
+    /// Number of changes of the master. It changes while the whole heap is locked, or before the server has
+    /// clients. A thread applies the commands of a master only if it finds the same number with the shards
+    /// locked.
     generation: AtomicU64,
     link: Mutex<LinkState>,
     thread: OnceLock<Arc<Mailbox>>,
@@ -84,12 +86,12 @@ impl Role {
         self.flags.load(Ordering::SeqCst) != 0
     }
 
-    /// Returns whether only a part of the master's data is here and the rest is still to come.
+    /// Returns whether a transfer of all data of the master has begun and is not complete.
     pub fn is_loading(&self) -> bool {
         self.flags.load(Ordering::SeqCst) & LOADING != 0
     }
 
-    /// Returns whether this server follows a master and has no link to it.
+    /// Returns whether this server follows a master and does not get its stream of commands.
     pub fn is_down(&self) -> bool {
         let flags = self.flags.load(Ordering::SeqCst);
         flags & FOLLOWS != 0 && flags & CONNECTED == 0
@@ -100,8 +102,8 @@ impl Role {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Changes the master, or follows none. Called while the whole heap is locked, or before the server has
-    /// clients.
+    /// Changes the master, or follows none. The caller has locked the whole heap, or the server has no
+    /// clients yet.
     pub fn set_master(&self, master: Option<Master>, position: Option<Position>) {
         let read = position.as_ref().map_or(0, |position| position.offset);
         let mut link = self.link.lock();
@@ -112,7 +114,7 @@ impl Role {
         self.wake_up();
     }
 
-    /// Notes whether the data of the master are incomplete. Called while the whole heap is locked.
+    /// Notes whether a transfer of all data of the master is incomplete.
     pub fn set_loading(&self, is_loading: bool) {
         if is_loading {
             self.flags.fetch_or(LOADING, Ordering::SeqCst);
@@ -150,7 +152,7 @@ impl Role {
         let _ = self.thread.set(mailbox);
     }
 
-    /// Wakes the thread of the link, which looks for changes.
+    /// Wakes the thread of the link, if it is set, to look for changes.
     pub fn wake_up(&self) {
         if let Some(thread) = self.thread.get() {
             thread.wake_up();

@@ -1,6 +1,6 @@
-//! Branches: for each child, its first item, the number of items below it, and a pointer to it. These are
-//! separate arrays. A search therefore reads the scores and little else, and counting an item stores one
-//! word.
+//! Branches: for each child, an item that is not behind its items (`first`, see the parent module), the
+//! number of items below it, and a pointer to it. These are separate arrays. A search therefore reads the
+//! scores and little else, and counting an item stores one word.
 //!
 //! Invariants: The entries behind the last child have the score NaN and no pointers. The children of a branch
 //! are either all leaves or all branches.
@@ -58,7 +58,7 @@ pub(super) struct Child<'r> {
     pub(super) node: Node<'r>,
 }
 
-/// The children of a branch, and one more.
+/// Room for the children of a branch, and one more.
 pub(super) type Children<'r> = SmallVec<[Child<'r>; BRANCH + 1]>;
 
 impl<'r> Branch<'r> {
@@ -136,8 +136,9 @@ pub(super) fn children<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>) -> Childr
     (0..counts.len()).filter_map(child).collect()
 }
 
-/// Returns the index of the last child whose first item is at or in front of a member with this score, and
-/// the child. If there is no such child, it returns the first one.
+/// Returns the index of the last child whose `first` is at or in front of a member with this score, and the
+/// child. If there is no such child, it returns the first one. It does not read the `first` of the first
+/// child.
 pub(super) fn find<'r>(
     view: &View<'r>,
     branch: P<'r, Branch<'r>>,
@@ -156,7 +157,8 @@ pub(super) fn find<'r>(
     (at, node_of(view, branch, head, at))
 }
 
-/// Returns the index of the last child for whose first item `is_before` is true, or of the first child.
+/// Returns the index of the last child for whose `first` `is_before` is true, or of the first child. It does
+/// not read the `first` of the first child.
 pub(super) fn child_of<'r>(
     view: &View<'r>,
     branch: P<'r, Branch<'r>>,
@@ -181,7 +183,7 @@ pub(super) fn child_of<'r>(
 pub(super) mod tests {
     use super::*;
 
-    /// Checks the invariants of the branch itself.
+    /// Checks the invariants of the branch's own arrays.
     pub(in crate::data::order) fn check<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>) {
         let branch = &view[branch];
         for at in 0..BRANCH {

@@ -1,4 +1,4 @@
-//! Iterates over items in order, from a rank on.
+//! Iterates over items in order, or backwards, from a rank on.
 
 use pheap::{P, PVec, View};
 
@@ -6,7 +6,7 @@ use super::branch::{self, Node};
 use super::leaf::Leaf;
 use super::{Item, LeafPath, Order, Top};
 
-/// An iterator over items in order.
+/// An iterator over items in order, or backwards.
 pub struct Items<'v, 'r> {
     view: &'v View<'r>,
     way: LeafPath<'r>,
@@ -16,7 +16,7 @@ pub struct Items<'v, 'r> {
     is_reverse: bool,
 }
 
-/// The node that has the next items.
+/// The vector or the leaf that has the next item.
 #[derive(Clone, Copy)]
 enum Source<'v, 'r> {
     Few(P<'r, PVec<'r, Item<'r>>>),
@@ -41,7 +41,7 @@ impl<'r> Source<'_, 'r> {
 
 impl<'r> Order<'r> {
     /// Returns at most `count` items from `rank` on, which counts from 0. If `is_reverse`, it goes backwards
-    /// from that rank.
+    /// from that rank. Returns none if no item has that rank.
     pub(in crate::data) fn iter<'v>(
         &self,
         view: &'v View<'r>,
@@ -73,7 +73,7 @@ impl<'r> Order<'r> {
 }
 
 impl Items<'_, '_> {
-    /// Moves to the next leaf. Returns whether there is one.
+    /// Moves to the next leaf in the direction of the iteration. Returns whether there is one.
     fn turn_over(&mut self) -> bool {
         let Self { view, way, is_reverse, .. } = self;
         let step = |at: usize| if *is_reverse { at.wrapping_sub(1) } else { at + 1 };

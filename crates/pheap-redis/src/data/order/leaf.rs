@@ -1,5 +1,5 @@
-//! Leaves: items stay in the slots to which they were written, and a separate permutation has their order.
-//! Adding or removing an item therefore takes two small stores.
+//! Leaves: items stay in the slots to which they were written until the leaf is split or merged, and a
+//! separate permutation has their order. Adding or removing an item therefore takes two small stores.
 //!
 //! Invariants: The `places` are a permutation of the slots. The slots with items come first, in the order of
 //! the items. The other slots have no member and the score NaN, so that a search compares all slots without
@@ -10,7 +10,7 @@ use pheap::{P, Persist, Txn, View, txn};
 use super::{Item, LeafItems};
 use crate::data::value::Str;
 
-/// The most items of a leaf. With them a leaf takes eight cache lines.
+/// The most items of a leaf. With them a leaf takes 512 bytes.
 pub(super) const LEAF: usize = 30;
 
 #[derive(Persist, Clone, Copy)]
@@ -67,7 +67,7 @@ impl Places {
 }
 
 impl<'r> Leaf<'r> {
-    /// Makes a leaf with these sorted items.
+    /// Makes a leaf with these sorted items, at most [`LEAF`].
     pub(super) fn from_items(items: &[Item<'r>]) -> Leaf<'r> {
         let places =
             Places { slots: std::array::from_fn(|slot| slot as u8), unused: 0, len: items.len() as u8 };
@@ -105,7 +105,8 @@ impl<'r> Leaf<'r> {
         self.in_use().iter().filter_map(|&slot| self.item_in(slot)).collect()
     }
 
-    /// Returns the number of items for which `is_before` is true.
+    /// Returns the number of items for which `is_before` is true. It must be true of the first items up to
+    /// some place, and false of all others.
     pub(super) fn count_before(&self, is_before: impl Fn(&Item<'r>) -> bool) -> usize {
         self.in_use().partition_point(|&slot| self.item_in(slot).is_some_and(|item| is_before(&item)))
     }
@@ -126,7 +127,7 @@ impl<'r> Leaf<'r> {
     }
 
     /// Returns the place of a member with this score. It compares members only if several items have the
-    /// score. If one item has the score, the caller knows that it is this member.
+    /// score. If one item has the score, the caller must know that it is this member.
     pub(super) fn place_of(&self, view: &View<'r>, score: f64, member: &[u8]) -> Option<usize> {
         match self.count(score) {
             (_, 0) => None,

@@ -3,9 +3,10 @@
 //! number of items below each child. The rank of an item, the item at a rank, and the number of items in
 //! front of a bound therefore take one descent each. A set with few items is a sorted vector.
 //!
-//! Invariants: All items of a child are at or behind the child's `first`, and all items of the children
-//! before it are in front of that `first`. The `first` of a branch's first child may be anything, because no
-//! search reads it. All leaves have the same depth. A leaf is not empty unless it is the only one.
+//! Invariants: For each child of a branch but the first one: all items of the child are at or behind the
+//! child's `first`, and all items of the children before it are in front of that `first`. The `first` of a
+//! branch's first child may be any item, because no search reads it. The member of a `first` may have been
+//! removed from the set. All leaves have the same depth. A leaf is not empty unless it is the only one.
 
 mod branch;
 mod iter;
@@ -23,7 +24,8 @@ pub use self::iter::Items;
 use self::leaf::{LEAF, Leaf};
 use super::value::Str;
 
-/// A node with fewer items or children is merged with a neighbor, if both together have at most `ROOMY`.
+/// When a removal leaves a node with fewer items or children, it is merged with a neighbor, if both together
+/// have at most `ROOMY`.
 const FEW: usize = LEAF / 4;
 const ROOMY: usize = LEAF * 3 / 4;
 
@@ -47,7 +49,7 @@ impl<'r> Item<'r> {
     }
 }
 
-/// The items of a leaf, and one more.
+/// Room for the items of a leaf, and one more.
 type LeafItems<'r> = SmallVec<[Item<'r>; LEAF + 1]>;
 
 /// The branches on the way to a leaf, and the index of the child that the way takes in each.
@@ -177,8 +179,8 @@ impl<'r> Order<'r> {
         Ok(())
     }
 
-    /// Removes a member, which must have this score if any member has it. Returns its item, or None if no
-    /// member has this score.
+    /// Removes a member. If any item has this score, the member must have it. Returns its item, or None if no
+    /// item has this score.
     pub(super) fn remove(
         this: P<'r, Order<'r>>,
         tx: &mut Txn<'r>,
@@ -222,7 +224,7 @@ impl<'r> Order<'r> {
         Some(item)
     }
 
-    /// Replaces a root that has only one child by that child.
+    /// Replaces a root that has only one child by that child. If the child is a leaf, it becomes a vector.
     fn collapse_root(this: P<'r, Order<'r>>, tx: &mut Txn<'r>) {
         while let Top::Many(root) = tx[this].root
             && branch::len(tx, root) == 1
@@ -266,12 +268,13 @@ fn place_in_few<'r>(view: &View<'r>, items: P<'r, PVec<'r, Item<'r>>>, score: f6
 }
 
 /// Splits a full node's items or children, and one more, into those that stay and those of a new node. If the
-/// additional one `is_last`, only that one moves, so that members which are added in order fill the nodes.
+/// additional one `is_last`, only that one moves, so that members which are added in ascending order fill the
+/// nodes.
 fn split<T>(all: &[T], is_last: bool) -> (&[T], &[T]) {
     all.split_at(if is_last { all.len() - 1 } else { all.len() / 2 })
 }
 
-/// Makes a leaf with these items.
+/// Makes a leaf with these sorted items, of which there is at least one.
 fn leaf_of<'r>(tx: &Txn<'r>, items: &[Item<'r>]) -> pheap::Result<Child<'r>> {
     let leaf = tx.alloc(Leaf::from_items(items))?;
     Ok(Child { first: items[0], count: items.len() as u64, node: Node::Leaf(leaf) })

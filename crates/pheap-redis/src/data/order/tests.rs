@@ -17,7 +17,7 @@ fn model_item(number: u64, scores: u64) -> (u64, [u8; 8]) {
     (number % scores, number.to_be_bytes())
 }
 
-/// Checks the invariants of a branch. Returns the number of items below it.
+/// Checks invariants of a branch and of the nodes below it. Returns the number of items below it.
 fn check_branch<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>, depth: usize) -> u64 {
     branch::tests::check(view, branch);
     let children = branch::children(view, branch);
@@ -92,7 +92,7 @@ fn like_a_model(scores: u64, steps: usize, mut next: impl FnMut(usize) -> (u64, 
 #[test]
 fn at_random() {
     for scores in [1, 7, 1 << 40] {
-        // The tree grows to some thousands of items, becomes empty, and grows again.
+        // The tree grows to more than 2000 items, shrinks to fewer, grows again, and shrinks again.
         like_a_model(scores, 40_000, |step| {
             let number = crate::text::random::random() % 4000;
             (number, (crate::text::random::random() % 16 < 10) == ((step / 10_000) % 2 == 0))

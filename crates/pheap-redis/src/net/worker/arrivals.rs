@@ -16,7 +16,7 @@ use crate::connections::stream::Stream;
 use crate::net::connection::Connection;
 use crate::resp::Reply;
 
-/// The error that a client gets if there are `maxclients` clients already.
+/// The error that a client gets if there are `maxclients` clients already, or too many files are open.
 const TOO_MANY_CLIENTS: &str = "ERR max number of clients reached";
 
 /// The system's error code if this process has as many files open as it may.
@@ -64,7 +64,7 @@ impl WorkerState<'_> {
         }
     }
 
-    /// Sends a client the reason why it is refused, and closes the connection.
+    /// Tries to send a client the reason why it is refused, and closes the connection.
     fn refuse(&self, mut stream: Stream, why: &str) {
         self.server.stats.rejected.fetch_add(1, Relaxed);
         tracing::debug!("{stream} was refused: {why}");
@@ -132,7 +132,7 @@ impl WorkerState<'_> {
         self.server.unwatch(session);
         self.server.listen_to_nothing(session);
         self.server.tracking.disable(session);
-        // Closing the descriptor deregisters it, too. An error means that it was not registered.
+        // An error is ignored: closing the descriptor deregisters it, too.
         let _ = self.poll.registry().deregister(stream);
         self.server.clients.remove(client);
         if session.monitors {

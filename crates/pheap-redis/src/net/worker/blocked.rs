@@ -38,15 +38,14 @@ impl WorkerState<'_> {
         }
         connection.session.profile.is_blocked.store(true, SeqCst);
         connection.blocked = Some(Blocked { words, block, places, until, db, seen: Vec::new() });
-        // Only a client whose command must go on waiting is counted. It is then served in the order of the
-        // waiting clients.
+        // Only a client whose command must go on waiting is counted.
         if !self.try_again(connection, None, signals) {
             self.server.stats.blocked.fetch_add(1, Relaxed);
         }
     }
 
-    /// Runs the command of a blocked client again. If the key that was written to is known, the command gets
-    /// only that key. Returns whether the client goes on.
+    /// Runs the command of a blocked client again. If the client waits for the key `woken_by`, the command
+    /// gets only that key. Returns whether the command was answered.
     fn try_again(
         &mut self,
         connection: &mut Connection,
@@ -165,11 +164,11 @@ impl WorkerState<'_> {
         };
         let exists = store.shards()[store.shard_of(key)]
             .read_deferred(|view, root| view[view[root].dbs.at(*db)].get(view, key, now()).is_some());
-        // If the heap has failed, the waiting clients' commands reply with the error.
+        // An error is ignored: if the heap has failed, the commands of the waiting clients report it.
         exists.map_or(true, |(exists, _)| exists)
     }
 
-    /// Replies to clients whose timeout has ended, and serves paused clients when the pause has ended.
+    /// Replies to clients whose timeout has ended, and makes paused clients ready when the pause has ended.
     pub(super) fn end_timed_out_waits(&mut self) {
         while let Some(&(at, client)) = self.timeouts.first() {
             if at > Instant::now() {

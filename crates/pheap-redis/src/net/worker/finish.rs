@@ -13,7 +13,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl WorkerState<'_> {
     /// Accepts no more clients and reads no more commands. Sends the replies that wait for the disk as soon
-    /// as they are durable, to each client that reads them in time.
+    /// as their commits are durable, to each client that reads them in time.
     pub(super) fn finish(&mut self, events: &mut Events) -> io::Result<()> {
         self.listeners.clear();
         let until = Instant::now() + LAST_WORDS;

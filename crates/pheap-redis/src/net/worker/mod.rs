@@ -50,7 +50,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Makes a thread without clients.
+    /// Prepares a thread without clients. The caller runs it.
     ///
     /// # Errors
     /// If the system cannot create the poll or the mailbox.
@@ -110,7 +110,8 @@ impl Worker {
 
 /// Messages that are sent together.
 struct Announcement {
-    /// The commit that must be durable first. It covers the commits of all earlier announcements, too.
+    /// The commit that must be durable first. It covers the commits of all earlier announcements that are not
+    /// sent yet, too.
     commit: Option<Commit>,
     messages: Vec<(u64, Parcel)>,
 }
@@ -126,8 +127,8 @@ struct WorkerState<'s> {
     /// The clients' connections by client id. They are in boxes because serving a client takes its connection
     /// out.
     connections: BTreeMap<u64, Box<Connection>>,
-    /// Clients with something to do, in the order in which it arose: the client that sent something first is
-    /// first. When a client disconnects, the last client takes its place.
+    /// Clients with something to do, in the order in which this thread learned of it. When a client
+    /// disconnects, the last client takes its place.
     ready: IndexSet<u64>,
     /// Clients whose output waits for a commit.
     not_durable: IndexSet<u64>,
@@ -178,7 +179,7 @@ impl WorkerState<'_> {
         self.finish(&mut events)
     }
 
-    /// Waits for events for at most `sleep`, and handles them.
+    /// Waits for events for at most `sleep`, handles them, and serves the ready clients.
     fn poll_and_serve(&mut self, events: &mut Events, sleep: Duration) -> io::Result<()> {
         match self.poll.poll(events, Some(sleep)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -209,7 +210,7 @@ impl WorkerState<'_> {
         Ok(())
     }
 
-    /// Returns how long the thread may sleep.
+    /// Returns how long the thread may sleep: until a timeout or the pause ends, at most [`TICK`].
     fn until_next(&self) -> Duration {
         let first =
             self.timeouts.first().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()));
@@ -274,7 +275,7 @@ impl WorkerState<'_> {
         }
     }
 
-    /// Sends the messages whose commits are durable, in order.
+    /// Posts the messages whose commits are durable, in order, up to the first one whose commit is not.
     fn send_messages(&mut self) {
         while let Some(next) = self.messages.front() {
             let durable = next.commit.as_ref().map(|commit| self.syncs.durability(commit));
@@ -302,8 +303,9 @@ impl WorkerState<'_> {
         self.messages.push_back(Announcement { commit, messages });
     }
 
-    /// Sends a client as much of its output as possible. Sends the announced messages first: when a client
-    /// has its reply, the notifications of all earlier writes are on their way.
+    /// Sends a client as much of its output as possible. Posts the announced messages whose commits are
+    /// durable first: when a client has its reply, the messages about the writes for which that reply waited
+    /// are on their way.
     fn send(&mut self, connection: &mut Connection) -> io::Result<SendPause> {
         self.send_messages();
         let Connection { output, stream, .. } = connection;
@@ -345,7 +347,8 @@ impl Meanwhile for WorkerState<'_> {
         if std::mem::replace(&mut self.is_meanwhile, true) {
             return;
         }
-        // If polling fails, it will fail again when the script has ended, and the error is handled there.
+        // An error of polling is ignored: a lasting one comes again when the script has ended, and is handled
+        // there.
         let mut turn = || _ = self.poll_and_serve(&mut Events::with_capacity(64), Duration::ZERO);
         let turned = panic::catch_unwind(AssertUnwindSafe(&mut turn));
         self.is_meanwhile = false;

@@ -20,7 +20,7 @@ const GREETINGS: Duration = Duration::from_millis(10);
 impl WorkerState<'_> {
     /// Serves each ready client once: first runs the commands of all clients, then sends the replies. Sending
     /// makes the system wake the client's program, which takes longer than many commands. A program that has
-    /// many connections then wakes up once for all of them.
+    /// many connections can then wake up once for all of them.
     pub(super) fn serve(&mut self) {
         self.round.extend(self.ready.drain(..));
         let begun = Instant::now();
@@ -33,15 +33,16 @@ impl WorkerState<'_> {
         }
     }
 
-    /// Calls `what` with a client's connection. Keeps the connection if `what` returns true; else, or after
-    /// an error or a panic, disconnects it. Does not call `what` in two cases. A connection that exceeds a
-    /// limit is disconnected. A connection that is held until waiting clients have seen its writes is kept.
+    /// Calls `what` with a client's connection, if this thread has it. Keeps the connection if `what` returns
+    /// true; else, or after an error or a panic, disconnects it. Does not call `what` in two cases. A
+    /// connection that exceeds a limit is disconnected. A connection that is held until waiting clients have
+    /// seen its writes is kept.
     fn with(&mut self, client: u64, what: impl Fn(&mut Self, &mut Connection) -> io::Result<bool>) {
         let Some(mut connection) = self.connections.remove(&client) else { return };
         let result = if connection.is_over || connection.is_held {
             Ok(!connection.is_over)
         } else {
-            // The panic has rolled the transaction back. A bug in a command therefore costs one connection
+            // A panic in a transaction has rolled it back. A bug in a command therefore costs one connection
             // and not the others.
             panic::catch_unwind(AssertUnwindSafe(|| what(self, &mut connection))).unwrap_or_else(|_| {
                 let command = connection.session.last_command;
@@ -117,8 +118,9 @@ impl WorkerState<'_> {
         Ok(!is_done && !is_gone)
     }
 
-    /// Runs the commands that a client has sent. Returns whether to call it again. It stops after a write for
-    /// which other clients wait, to serve these first, and after replies that reach the output limit.
+    /// Runs the commands that a client has sent. Returns whether to call it again. It also stops after a
+    /// write for which other clients wait, to serve these first, and after replies that reach the output
+    /// limit.
     fn run_commands(&mut self, connection: &mut Connection) -> bool {
         let mut signals = VecDeque::new();
         let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());

@@ -99,7 +99,7 @@ fn told(turn: &mut WorkerState<'_>, client: &mut UnixStream) -> String {
     }
 }
 
-/// Calls `f` with a client of a server whose disk fails at the next sync.
+/// Calls `f` with a client of a server whose next sync fails.
 fn with_failing_disk(f: impl FnOnce(&mut WorkerState<'_>, &mut UnixStream)) {
     let Setup { folder, server, worker } = Setup::new();
     let mut turn = worker.into_turn(&server, 0, Vec::new());
@@ -200,7 +200,7 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     assert_eq!(told(&mut turn, &mut client), "");
 }
 
-/// Takes turns until so many clients wait for keys.
+/// Takes turns until this number of clients wait for keys.
 fn until_blocked(turn: &mut WorkerState<'_>, clients: usize) {
     while turn.server.stats.blocked.load(Relaxed) != clients {
         turn.poll_and_serve(&mut Events::with_capacity(8), TICK).unwrap();
@@ -214,7 +214,7 @@ fn who_has_gone_takes_nothing_from_a_list() {
     let (mut gone, mut pusher) = (connect(&mut turn), connect(&mut turn));
     gone.write_all(b"BLPOP list 0\r\n").unwrap();
     until_blocked(&mut turn, 1);
-    // Both events come to the thread in one turn, in this order.
+    // Both events should come to the thread in one turn, in this order.
     drop(gone);
     pusher.write_all(b"RPUSH list value\r\n").unwrap();
     assert_eq!(told(&mut turn, &mut pusher), ":1\r\n");
@@ -233,7 +233,7 @@ fn listen(turn: &mut WorkerState<'_>, appendfsync: &str, key: &str) -> UnixStrea
     listener
 }
 
-/// Checks that the listener receives these events in this order.
+/// Waits until the listener has received all these events, and checks that they came in this order.
 fn are_announced(turn: &mut WorkerState<'_>, listener: &mut UnixStream, events: &[&str]) {
     let mut announced = String::new();
     while !events.iter().all(|event| announced.contains(event)) {
@@ -249,14 +249,14 @@ fn what_a_client_takes_is_announced_after_it_was_put_there() {
         let mut turn = worker.into_turn(&server, 0, Vec::new());
         let (mut taker, mut pusher) = (connect(&mut turn), connect(&mut turn));
         let mut listener = listen(&mut turn, appendfsync, "list");
-        // Both commands come to the thread in one turn, in this order.
+        // Both commands should come to the thread in one turn, in this order.
         taker.write_all(b"BLPOP list 0\r\n").unwrap();
         pusher.write_all(b"RPUSH list value\r\n").unwrap();
         are_announced(&mut turn, &mut listener, &["rpush", "lpop"]);
     }
 }
 
-/// Writes of several turns wait for the disk at the same time.
+/// Writes of several turns may wait for the disk at the same time.
 #[test]
 fn what_was_done_is_announced_in_this_order() {
     let Setup { folder: _folder, server, worker } = Setup::new();
@@ -279,7 +279,7 @@ fn what_was_done_is_announced_in_this_order() {
     }
 }
 
-/// When the publisher has its reply, the published message was sent before all later messages.
+/// When the publisher has its reply, the published message was posted, and so were all earlier messages.
 #[test]
 fn what_is_published_is_sent_before_that_is_told() {
     let Setup { folder: _folder, server, worker } = Setup::new();

@@ -1,4 +1,5 @@
-//! Periodic work: the first thread expires and evicts keys; each thread disconnects idle clients.
+//! Periodic work, such as expiring and evicting keys (the first thread), and disconnecting idle clients (each
+//! thread).
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::net::connection::Connection;
 const EXPIRY: Duration = Duration::from_millis(25);
 
 impl WorkerState<'_> {
-    /// Enlarges the table of usage times if there are more keys now.
+    /// Enlarges the table of usage times if there are more objects now.
     fn make_places(&self) {
         if self.server.clocks.is_on() {
             let objects = self.server.store.shards().iter().map(|root| root.live().objects).sum();
@@ -33,7 +34,8 @@ impl WorkerState<'_> {
         let before = self.server.stats.evicted.load(Relaxed);
         // An error is ignored here: if the heap has failed, the next write replies with the error.
         let room = make_room(self.server, &mut effects, &mut commits);
-        // If no key was removed, the collector has to work first, and trying again at once does not help.
+        // If no key was removed, trying again at once does not help: for example, the collector has to work
+        // first.
         let has_removed = self.server.stats.evicted.load(Relaxed) > before;
         self.evicts = has_removed && matches!(room, Ok(EvictionResult::Later));
         if expire {
@@ -52,9 +54,10 @@ impl WorkerState<'_> {
         }
     }
 
-    /// Does the periodic work of a thread: accepts clients that had to wait, checks the output limits, and
-    /// disconnects idle clients. The first thread also expires and evicts keys, samples statistics, and
-    /// disconnects clients that need too much memory.
+    /// Does the periodic work of a thread, if it is time: for example, accepts clients that had to wait,
+    /// checks the output limits, and disconnects idle clients. The first thread also does that of the whole
+    /// server: for example, expires and evicts keys, samples statistics, and disconnects clients that need
+    /// too much memory. If an eviction should continue, it continues in each call.
     pub(super) fn tick(&mut self) {
         let is_time = self.last_tick.elapsed() >= TICK;
         if self.number == 0 && (is_time || self.evicts) {
