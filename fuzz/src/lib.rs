@@ -32,8 +32,8 @@ pub fn is_full(error: &Error) -> bool {
     matches!(error, Error::OutOfSpace { .. } | Error::ReservationFull { .. })
 }
 
-/// Returns a folder for one run, in memory if possible. It remains if the run fails, so that the heap can be
-/// examined.
+/// Returns a folder for one run, in `/dev/shm` if that exists. It remains if the run fails, so that the heap
+/// can be examined.
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() {
@@ -44,8 +44,8 @@ pub fn scratch() -> TempDir {
     dir.expect("there is a place for temporary files")
 }
 
-/// Returns the default options of AddressSanitizer, which `ASAN_OPTIONS` overrides. A stack trace of each
-/// allocation would take half of the time.
+/// Returns the default options of AddressSanitizer, which `ASAN_OPTIONS` overrides. There is no stack trace
+/// of each allocation, because that would be slow.
 #[unsafe(no_mangle)]
 pub extern "C" fn __asan_default_options() -> *const c_char {
     // If a script asks for more memory than there is, the allocation fails. A string of 1 GiB is allowed.
