@@ -7,9 +7,9 @@
 //! cargo run --release --example graph -- --times       what it costs, beside `Vec<Vec<u32>>`
 //! ```
 //!
-//! Each transaction adds some edges and counts them. So after a kill (`kill -9`), the program continues after
-//! the last complete transaction, and no edge is there twice. The same algorithms work on the heap and on
-//! vectors (`algorithms.rs`): they run directly on the heap, without loading the graph.
+//! Each transaction of the load adds some edges and counts them. So after a kill (`kill -9`), the program
+//! continues after the last complete transaction, and no edge is there twice. The same algorithms work on the
+//! heap and on vectors (`algorithms.rs`): they run directly on the heap, without loading the graph.
 //!
 //! The graph is in `store.rs`; start reading there.
 
@@ -38,7 +38,7 @@ struct Args {
     /// How many edges the graph is to have.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     edges: usize,
-    /// Edges that one transaction adds.
+    /// Edges that one transaction adds, at most.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     piece: usize,
     /// How often to kill, at most.

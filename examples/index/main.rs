@@ -11,9 +11,10 @@
 //! A transaction adds the words of some lines *and* the number of lines that are done. A crash leaves both or
 //! neither. So the next run continues after these lines. It counts no word twice, and leaves none out.
 //!
-//! Files may change. Each run reads all files again and compares the hash of their content with the one in
-//! the index. One transaction removes changed and absent files. Then new and changed files are added. In the
-//! end, the index describes the files of this run. (`--dump` prints the whole index, to compare it.)
+//! Files may change. Each run (except a query) reads all files again and compares the hash of their content
+//! with the one in the index. One transaction removes changed and absent files. Then new and changed files
+//! are added. In the end, the index describes the files of this run. (`--dump` prints the whole index, to
+//! compare it.)
 //!
 //! The index is in `store.rs`; start reading there. `corpus.rs` finds the files and splits them into words.
 

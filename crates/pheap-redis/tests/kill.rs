@@ -4,8 +4,8 @@
 //! Sixteen clients send commands of many kinds, and one more listens. Eight of them have a database each, and
 //! know exactly what must be in it. The other eight change the same keys, for which some invariants hold (see
 //! `oracle`). After a number of acknowledged steps, the test kills the server (SIGKILL) and starts it again,
-//! now and then kills it while it starts, and checks everything. The seed determines what the clients send,
-//! but not how their commands interleave.
+//! now and then kills it while it starts, and checks everything. The seed determines the random numbers, but
+//! not how the clients' commands interleave.
 //!
 //! For a long run, set `PHEAP_ORACLE_ROUNDS=1000 PHEAP_ORACLE_SEED=7`:
 //! `cargo test --release -p pheap-redis --test kill -- --nocapture`
@@ -25,7 +25,7 @@ use common::Server;
 use oracle::clients::{Clients, Served};
 use oracle::{ROUNDS, SEED, from_environment};
 
-/// Acknowledged steps between two kills, at most.
+/// Greatest random number of acknowledged steps before a kill. There may be a few more.
 const STEPS: usize = 2000;
 /// Number of kills with one heap.
 const KILLS_PER_HEAP: usize = 4;

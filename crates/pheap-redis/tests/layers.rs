@@ -1,4 +1,4 @@
-//! Checks imports against the table of rooms in `lib.rs`: a module uses only those above it.
+//! Checks imports against the table of rooms in `lib.rs`: a module uses nothing that stands behind it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ use machine::{CLOCKS_DIFFER, Setup};
 use oracle::clients::Clients;
 use oracle::{ROUNDS, SEED, from_environment};
 
-/// Acknowledged steps before the power is cut, at most.
+/// Greatest random number of acknowledged steps before the power is cut. There may be a few more.
 const STEPS: usize = 2000;
 /// Number of power cuts with one heap.
 const CUTS_PER_HEAP: usize = 10;
@@ -63,7 +63,7 @@ fn mistakes_are_noticed() {
     }
 }
 
-/// Cuts the power of a server once in each round. Returns the number of steps that were done.
+/// Cuts the power of a server at least once in each round. Returns the number of steps that were done.
 fn cuts(folder: &Path, arguments: &[&str], rounds: std::ops::Range<usize>, seed: u64) -> usize {
     let (mut clients, mut all) = (Clients::new(CLOCKS_DIFFER), 0);
     let first = rounds.start;

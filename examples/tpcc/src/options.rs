@@ -28,8 +28,8 @@ pub struct Store {
     /// What a transaction survives.
     #[arg(long, value_enum, default_value = "auto")]
     durability: Durability,
-    /// When the log of `wal` is synced: at each `commit`, on `demand` (never, here), or every so many
-    /// milliseconds.
+    /// When the log of `wal` is synced: at each `commit`, on `demand` (when the run waits for a transaction),
+    /// or, in addition to that, every so many milliseconds.
     #[arg(long, value_name = "WHEN", default_value = "commit", value_parser = sync)]
     sync: SyncPolicy,
     /// Use SQLite instead.

@@ -19,7 +19,7 @@ impl Redis {
         Redis::start_with(folder, free_port(), &[])
     }
 
-    /// Like [`Redis::start`], with more options.
+    /// Like [`Redis::start`], at this port and with more options.
     pub(crate) fn start_with(folder: &Path, port: u16, options: &[&str]) -> Redis {
         let process = Command::new("redis-server")
             .args([

@@ -5,8 +5,8 @@
 pub(crate) const TYPES: &[&str] =
     &["str", "num", "bits", "list", "set", "hash", "zset", "stream", "restored"];
 
-/// Kinds of keys that no template fills with other values, because Redis does not define the results for
-/// those: members of one score for `BYLEX`, places, HyperLogLogs.
+/// Kinds of keys that only templates for them fill, because Redis does not define some results for other
+/// values: members of one score for `BYLEX`, places, HyperLogLogs.
 pub(crate) const PURE: &[&str] = &["ties", "geo", "hll"];
 
 pub(crate) const FAMILIES: &[&[&str]] = &[

@@ -16,7 +16,7 @@ pub(crate) const DATABASES: usize = 3;
 pub(crate) struct Command {
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) norm: Norm,
-    /// Whether the command may wait for ever unless it is in a transaction.
+    /// Whether the command is one of [`WAITING`], which may wait for ever outside of transactions.
     pub(crate) waits: bool,
 }
 

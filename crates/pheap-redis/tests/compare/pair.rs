@@ -190,7 +190,7 @@ impl Pair {
         self.value(client, key)
     }
 
-    /// Compares all keys of all databases.
+    /// Ends open transactions, and compares all keys of the databases in use.
     fn contents(&mut self) -> Option<Difference> {
         // An open transaction would only queue the questions.
         for client in 0..2 {

@@ -12,8 +12,8 @@ pub(crate) enum Norm {
     Any,
     /// All but the order of the pairs.
     Pairs,
-    /// Of arrays: the number of elements, and the number of elements of each. Two strings are always equal.
-    /// For commands that return random elements.
+    /// Of two arrays: the kind, the number of elements, and the number of elements of each. Nothing of two
+    /// strings. Else all. For commands that return random elements.
     Size,
     /// All, but integers above 100,000 may differ by less than 60,000: a minute, if they are milliseconds.
     Near,
@@ -25,7 +25,8 @@ pub(crate) enum Norm {
     Dump,
     /// All. The command begins a transaction.
     Begin,
-    /// Of each queued command, what its own norm demands. The command ends a transaction.
+    /// Of each queued command, what its own norm demands, if each has a reply; else all. The command ends a
+    /// transaction.
     End,
 }
 

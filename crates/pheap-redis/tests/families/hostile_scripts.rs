@@ -168,7 +168,7 @@ fn nothing_reaches_out() {
     assert_eq!(client.ask("ping"), "PONG");
 }
 
-/// CVE-2015-4335: the server ran compiled code, which no compiler had checked.
+/// CVE-2015-4335: scripts could run compiled code, which Lua does not check.
 #[test]
 fn compiled_code_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -509,7 +509,7 @@ fn loads_in_other_threads_have_limits() {
     let server = Server::start(folder.path(), &["--durability", "process", "--threads", "2"]);
     let (mut one, mut two) = (server.client(), server.client());
     for i in 0..8 {
-        // Addresses differ between threads, so the loop runs in some of them only.
+        // Addresses differ between threads, so the loop may run in one of them only.
         let text = format!(
             "#!lua name=l{i}\nlocal place = ('%p'):format({{}}) if place:byte(-{}) % 2 == 0 then while true do end \
              end redis.register_function('f{i}', function() return 1 end)",

@@ -163,7 +163,7 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// Runs the program to its end. Returns its output, or its messages of errors if it fails.
+/// Runs the program to its end. Returns its standard output, or its standard error if it fails.
 fn run(arguments: &[&str], heap: &Path, file: &Path) -> Result<String, String> {
     let mut program = Command::new(env!("CARGO_BIN_EXE_pheap-redis"));
     let output = program.args(arguments).arg(file).arg("--heap").arg(heap).output().unwrap();

@@ -35,7 +35,7 @@ fn what_is_within_sets() {
             // An empty result removes the target.
             ("sinterstore s a none", "0"),
             ("exists s", "0"),
-            // The types of all keys are checked, also of those after an absent key.
+            // `SINTER` and `SDIFF` check the types of all keys, also behind an absent one.
             ("set s x", "OK"),
             ("sinter none s", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
             ("sdiff none s", "-WRONGTYPE Operation against a key holding the wrong kind of value"),

@@ -21,7 +21,7 @@ pub(crate) fn prepare(client: &mut Client) {
     }
 }
 
-/// Executes random commands and transactions, `steps` in number. Some of them fail.
+/// Executes random commands and transactions, `steps` in number. They may fail.
 pub(crate) fn work(client: &mut Client, rng: &mut Rng, steps: usize) {
     for _ in 0..steps {
         if rng.chance(30) {

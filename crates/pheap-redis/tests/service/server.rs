@@ -188,7 +188,7 @@ fn passwords() {
     // A password must be UTF-8, because other bytes would all look the same.
     let refused = client.ask("config set requirepass \"\\xff\\xfe\"");
     assert!(refused.ends_with("argument must be UTF-8"), "{refused}");
-    // Without a password, a client gets little memory for replies that it does not read.
+    // Before it has given the password, a client gets little memory for replies that it does not read.
     let mut stranger = server.client();
     for _ in 0..1000 {
         stranger.try_send(&b"GET a\r\n".repeat(1000));
