@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::store::Last;
 use pheap_testkit::Rng;
 
-/// Number of elements of a shard's array. More than a short transaction can change.
+/// Number of elements of a shard's array. So many that a change of all of them makes a transaction long.
 pub(crate) const ELEMENTS: usize = 1500;
 pub(crate) const SHARDS: usize = 3;
 

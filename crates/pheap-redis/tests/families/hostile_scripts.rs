@@ -271,7 +271,7 @@ fn calls_through_c_have_limits() {
           mt.__lt()", too_deep),
         ("local t = setmetatable({}, {}) getmetatable(t).__tostring = function() return ('%s'):format(t) end
           return tostring(t)", too_deep),
-        // A function in Rust does not call `__tostring` of its argument.
+        // This function is in Rust, and does not call `__tostring` of its argument.
         ("local t = setmetatable({}, {}) getmetatable(t).__tostring = function() return cjson.encode(1) end
           cjson.encode_invalid_numbers(t)", "invalid option 'table'"),
         // The parser, 180 levels deep in each of about 200 nested texts.
