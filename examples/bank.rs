@@ -1,7 +1,7 @@
 //! A lesson: many threads move money between the branches of a bank. No money is lost, even under `kill -9`.
 //!
 //! ```text
-//! cargo run --release --example bank                  a few rounds: start, kill, count
+//! cargo run --release --example bank                  8 rounds: start, kill, count
 //! cargo run --release --example bank -- --rounds 100
 //! ```
 //!
@@ -10,8 +10,8 @@
 //! `pheap::txn((&a, &b), …)`: both accounts change, or none. pheap always locks the roots in the same order,
 //! so transfers in opposite directions cannot deadlock.
 //!
-//! The parent process starts this program again as a child process. The child makes transfers until the
-//! parent kills it. Then the parent counts the money. The sum never changes.
+//! In each round, the parent process starts this program again as a child process. The child makes transfers
+//! until the parent kills it. Then the parent counts the money. The sum never changes.
 
 use std::ffi::OsStr;
 use std::os::unix::process::parent_id;
@@ -119,7 +119,7 @@ fn deposit<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, to: Account, amount:
     tx[account] += amount;
 }
 
-/// Makes transfers until the process is killed. The child process calls this.
+/// Makes transfers until the process is killed, or its parent has ended. The child process calls this.
 fn transfer_for_ever(heap: &Path, threads: u64) -> pheap::Result<()> {
     let bank = &open(heap)?;
     println!("open"); // from now on, the parent may kill this process

@@ -8,9 +8,9 @@
 //! kv del apple pear                      kv stats
 //! ```
 //!
-//! Each command that changes the store is one transaction. If a command is killed, it takes effect entirely
-//! or not at all, even an import of a million entries. Commands that only read open the heap read-only. They
-//! never change the file, and any number of them can run at the same time.
+//! Each command that changes the entries does so in one transaction. If a command is killed, it takes effect
+//! entirely or not at all, even an import of a million entries. Commands that only read open the heap
+//! read-only. They never change the file, and any number of them can run at the same time.
 //!
 //! Exit status 0: done; 1: a key does not exist; 2: any other error, with the reason on stderr.
 
@@ -185,7 +185,8 @@ fn open(path: &Path) -> Result<(Heap, Store)> {
     Ok((heap, store))
 }
 
-/// Opens the store read-only. Returns `None` for the store if the program was killed before it created one.
+/// Opens the store read-only. Returns `None` for the store if the heap has no roots: the program was killed
+/// before it created the store.
 fn open_read_only(path: &Path) -> Result<(Heap, Option<Store>)> {
     existing(path)?;
     let heap = Options::new().read_only(true).open(path)?;

@@ -1,4 +1,4 @@
-//! Functions that the examples share: they start the program again, and kill it.
+//! Functions that the examples share.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -29,7 +29,7 @@ impl Victim {
 /// first line of output.
 ///
 /// # Errors
-/// If the program cannot be started, or fails by itself.
+/// If the program cannot be started, killed or waited for, or fails by itself.
 pub fn run_and_kill<A: AsRef<OsStr>>(
     args: impl IntoIterator<Item = A>,
     after: Duration,
@@ -54,7 +54,7 @@ pub fn run_and_kill<A: AsRef<OsStr>>(
     }
 }
 
-/// Returns the exit code of a program. Prints an error to standard error.
+/// Returns the exit code of a program. Prints an error, if there is one, to standard error.
 pub fn exit_code(result: Result<(), Box<dyn Error>>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! It covers roots, transactions, rollback, reading, held pointers, and mistakes that the compiler rejects.
-//! Every step has assertions, so if the program ends without a panic, the comments are true.
+//! The steps have assertions, so a run also checks much of what the comments say.
 
 use pheap::{Error, Heap, Held, P, Persist, Root, Txn, View, txn};
 
@@ -147,14 +147,14 @@ fn main() -> pheap::Result<()> {
     assert!(matches!(list.read(|view, _| view.get(&never).map(drop))?, Err(Error::NotHeld)));
 
     // ---- 7. One thing at a time ---------------------------------------------------------------------------
-    // A root is locked while a transaction runs. A second transaction inside the first one would wait for
-    // ever, so it is an error. Pass `tx` on instead. (To change several roots together, see `pheap::txn` and
-    // the example `bank`.)
+    // A root is locked while a transaction runs. A second transaction on it inside the first one would wait
+    // for ever, so it is an error. Pass `tx` on instead. (To change several roots together, see `pheap::txn`
+    // and the example `bank`.)
     let nested = list.txn(|_, _| list.txn(|tx, list| push(tx, list, 9)));
     assert!(matches!(nested, Err(Error::Nested)));
 
     // ---- 8. What does not compile -------------------------------------------------------------------------
-    // Try them: each mistake that would be a crash or corrupt data elsewhere is a compile error here.
+    // Try them: each of these mistakes is a compile error.
     //
     //     let head = list.read(|view, list| view[list].head)?;           a pointer leaves its transaction
     //     list.read(|view, list| push(view, list, 1))?;                  writing without a transaction

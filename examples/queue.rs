@@ -1,8 +1,8 @@
-//! A job queue with four workers. It is killed (`kill -9`) again and again: no job is lost, and no job has
+//! A job queue with several workers. It is killed (`kill -9`) again and again: no job is lost, and no job has
 //! two results.
 //!
 //! ```text
-//! cargo run --release --example queue                  a few rounds: start, kill, look
+//! cargo run --release --example queue                  8 rounds: start, kill, look
 //! cargo run --release --example queue -- --rounds 100
 //! ```
 //!

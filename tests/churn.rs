@@ -1,6 +1,5 @@
-//! Replaces objects of many types and sizes for a while, and kills the program now and then. The file stays
-//! small, and the content right. The example says how; run it by itself for ten million replacements, and for
-//! figures.
+//! Runs the example `churn` for a while, in some tests with kills. It fails if the file does not stay small,
+//! or the content is wrong. Run the example by itself for ten million replacements, and for figures.
 
 use std::process::Command;
 

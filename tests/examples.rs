@@ -1,4 +1,4 @@
-//! The short examples run to their end. (For `index`, see `index_resumes.rs`.)
+//! Some examples run to their end. (Other files here test `churn`, `index` and `kv`.)
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The first example keeps its promise: however often it is killed in the middle, the index is the same in
+//! The example `index` keeps its promise: however often it is killed in the middle, the index is the same in
 //! the end.
 
 use std::fs;
@@ -29,7 +29,7 @@ impl Index {
         command.output().expect("the example can be run")
     }
 
-    /// Runs to the end.
+    /// Runs the example to its end. Returns its output.
     fn finish(&self, flags: &[&str]) -> String {
         let output = self.run(flags);
         assert!(output.status.success(), "{output:?}");
@@ -40,7 +40,8 @@ impl Index {
         self.finish(&["--dump"])
     }
 
-    /// Runs until it kills itself, and says whether it has: there may be fewer words left.
+    /// Runs until the example kills itself, or to its end if fewer words are left. Returns whether it was
+    /// killed.
     fn kill_after(&self, words: u64) -> bool {
         let output = self.run(&["--dump", "--kill-after-words", &words.to_string()]);
         let killed = output.status.signal() == Some(9);
@@ -49,7 +50,7 @@ impl Index {
     }
 }
 
-/// What the index of a folder must say, made the simple way.
+/// Returns the dump that the index of a folder must have, made without a heap.
 fn expected(corpus: &Path) -> String {
     use std::collections::BTreeMap;
     let corpus = corpus.canonicalize().unwrap();
@@ -88,7 +89,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Two dumps are long: say where they differ.
+/// Compares two dumps. On failure, shows only their first different lines.
 #[track_caller]
 fn assert_same(a: &str, b: &str) {
     let differs = a.lines().zip(b.lines()).find(|(a, b)| a != b);
@@ -100,7 +101,7 @@ fn assert_same(a: &str, b: &str) {
     );
 }
 
-/// Writes text with words of all frequencies, some of them not ASCII. Some files have no words, or no lines.
+/// Writes text with frequent and rare words, some of them not ASCII. Some files have no lines.
 fn write_corpus(folder: &Path, rng: &mut Rng) {
     for file in 0..12 {
         let mut text = String::new();
@@ -168,7 +169,7 @@ fn changed_and_removed_files_are_noticed() {
     let index = Index::new(dir.path().join("index.pheap"), &corpus);
     assert_same(&index.dump(), &expected(&corpus));
     for round in 0..6 {
-        // In odd rounds, the change finds a file half indexed.
+        // In odd rounds, the change finds a partly indexed file.
         fs::write(corpus.join("a/new.md"), format!("{}round {round}\n", "filler words\n".repeat(200)))
             .unwrap();
         if round % 2 == 1 {
@@ -221,7 +222,7 @@ fn copy_sources(from: &Path, to: &Path) {
             copy_sources(&path, &to.join(name));
         } else if [".rs", ".md", ".toml"].iter().any(|end| name.ends_with(end)) {
             fs::create_dir_all(to).unwrap();
-            // An editor may have replaced it since.
+            // An editor may have removed the file since.
             let _ = fs::copy(&path, to.join(name));
         }
     }

@@ -1,5 +1,4 @@
-//! The example `kv`: the replies of its commands, and imports, which happen as a whole or not at all, however
-//! they end.
+//! The example `kv`: the output of its commands, and imports, which take effect as a whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +36,7 @@ impl Kv {
         self.command(args).output().expect("the example can be run")
     }
 
-    /// Succeeds, and prints this.
+    /// Runs a command that must succeed, and print this.
     #[track_caller]
     fn prints(&self, args: &[&str], expected: &str) {
         let output = self.run(args);
@@ -45,7 +44,7 @@ impl Kv {
         assert_eq!(text(&output.stdout), expected, "{args:?}");
     }
 
-    /// Ends with this status, prints nothing, and says why.
+    /// Runs a command that must end with this status, print nothing, and give this reason.
     #[track_caller]
     fn fails(&self, args: &[&str], status: i32, why: &str) {
         let output = self.run(args);
@@ -60,7 +59,7 @@ impl Kv {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// Runs with this as standard input.
+    /// Runs a command with this as standard input.
     fn with_input(&self, args: &[&str], input: &str) -> Output {
         let mut child = self.spawn_with_input(args);
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -89,7 +88,7 @@ fn arg(path: &Path) -> &str {
     path.to_str().expect("the folder has a plain name")
 }
 
-/// Entries of which all have this value.
+/// Returns entries with numbered keys. Each value is `value` and the number.
 fn entries(count: usize, value: &str) -> Entries {
     (0..count).map(|i| (format!("key {i}"), format!("{value}{i}"))).collect()
 }
@@ -194,7 +193,7 @@ fn a_heap_of_another_program_is_not_taken_for_a_store() {
     drop(root);
     heap.close().unwrap();
     kv.fails(&["get", "a"], 2, "is a heap of another program");
-    // As it is when the store is killed while it is made.
+    // A heap without roots, as after a kill before the store is created.
     let heap = pheap::Heap::open(&path).unwrap();
     heap.remove_root("other").unwrap();
     heap.close().unwrap();
@@ -212,7 +211,7 @@ fn a_killed_import_has_not_begun() {
     for after in [0, 1, 10, 600, 1100, 1999, 2001, 2499] {
         let output = kv.run(&["import", arg(&file), "--kill-after", &after.to_string()]);
         assert_eq!(output.status.signal(), Some(9), "{output:?}");
-        assert_eq!(kv.export(), before, "after {after}"); // read-only: the log is looked at, the file is not touched
+        assert_eq!(kv.export(), before, "after {after}"); // read-only: the file stays as it is
     }
     kv.prints(&["import", arg(&file)], "");
     assert_eq!(kv.export(), new);
@@ -230,13 +229,13 @@ fn killed_at_any_moment_imports_are_whole() {
         let json = serde_json::to_string(&next).unwrap();
         let mut child = kv.spawn_with_input(&["import", "-"]);
         let mut input = child.stdin.take().unwrap();
-        // All of the input in most rounds: the progress at the time of the kill is a matter of luck.
+        // Most rounds send all of the input. How far the import comes before the kill is random.
         let sent = if rng.scaled(4) == 0 { json.len() / 2 } else { json.len() };
         input.write_all(&json.as_bytes()[..sent]).unwrap();
         if sent == json.len() {
             drop(input);
             for _ in 0..rng.scaled(40) {
-                let _ = kv.run(&["--version"]); // some time goes by
+                let _ = kv.run(&["--version"]); // lets some time pass
             }
         }
         child.kill().unwrap();
@@ -254,7 +253,7 @@ fn readers_do_not_exclude_each_other() {
     let kv = Kv::new();
     let all = entries(20_000, "a value that takes some time to print, because there are so many of them: ");
     kv.prints(&["import", arg(&kv.write("all.json", &all))], "");
-    // Their output is not read yet, so none of them can end.
+    // Nobody reads the output of these commands yet. It is too long for a pipe, so they cannot end.
     let readers: Vec<_> = (0..3).map(|_| kv.spawn_with_input(&["export"])).collect();
     kv.prints(&["count"], "20000\n");
     kv.prints(&["get", "key 19999"], &format!("{}\n", all["key 19999"]));
@@ -263,5 +262,5 @@ fn readers_do_not_exclude_each_other() {
         assert!(output.status.success());
         assert!(serde_json::from_slice::<Entries>(&output.stdout).unwrap() == all);
     }
-    kv.prints(&["set", "key 0", "changed"], ""); // now that they have gone
+    kv.prints(&["set", "key 0", "changed"], ""); // after all readers have ended
 }

@@ -1,7 +1,7 @@
 //! Random programs, compared with a model: transactions of random operations that are committed, rolled back,
-//! or interrupted by a panic, on data of all kinds. The heap is reopened now and then. After each
-//! transaction, and also inside, a heap must hold the same as plain Rust data, on the path of short
-//! transactions and on that of long ones.
+//! or interrupted by a panic, on data of many kinds. The heap is reopened now and then. After each
+//! transaction, and also inside some, the heap must hold the same as plain Rust data. One test lets all
+//! transactions use the undo log.
 
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 // --- Data of all kinds -------------------------------------------------------------------------------------
 
-/// Bytes and words at odd places, with gaps between them.
+/// Bytes and words at odd places, with padding.
 #[derive(Persist, Default, Clone, Copy, PartialEq, Debug)]
 #[repr(C)]
 struct Odd {
@@ -98,22 +98,22 @@ enum ModelValue {
 enum Op {
     Push(u16, ModelValue),
     Pop,
-    /// Numbers choose among what there is, modulo its number.
+    /// Numbers choose an element, modulo the number of elements.
     SetValue(usize, ModelValue),
     SetInner(usize, usize, Inner),
     SetByte(usize, usize, usize, u8),
     SetOdd(usize, Odd),
-    /// Several fields in a row, which `#[txn]` logs together.
+    /// Changes several fields one after the other.
     SetFields(usize, u16, char, u128),
-    /// Both halves of an item's array, by way of a plain `&mut`.
+    /// Swaps both elements of an item's array, through a plain `&mut`.
     SwapInner(usize),
-    /// New slices, of these lengths.
+    /// Replaces the slices by new ones of these lengths.
     Slices(usize, usize, usize),
     FillBytes(Range<usize>, u8),
     FillWords(Range<usize>, u64),
     Byte(usize, u8),
     Word(usize, u64),
-    /// By way of `&mut [T]` of the whole slice.
+    /// Sorts through `&mut [T]` of the whole slice.
     SortWords,
     SwapWords(usize, usize),
     SwapOdds(usize, usize),
@@ -131,7 +131,7 @@ enum End {
 #[derive(Clone, Debug)]
 enum Step {
     Txn(Vec<Op>, End),
-    /// `true`: closes it explicitly.
+    /// `true` calls `close`; else the heap is dropped.
     Reopen(bool),
 }
 
@@ -190,7 +190,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn step() -> impl Strategy<Value = Step> {
     let end = prop_oneof![6 => Just(End::Commit), 2 => Just(End::GiveUp), 1 => Just(End::Panic)];
-    // Mostly a few operations, as the short path takes them; sometimes many.
+    // Mostly a few operations, for the path of short transactions; sometimes many.
     let ops = prop_oneof![3 => vec(op(), 0..4), 1 => vec(op(), 4..60)];
     prop_oneof![
         9 => (ops, end).prop_map(|(ops, end)| Step::Txn(ops, end)),
@@ -198,7 +198,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two numbers as a range within `len`.
+/// Returns the range between two numbers, within `len`.
 fn within(range: &Range<usize>, len: usize) -> Range<usize> {
     let (a, b) = (range.start % (len + 1), range.end % (len + 1));
     a.min(b)..a.max(b)
@@ -211,7 +211,7 @@ fn filled(bytes: usize, odds: usize, words: usize) -> (Vec<u8>, Vec<Odd>, Vec<u6
     ((0..bytes).map(|i| i as u8).collect(), (0..odds).map(odd).collect(), (0..words as u64).rev().collect())
 }
 
-/// The newest has number 0, as in the heap, where it is the first.
+/// Returns an item by number. The newest has number 0, as in the heap, where it is the first.
 fn nth_mut(items: &mut [ModelItem], i: usize) -> Option<&mut ModelItem> {
     let len = items.len();
     items.iter_mut().rev().nth(i % len.max(1))
@@ -315,7 +315,7 @@ fn nth<'r>(view: &View<'r>, data: P<'r, Data<'r>>, i: usize) -> Option<P<'r, Ite
     items.nth(i % view[data].len.max(1) as usize)
 }
 
-/// Element `i` modulo the length, unless there is none.
+/// Returns element `i` modulo the length, unless there is none.
 fn element<'r, T: Persist>(slice: Option<P<'r, [T]>>, i: usize) -> Option<P<'r, T>> {
     slice.and_then(|slice| slice.get(i % slice.len().max(1)))
 }
@@ -446,7 +446,7 @@ fn content<'r>(view: &View<'r>, data: P<'r, Data<'r>>) -> Model {
     }
 }
 
-/// Runs a program.
+/// Runs a program, and compares the heap with the model after each step.
 fn run_all(steps: &[Step], pin_undo: bool) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.pheap");

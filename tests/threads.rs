@@ -1,7 +1,7 @@
 //! Threads on many roots, on one root, and on several roots at once in any order; readers and writers at the
 //! same time; and threads that share one view.
 //!
-//! Nothing here depends on timing. Where two threads must be inside of something together, they meet at a
+//! No result depends on timing. Where two threads must be inside of something together, they meet at a
 //! barrier there. So if a lock is held for too long, the test never ends.
 
 use std::sync::Barrier;
@@ -36,7 +36,7 @@ fn push<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, value: u64) -> Result<()> {
     Ok(())
 }
 
-/// The values, oldest first. Fails if the list does not agree with itself.
+/// Returns the values, oldest first. Panics if the length or the sum is wrong.
 fn values<'r>(view: &View<'r>, list: P<'r, List<'r>>) -> Vec<u64> {
     let nodes = std::iter::successors(view[list].head, |&node| view[node].next);
     let mut values: Vec<u64> = nodes.map(|node| view[node].value).collect();
@@ -45,7 +45,7 @@ fn values<'r>(view: &View<'r>, list: P<'r, List<'r>>) -> Vec<u64> {
     values
 }
 
-/// A heap for each of the two paths that a transaction can take.
+/// Returns two heaps in memory: in the second one, all transactions use the undo log.
 fn heaps() -> impl Iterator<Item = Heap> {
     let options = Options::new().arena_size(1 << 20).reserve(1 << 30);
     [false, true].into_iter().map(move |pin| options.clone().pin_undo(pin).in_memory().unwrap())
@@ -158,7 +158,7 @@ fn several_roots_in_any_order() -> Result<()> {
     Ok(())
 }
 
-/// Takes 1 from the first root and gives it to another; all the roots named take part.
+/// Moves 1 from the first root to another one, in a transaction on 2 to 5 roots; or rolls such a change back.
 fn move_one(roots: &[Root<u64>], order: &[usize], way: u64) -> Result<()> {
     let root = |i: usize| &roots[order[i]];
     match way {
@@ -364,8 +364,7 @@ fn threads_share_a_transaction() -> Result<()> {
             let result = numbers.txn(|tx, numbers| {
                 let all = tx[numbers].all;
                 for round in 0..5 {
-                    // All threads see the values that were just written. After the threads have ended, there
-                    // is more to write.
+                    // All threads see the values that were just written. The next round writes again.
                     tx[all.at(round)] += 10;
                     tx[numbers].first += 1;
                     let new = tx.alloc(round as u64)?;
@@ -395,7 +394,7 @@ struct Numbers<'r> {
     first: u64,
 }
 
-/// The sum of all numbers, by four threads.
+/// Returns the sum of all numbers, computed by four threads.
 fn sum<'r>(view: &Shared<'_, 'r>, numbers: P<'r, Numbers<'r>>) -> u64 {
     let all = view[numbers].all;
     let quarter = all.len() / 4;

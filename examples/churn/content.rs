@@ -1,5 +1,5 @@
-//! Content of the heap: objects of many types and sizes. Each is made from a number, so the program can
-//! compute its expected value.
+//! Content of the heap: objects of many types and sizes. Each is made from a seed and a number, so the
+//! program can compute its expected value.
 
 use pheap::{P, Persist, Result, Txn, View};
 use pheap_testkit::Rng;
@@ -116,8 +116,7 @@ impl Draft {
                 Draft::Text(text(rng, len))
             }
             8..=10 => {
-                // Arrays of more than a page are rare. Arrays that are large enough for a separate span are
-                // very rare.
+                // Few arrays have more than 100 words, and very few have 5000.
                 let most = [100, 100, 100, 100, 100, 100, 100, 1000][rng.below(8)];
                 let len = if rng.below(2000) == 0 { 5000 } else { small(rng, most) };
                 Draft::Words(many(rng, len, Rng::next_u64))

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! cargo run --release --example churn                                        10 million replacements, 64 MiB alive
-//! cargo run --release --example churn -- --kill-every 500000                 the same, with a `kill -9` every 500,000
+//! cargo run --release --example churn -- --kill-every 500000                 the same, with kills now and then
 //! cargo run --release --example churn -- --replacements 100000 --live-mib 4
 //! ```
 //!
-//! The program fills a table with items. Then each step replaces a random item by a new one. The old item
-//! becomes garbage; the program does not free it. The number of an item determines its kind (a text, a list,
-//! a record with a name and a shape, …) and its content. So a table of numbers in volatile memory is enough
-//! to compute the expected content of the heap. In the end, the program compares everything, and checks the
-//! heap.
+//! The program fills a table with items. Then each step replaces a random item by a new one, and some steps
+//! also swap two items. The old item becomes garbage; the program does not free it. The seed and the number
+//! of an item determine its kind (a text, a list, a record with a name and a shape, …) and its content. So a
+//! table of numbers in volatile memory is enough to compute the expected content of the heap. In the end, the
+//! program compares everything, and checks the heap.
 //!
 //! With `--kill-every`, another process does the steps, and is killed again and again. Each transaction also
 //! writes the number of its last step. After a kill, the content must be that of exactly the steps up to this
@@ -35,7 +35,7 @@ use store::{Model, Plan, Store};
 mod content;
 mod store;
 
-/// Transactions between two checks of the file's size.
+/// Number of transactions between two looks at the file's size, without kills.
 const LOOK: u64 = 100;
 
 /// Replaces objects in a heap by the million, and checks that the file stays small and the content correct.
@@ -44,20 +44,21 @@ struct Args {
     /// Items to replace, after the table has been filled.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     replacements: u64,
-    /// Total size of the live items.
+    /// Approximate size of all live items.
     #[arg(long, value_name = "N", default_value_t = 64)]
     live_mib: u64,
-    /// By how much the file grows.
+    /// By how much the file grows at a time.
     #[arg(long, value_name = "N", default_value_t = 4)]
     arena_mib: u64,
-    /// The file must stay smaller than this multiple of the live items. (A small heap needs more: the first 4
-    /// MiB are not collected, and each type and size of objects has pages of its own.)
+    /// The file must stay smaller than this multiple of the live items. (A small heap needs more: it is not
+    /// collected before 4 MiB are allocated, and each type and size of objects has pages of its own.)
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     limit: f64,
-    /// Let another process do the steps, and kill it after about this many.
+    /// Let another process do the steps, and kill it again and again, mostly after at most 1.5 times this
+    /// many.
     #[arg(long, value_name = "N")]
     kill_every: Option<u64>,
-    /// Let the heap move to another address whenever it is opened.
+    /// Let the heap move to another address at most of its openings.
     #[arg(long)]
     move_about: bool,
     /// Survive power failures, if the medium does: with flushes and fences.
@@ -135,7 +136,7 @@ impl Args {
 enum End {
     /// This time after its start.
     After(Duration),
-    /// After it has reported this step.
+    /// After it has reported this step or a later one.
     At(u64),
 }
 
@@ -148,7 +149,7 @@ struct Run<'a> {
     last: u64,
     progress: ProgressBar,
     model: Model,
-    /// Largest size of the file so far, in bytes.
+    /// Largest size of the file that was seen, in bytes.
     largest: u64,
 }
 
@@ -187,15 +188,16 @@ impl Run<'_> {
         Ok(0)
     }
 
-    /// Lets children do the steps, and kills each of them. Returns the number of kills.
+    /// Lets children do the steps, and kills each of them. Returns the number of children. The last one may
+    /// end by itself.
     ///
-    /// A child is killed after a number of steps, not after a time. The number of steps determines the
-    /// garbage that it leaves to later collections, and with it the size of the file.
+    /// Most children are killed after a number of steps, not after a time. The number of steps determines the
+    /// garbage that a child leaves to later collections, and with it the size of the file.
     fn with_kills(&mut self, every: u64) -> Result<u64> {
         let mut rng = numbers(self.args.seed, u64::from(std::process::id()));
         let mut kills = 0;
         while self.model.done < self.last {
-            // Sometimes the kill comes early: during recovery, or before the first transaction.
+            // Sometimes the kill comes early, perhaps during recovery or before the first transaction.
             let end = if self.model.done > 0 && rng.below(4) == 0 {
                 End::After(Duration::from_micros(rng.below(20_000) as u64))
             } else {
@@ -216,7 +218,7 @@ impl Run<'_> {
         Ok(kills)
     }
 
-    /// Starts a child and kills it. Returns the last step that the child reported.
+    /// Starts a child and kills it. Returns the last step that the child reported, or that was done before.
     fn victim(&self, end: End) -> Result<u64> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(std::env::args_os().skip(1)).arg("--victim");
@@ -239,7 +241,7 @@ impl Run<'_> {
         Ok(steps.last().unwrap_or(reported))
     }
 
-    /// Checks the whole content, and the heap itself. Returns the number of live bytes.
+    /// Checks the whole content, and the heap itself. Returns the bytes of all items.
     fn verify(&mut self, options: Options) -> Result<u64> {
         let store = Store::open_existing(&options, self.path, self.plan)?;
         store.heap.wait_ready()?;

@@ -1,5 +1,5 @@
-//! Algorithms on a graph. They need only a function that returns the edges of a node, so the graph can be
-//! stored anywhere.
+//! Algorithms on a graph. They need only a function that returns the targets of a node's edges, so the graph
+//! can be stored anywhere.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub fn distances<'g>(nodes: usize, from: usize, out: impl Fn(usize) -> &'g [u32]
     distances
 }
 
-/// Returns the PageRank of each node, with the usual damping.
+/// Returns the PageRank of each node after some rounds, with the usual damping.
 pub fn page_rank<'g>(nodes: usize, rounds: usize, out: impl Fn(usize) -> &'g [u32]) -> Vec<f64> {
     const DAMPING: f64 = 0.85;
 

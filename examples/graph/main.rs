@@ -7,9 +7,9 @@
 //! cargo run --release --example graph -- --times       what it costs, beside `Vec<Vec<u32>>`
 //! ```
 //!
-//! Each transaction adds some edges and counts them. So after a kill (`kill -9`), the program continues after
-//! the last complete transaction, and no edge is there twice. The same algorithms work on the heap and on
-//! vectors (`algorithms.rs`): they run directly on the heap, without loading the graph.
+//! Each transaction of the load adds some edges and counts them. So after a kill (`kill -9`), the program
+//! continues after the last complete transaction, and no edge is there twice. The same algorithms work on the
+//! heap and on vectors (`algorithms.rs`): they run directly on the heap, without loading the graph.
 //!
 //! The graph is in `store.rs`; start reading there.
 
@@ -38,7 +38,7 @@ struct Args {
     /// How many edges the graph is to have.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     edges: usize,
-    /// Edges that one transaction adds.
+    /// Edges that one transaction adds, at most.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     piece: usize,
     /// How often to kill, at most.
@@ -67,14 +67,14 @@ fn main() -> ExitCode {
     })
 }
 
-/// Returns the edges of the graph, which are the same in each run. Few nodes have many edges.
+/// Returns the edges of the graph, which are the same in each run. Edges lead to small numbers more often.
 fn edges(args: &Args) -> Vec<(u32, u32)> {
     let (nodes, mut below) = ((args.edges / 8).max(1), random(1));
     (0..args.edges).map(|_| (below(nodes) as u32, below(nodes).min(below(nodes)) as u32)).collect()
 }
 
-/// Adds the edges that are not there yet. Calls `say` with the number of edges, first and after each
-/// transaction.
+/// Adds the edges that are not there yet. Calls `say` with the number of edges in the heap, first and after
+/// each transaction.
 fn load(heap: &Path, args: &Args, mut say: impl FnMut(u64)) -> pheap::Result<Root<Graph<'static>>> {
     let graph: Root<Graph> = Heap::open(heap)?.root("graph")?; // the root keeps the heap open
     let mut done = graph.read(|view, graph| view[graph].edges)?;
@@ -100,8 +100,8 @@ fn in_vectors(edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
     out
 }
 
-/// Kills the child while it loads the graph, checks the graph each time, and then computes. The parent
-/// process calls this.
+/// Kills the child while it loads the graph, checks the graph each time, and then computes. With `--times`,
+/// measures instead. The parent process calls this.
 fn run(heap: Option<&Path>, args: &Args) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = heap.map_or_else(|| folder.path().join("graph.pheap"), Path::to_owned);
@@ -138,7 +138,8 @@ fn run(heap: Option<&Path>, args: &Args) -> Result<()> {
     compute(&load(&path, args, drop)?, &in_vectors(&wanted))
 }
 
-/// Ranks the nodes, stores the ranks, and searches from the first node.
+/// Ranks the nodes, searches from the first node, and compares both with the graph in vectors. Stores the
+/// ranks, and prints the best.
 fn compute(graph: &Root<Graph<'static>>, expected: &[Vec<u32>]) -> Result<()> {
     let (ranks, distances) = graph.read(|view, graph| {
         let (nodes, out) = (view[graph].nodes.len(), view[graph].out(view));

@@ -20,7 +20,7 @@ pub struct Node<'r> {
     /// Numbers of the nodes that the edges lead to. They are not pointers, because the algorithms need
     /// numbers.
     pub out: PVec<'r, u32>,
-    /// Rank that was stored last.
+    /// Rank that was stored last, or 0.
     pub rank: f64,
 }
 

@@ -50,7 +50,7 @@ pub fn print(folder: &Path, args: &Args) -> Result<()> {
     );
     let mut graph = None;
     let mut least = 0.0;
-    // The bound is 1.5 times the cost of large transactions plus each edge's share of a sync.
+    // The bound is 1.5 times a sum: the cost in transactions of 20,000 edges, and an edge's share of a sync.
     for piece in [20_000, 1000, 100, args.edges] {
         let heap = folder.join(format!("{piece}.pheap"));
         let args = Args { piece, ..args.clone() };

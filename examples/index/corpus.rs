@@ -21,8 +21,8 @@ impl Source {
     }
 }
 
-/// Returns the files of `paths`, sorted by name. The path of a folder stands for all `*.rs`, `*.md` and
-/// `*.toml` in it, except those in hidden folders and `target`.
+/// Returns the files of `paths`, each once, sorted by name. The path of a folder stands for all `*.rs`,
+/// `*.md` and `*.toml` in it, except hidden ones and those in hidden folders and `target`.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<Source>, Unreadable> {
     let mut files = Vec::new();
     for path in paths {
@@ -47,7 +47,7 @@ fn visit(path: &Path, files: &mut Vec<Source>) -> io::Result<()> {
             }
         }
     } else if metadata.is_file() {
-        // Names of files in this project are relative to its folder. Other names are whole paths.
+        // Names of files in the folder of the examples are relative to it. Other names are whole paths.
         let project = Path::new(env!("CARGO_MANIFEST_DIR"));
         let name = path.strip_prefix(project).unwrap_or(path).to_string_lossy().into_owned();
         files.push(Source { path: path.to_owned(), name, bytes: metadata.len() });

@@ -1,19 +1,20 @@
 //! A word index over text files in a heap: how often each word is used, in which files, and on which lines.
 //!
 //! ```text
-//! cargo run --release --example index                                   index the sources and docs of this project
+//! cargo run --release --example index                                   index the sources of the examples
 //! cargo run --release --example index -- --query heap                   a query; it reads only the heap
 //! cargo run --release --example index -- --fresh --kill-after-words 20000    kill -9 itself in the middle …
 //! cargo run --release --example index                                   … and go on from there
 //! cargo run --release --example index -- ~/notes --heap notes.pheap     index something else
 //! ```
 //!
-//! Each transaction adds the words of some lines *and* the number of lines that are done. A crash leaves both
-//! or neither. So the next run continues after these lines. It counts no word twice, and leaves none out.
+//! A transaction adds the words of some lines *and* the number of lines that are done. A crash leaves both or
+//! neither. So the next run continues after these lines. It counts no word twice, and leaves none out.
 //!
-//! Files may change. Each run reads all files again and compares the hash of their content with the one in
-//! the index. One transaction removes changed and deleted files. Then new and changed files are added. In the
-//! end, the index describes the present files. (`--dump` prints the whole index, to compare it.)
+//! Files may change. Each run (except a query) reads all files again and compares the hash of their content
+//! with the one in the index. One transaction removes changed and absent files. Then new and changed files
+//! are added. In the end, the index describes the files of this run. (`--dump` prints the whole index, to
+//! compare it.)
 //!
 //! The index is in `store.rs`; start reading there. `corpus.rs` finds the files and splits them into words.
 
@@ -47,7 +48,7 @@ const HEAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/index.pheap");
 /// there.
 #[derive(Parser)]
 struct Args {
-    /// What to index: files, and folders of *.rs, *.md and *.toml. [default: this project]
+    /// What to index: files, and folders of *.rs, *.md and *.toml. [default: the folder of the examples]
     paths: Vec<PathBuf>,
     /// The heap file; created if there is none.
     #[arg(long, value_name = "FILE", default_value = HEAP)]
@@ -153,7 +154,7 @@ fn update(index: &Root<Index>, args: &Args) -> Result<()> {
     let bar = ProgressBar::new(todo.iter().map(|file| file.source.bytes).sum())
         .with_style(ProgressStyle::with_template("{bar:30} {percent:>3}%  {wide_msg}")?);
     let mut countdown = Countdown(args.kill_after_words);
-    // Partly indexed files come first.
+    // Files with a part in the index come first.
     todo.sort_by_key(|file| file.known.is_none());
     for file in &todo {
         add(index, file, &bar, &mut countdown)?;
@@ -163,7 +164,7 @@ fn update(index: &Root<Index>, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// A file that is not in the index, or only partly.
+/// A file to index, because it is not in the index, only partly, or with another content.
 struct Todo {
     source: Source,
     known: Option<Known>,
@@ -176,7 +177,8 @@ struct Known {
     state: State,
 }
 
-/// Returns the files to add to the index, and the names of indexed files that have changed or are gone.
+/// Returns the files to add to the index, and the names of indexed files that have changed or are not among
+/// `sources`.
 fn compare(index: &Root<Index>, sources: &[Source]) -> Result<(Vec<Todo>, HashSet<String>)> {
     let mut known: HashMap<String, Known> = index.read(|view, index| {
         let files = view[index].files.iter(view).map(|(name, &file)| (name, &view[file]));
@@ -198,7 +200,7 @@ fn compare(index: &Root<Index>, sources: &[Source]) -> Result<(Vec<Todo>, HashSe
             todo.push(Todo { source: source.clone(), known: as_it_was });
         }
     }
-    stale.extend(known.into_keys()); // removed files
+    stale.extend(known.into_keys()); // files that are gone
     Ok((todo, stale))
 }
 
@@ -265,7 +267,7 @@ impl Countdown {
     }
 }
 
-/// Ends this process at once: no destructor runs, and nothing is flushed or closed.
+/// Kills this process: no destructor runs, and nothing is flushed or closed.
 fn kill() {
     eprintln!(
         "kill -9, in the middle of a transaction. Run this again without --kill-after-words: it continues from here."
@@ -274,7 +276,7 @@ fn kill() {
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
-/// Prints the most frequent words.
+/// Prints the most frequent words, and commands to try next.
 fn top(index: &Root<Index>, args: &Args, out: &mut impl Write) -> Result<()> {
     let (words, uses, files, mut top) = index.read(|view, index| {
         let words = view[index].words.iter(view);
@@ -304,7 +306,7 @@ fn top(index: &Root<Index>, args: &Args, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// Answers a query from the heap. It reads no other file.
+/// Answers a query from the heap. Reads none of the indexed files.
 fn query(args: &Args, text: &str, out: &mut impl Write) -> Result<()> {
     let start = Instant::now();
     if !args.heap.exists() {

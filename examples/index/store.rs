@@ -53,7 +53,7 @@ pub struct File<'r> {
     pub state: State,
 }
 
-/// The indexed part of a file. The transaction that adds the words changes it, so the two always agree.
+/// The indexed part of a file. The transaction that adds words changes it, too, so the two always agree.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum State {
@@ -95,7 +95,7 @@ impl<'r> Index<'r> {
         Word::add_use(word, tx, file, line)
     }
 
-    /// Removes files from the index, and all uses in them.
+    /// Removes files from the index, all uses in them, and the words that have no other use.
     pub fn forget(index: P<'r, Self>, tx: &mut Txn<'r>, names: &HashSet<String>) -> Result<()> {
         let (words, files) = (field!(index.words), field!(index.files));
         let gone: HashSet<_> = names.iter().filter_map(|name| files.remove(tx, name)).map(P::key).collect();
@@ -136,8 +136,8 @@ impl<'r> Word<'r> {
     }
 }
 
-/// Returns the FNV-1a hash. The hashes are stored, so they must not depend on the version of Rust. The hasher
-/// of `std` may change with it.
+/// Returns a hash: FNV-1a, with its upper half mixed into the lower one. The hashes are stored, so they must
+/// not depend on the version of Rust. The hasher of `std` may change with it.
 pub fn hash(bytes: &[u8]) -> u64 {
     let fnv = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -6,9 +6,9 @@
 //! cargo test -p pheap-example-web                      kills it, and looks
 //! ```
 //!
-//! Requests are tasks of tokio, and none of its threads waits for the disk. A handler awaits its transaction
-//! (`txn_async`), which completes when it is durable. All waiting handlers share a sync. The types are in
-//! `store.rs`; start reading there. The page with the board is `page.html`.
+//! Requests are tasks of tokio, and none of its threads waits for a sync of the disk. A handler awaits its
+//! transaction (`txn_async`), which completes when it is durable. Handlers that wait together share syncs.
+//! The types are in `store.rs`; start reading there. The page with the board is `page.html`.
 
 #![allow(unreachable_pub)] // a program has no public interface
 
@@ -125,7 +125,7 @@ async fn board(State(game): Store, Query(Lines { lines }): Query<Lines>) -> Resu
     Ok(Json(game.read_async(move |view, game| view[game].best(view, lines)).await?))
 }
 
-/// Removes expired sessions every hour.
+/// Removes expired sessions every hour, until the heap fails.
 async fn end_sessions(game: Root<Game<'static>>) {
     let mut hours = tokio::time::interval(Duration::from_secs(60 * 60));
     loop {
@@ -140,7 +140,7 @@ async fn end_sessions(game: Root<Game<'static>>) {
     }
 }
 
-/// Returns the session token of a client.
+/// Returns the session token of a request.
 fn session(headers: &HeaderMap) -> Result<u128, Failure> {
     let cookies = headers.get(COOKIE).and_then(|cookies| cookies.to_str().ok()).ok_or(Failure::Session)?;
     let token =

@@ -95,7 +95,7 @@ impl<'r> Game<'r> {
         Ok(Line::of(tx, player))
     }
 
-    /// Returns the first lines of the board.
+    /// Returns at most `lines` lines of the board, the best first.
     pub fn best(&self, view: &View<'r>, lines: usize) -> Vec<Line> {
         self.board.values(view).rev().take(lines).map(|&player| Line::of(view, player)).collect()
     }

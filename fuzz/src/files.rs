@@ -29,7 +29,7 @@ impl Durable {
     }
 }
 
-/// The file of a heap, and its log.
+/// The file of a heap, and its log, if there is one.
 #[derive(Debug)]
 pub struct Files {
     heap: PathBuf,
@@ -53,7 +53,7 @@ impl Files {
         [log_of(&self.heap), self.heap.clone()]
     }
 
-    /// Returns the content of both files.
+    /// Returns the content of both files, the log first. A file that cannot be read counts as empty.
     pub fn read(&self) -> [Vec<u8>; 2] {
         self.both().map(|name| fs::read(name).unwrap_or_default())
     }
@@ -70,12 +70,12 @@ impl Files {
         }
     }
 
-    /// Returns whether the files were copied.
+    /// Returns whether there are copies, which [`Files::take_copies`] has not taken yet.
     pub fn are_copied(&self) -> bool {
         self.copied
     }
 
-    /// Replaces the files by their copies.
+    /// Replaces the files by their copies. Removes a file that has no copy.
     pub fn take_copies(&mut self) {
         for name in self.both() {
             let copy = with_suffix(&name, ".copy");

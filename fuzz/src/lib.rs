@@ -12,7 +12,7 @@ pub use files::{Durable, Files};
 use pheap::{Error, Heap};
 use tempfile::TempDir;
 
-/// Addresses at which heaps are mapped.
+/// Addresses at which some targets map their heaps.
 pub const BASES: [u64; 2] = [0x5400 << 32, 0x5401 << 32];
 
 /// Returns the range between two places, in a sequence of `len` elements.
@@ -32,8 +32,8 @@ pub fn is_full(error: &Error) -> bool {
     matches!(error, Error::OutOfSpace { .. } | Error::ReservationFull { .. })
 }
 
-/// Returns a folder for one run, in memory if possible. It remains if the run fails, so that the heap can be
-/// examined.
+/// Returns a folder for one run, in `/dev/shm` if that exists. It remains if the run fails, so that the heap
+/// can be examined.
 pub fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() {
@@ -44,11 +44,11 @@ pub fn scratch() -> TempDir {
     dir.expect("there is a place for temporary files")
 }
 
-/// Returns the default options of AddressSanitizer, which `ASAN_OPTIONS` overrides. A stack trace of each
-/// allocation would take half of the time.
+/// Returns the default options of AddressSanitizer, which `ASAN_OPTIONS` overrides. There is no stack trace
+/// of each allocation, because that would be slow.
 #[unsafe(no_mangle)]
 pub extern "C" fn __asan_default_options() -> *const c_char {
-    // If a script asks for more memory than there is, the allocation fails. A string of 1 GiB is allowed.
+    // If a script asks for more than 1100 MB at once, the allocation fails. A string of 1 GiB is allowed.
     c"malloc_context_size=0:quarantine_size_mb=16:detect_stack_use_after_return=0:\
       allocator_may_return_null=1:max_allocation_size_mb=1100"
         .as_ptr()

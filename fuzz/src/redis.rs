@@ -42,7 +42,7 @@ pub fn profile(server: &Server) -> Arc<Profile> {
     })
 }
 
-/// Returns a request in the form in which clients send it.
+/// Returns a request in the form in which clients send it: an array of strings.
 pub fn encoded(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", words.len()).into_bytes();
     for word in words.iter().map(AsRef::as_ref) {

@@ -23,16 +23,17 @@ use ops::{Model, Op};
 use pheap_testkit::Rng;
 use store::{Store, content};
 
-/// Tells a process that it is a child, and which: `"{job} {seed} {first operation} {pin undo} {heap}"`.
+/// Environment variable of a child: `"{job} {seed} {first operation} {pin undo} {heap}"`. The job is `work`
+/// or `open`.
 const CHILD: &str = "PHEAP_KILL_LOOP";
 
-/// Kills for each of the tests, for a longer run than usual.
+/// Environment variable: the number of kills for each of the tests.
 const KILLS: &str = "PHEAP_KILLS";
 
-/// What a child writes before the number of an operation that is done.
+/// Text that a child writes before the number of a finished operation.
 const DONE: &str = "done: ";
 
-/// Kills on one heap, before the next one is made: creation wants to be killed, too.
+/// Kills on one heap, or a few more, before the next heap is made. So the creation of heaps is killed, too.
 const KILLS_PER_HEAP: u64 = 15;
 
 fn options(pin_undo: bool) -> Options {
@@ -63,7 +64,7 @@ fn kill_loop(seed: u64, pin_undo: bool) {
         while killed < end {
             let mut victim = Victim::start("work", seed, next, pin_undo, path);
             match rng.scaled(4) {
-                0 => sleep(Duration::from_micros(rng.scaled(8000))), // perhaps it has not even opened the heap
+                0 => sleep(Duration::from_micros(rng.scaled(8000))), // perhaps before it opens the heap
                 1 => victim.wait(1 + rng.scaled(3)),
                 _ => victim.wait(1 + rng.scaled(400)),
             }
@@ -78,14 +79,14 @@ fn kill_loop(seed: u64, pin_undo: bool) {
             }
             next = last.map_or(next, |last| last + 1);
 
-            // Recovery is killed as well.
+            // Kills recovery, too, or a child that has not begun it.
             for _ in 0..rng.scaled(3) {
                 let victim = Victim::start("open", seed, next, pin_undo, path);
                 sleep(Duration::from_micros(rng.scaled(8000)));
                 killed += u64::from(victim.kill().0);
             }
 
-            // Read-only, the file stays as the kill has left it, and the next child has to recover it.
+            // Opened read-only, the file stays as the kill has left it, and the next child has to recover it.
             let read_only = rng.scaled(2) == 0;
             let found = match options(pin_undo).read_only(read_only).open(path) {
                 Ok(heap) => content(&heap).unwrap(),
@@ -105,7 +106,7 @@ fn kill_loop(seed: u64, pin_undo: bool) {
     println!("{killed} kills, {operations} operations, {in_flight} done but not acknowledged");
 }
 
-/// A child, as its parent sees it.
+/// A child process, and the last operation that it has acknowledged.
 struct Victim {
     process: Child,
     out: BufReader<ChildStdout>,
@@ -124,7 +125,7 @@ impl Victim {
         Victim { process, out, last: None }
     }
 
-    /// Waits until it has done so many operations more, or has ended.
+    /// Waits until the child has acknowledged so many more operations, or has ended.
     fn wait(&mut self, operations: u64) {
         for _ in 0..operations {
             if !self.read() {
@@ -133,7 +134,7 @@ impl Victim {
         }
     }
 
-    /// Reads its next message. Returns `false` if there are no more.
+    /// Reads the child's next message. Returns `false` if there are no more.
     fn read(&mut self) -> bool {
         let mut line = String::new();
         while self.out.read_line(&mut line).unwrap() > 0 {
@@ -141,12 +142,12 @@ impl Victim {
                 self.last = Some(number.trim_end().parse().unwrap());
                 return true;
             }
-            line.clear(); // something that the test harness has to say
+            line.clear(); // output of the test harness
         }
         false
     }
 
-    /// Kills it. Returns whether it was still alive, and the last operation that it had acknowledged.
+    /// Kills the child. Returns whether it was still alive, and the last operation that it had acknowledged.
     fn kill(mut self) -> (bool, Option<u64>) {
         let _ = self.process.kill();
         while self.read() {}
@@ -163,8 +164,8 @@ impl Drop for Victim {
     }
 }
 
-/// The process that the other tests start and kill: runs operations until it is killed. Returns at once if no
-/// other test has started it.
+/// The process that the other tests start and kill: opens the heap, and runs operations until it is killed if
+/// that is its job. Returns at once if no other test has started it.
 #[test]
 fn child() {
     let Ok(child) = std::env::var(CHILD) else { return };

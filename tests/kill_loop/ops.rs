@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::store::Last;
 use pheap_testkit::Rng;
 
-/// Elements of a shard's array. More than a short transaction holds.
+/// Number of elements of a shard's array. So many that a change of all of them makes a transaction long.
 pub(crate) const ELEMENTS: usize = 1500;
 pub(crate) const SHARDS: usize = 3;
 
@@ -30,25 +30,25 @@ pub(crate) struct ModelShard {
 /// One operation: one transaction, or one change of the set of roots.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// A few words of one shard.
+    /// Changes a few words of one shard.
     Short { shard: usize, element: usize, byte: usize, value: u64 },
-    /// New nodes in front of a list.
+    /// Adds nodes in front of a list.
     Push { shard: usize, values: Vec<u32> },
-    /// A part of an array, which may be longer than the short path takes.
+    /// Fills a part of an array, perhaps one that is too long for the path of short transactions.
     Fill { shard: usize, range: Range<usize>, value: u64 },
-    /// All nodes of a list: many small objects.
+    /// Changes all nodes of a list, which may be many small objects.
     Increment { shard: usize },
-    /// Half of a list, and the text anew.
+    /// Removes the newer half of a list, and replaces the text.
     Cut { shard: usize, text: String },
-    /// A new array in the place of the old one.
+    /// Replaces the array by a new one.
     Renew { shard: usize, value: u64 },
-    /// The newest node moves from one shard to another, in one transaction.
+    /// Moves the newest value from one shard to another, in one transaction.
     Move { from: usize, to: usize, value: u64 },
-    /// All shards, in one transaction that is long for one of them.
+    /// Changes all shards, in one transaction that is long for one of them.
     All { long: usize, value: u64 },
-    /// Another operation, which is given up when it is done.
+    /// Another operation, which is rolled back before its commit.
     Abort(Box<Op>),
-    /// The same with a panic.
+    /// Another operation, which panics before its commit.
     Panic(Box<Op>),
     /// Creates a root, or removes it if it is there.
     Toggle { name: String, len: usize, value: u64 },
@@ -59,7 +59,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Operation `number` of the run with this seed.
+    /// Returns operation `number` of the run with this seed.
     pub(crate) fn new(seed: u64, number: u64) -> Op {
         let mut rng = Rng::from_seed(seed ^ number.wrapping_mul(0x517c_c1b7_2722_0a95));
         let extra = |rng: &mut Rng| format!("extra {}", rng.scaled(4));
@@ -102,7 +102,7 @@ impl Op {
     }
 }
 
-/// What an operation does to the model.
+/// The effects of operations on the model.
 impl Model {
     pub(crate) fn new() -> Model {
         let shard = ModelShard { array: vec![0; ELEMENTS], bytes: vec![0; 29], ..ModelShard::default() };

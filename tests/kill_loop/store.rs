@@ -1,4 +1,4 @@
-//! The same in a heap.
+//! The content and the operations in a heap.
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -7,7 +7,7 @@ use pheap::{Error, Heap, Options, P, Persist, Result, Root, Txn, View, txn};
 
 use crate::ops::{ELEMENTS, Model, ModelShard, Op, SHARDS};
 
-/// What the roots "shard 0", "shard 1", … hold.
+/// Content of the roots "shard 0", "shard 1", …
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Shard<'r> {
@@ -38,7 +38,7 @@ pub(crate) enum Last {
     },
 }
 
-/// What the roots "extra 0", "extra 1", … hold, which come and go.
+/// Content of the roots "extra 0", "extra 1", … These roots come and go.
 #[derive(Persist)]
 #[repr(C)]
 struct Extra<'r> {
@@ -46,7 +46,7 @@ struct Extra<'r> {
     values: P<'r, [u64]>,
 }
 
-/// A heap, and what an operation does to it.
+/// An open heap, and its shards.
 pub(crate) struct Store {
     heap: Heap,
     shards: Vec<Root<Shard<'static>>>,
@@ -88,7 +88,7 @@ impl Store {
                 let path = heap.path().expect("it is a file").to_owned();
                 heap.close()?;
                 let store = Store::open(&options, &path)?;
-                // The old roots are of the heap that was closed, not of this one.
+                // The old handles belong to the heap that was closed.
                 assert!(shards.iter().all(|shard| matches!(shard.read(|_, _| ()), Err(Error::Closed))));
                 return Ok(store);
             }
@@ -97,7 +97,7 @@ impl Store {
         Ok(self)
     }
 
-    /// An operation on shards. `end` is called when all of it is done but the commit.
+    /// Does an operation on shards. Calls `end` last in the transaction, before the commit.
     fn on_shards(&self, op: &Op, end: impl FnOnce() -> Result<()>) -> Result<()> {
         match op {
             Op::Short { shard, .. }
@@ -179,7 +179,7 @@ fn on_one<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, op: &Op) -> Result<()> 
     Ok(())
 }
 
-/// The array, made when it is first used.
+/// Returns the array of a shard, which is made when it is first used.
 fn array<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>) -> Result<P<'r, [u64]>> {
     if let Some(array) = tx[shard].array {
         return Ok(array);
@@ -205,7 +205,7 @@ fn pop<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>) -> Option<u32> {
     Some(tx[node].value)
 }
 
-/// Everything in a heap. Roots that no process has come to create are as good as new ones.
+/// Returns the whole content of a heap. Shards that no process has created yet count as new ones.
 pub(crate) fn content(heap: &Heap) -> Result<Model> {
     let mut model = Model::new();
     for info in heap.roots() {
@@ -228,7 +228,7 @@ fn shard_content<'r>(view: &View<'r>, shard: P<'r, Shard<'r>>) -> ModelShard {
     let Shard { array, list, len, bytes, text, last } = &view[shard];
     let mut list: Vec<u32> = std::iter::successors(*list, |&node| view[node].next)
         .map(|node| view[node].value)
-        .take(*len as usize + 1) // a torn list may go in circles
+        .take(*len as usize + 1) // a torn list may have a cycle
         .collect();
     list.reverse();
     assert_eq!(list.len(), *len as usize);

@@ -1,9 +1,10 @@
-//! Random commands of all families, also wrong ones: the server must answer them as Redis does.
+//! Random commands of all families, also wrong ones: the server must answer them as Redis does, except for
+//! the listed differences.
 //!
 //! Redis must be installed (Debian: `apt-get install redis-server`). A plain run has a few thousand commands;
 //! `PHEAP_DIFFERENTIAL=100000` asks for more, and `PHEAP_DIFFERENTIAL_SEED` for others. Each round begins
 //! with empty servers, and the rounds alternate between the versions of the protocol. If replies differ, the
-//! test prints the shortest history that it found.
+//! test prints a shortened history for each kind of difference.
 
 mod common;
 mod compare;
@@ -14,10 +15,10 @@ use common::redis::Redis;
 use common::{Server, converse};
 use compare::{Pair, round, shortest};
 
-/// Steps of a round. A step is a command, or a transaction.
+/// Least number of steps of a round.
 const STEPS: usize = 1000;
 
-/// Kinds of differences after which a run ends.
+/// Number of kinds of differences after which a run ends.
 const ENOUGH: usize = 10;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -43,7 +44,7 @@ fn replies_are_those_of_redis() {
         let (steps, difference) = shortest(&mut pair, resp3, steps[..needed].to_vec(), difference);
         let history: String = steps.iter().map(|step| format!("{step}")).collect();
         let version = if resp3 { 3 } else { 2 };
-        // One of each kind.
+        // The first one of each kind.
         found.entry(difference.kind()).or_insert_with(|| {
             format!(
                 "not as Redis (seed {seed}, round {}, RESP{version}), after\n{history}{difference}\n",

@@ -1,4 +1,4 @@
-//! Commands, a file for each family of them.
+//! Tests of commands, by families.
 
 mod common;
 

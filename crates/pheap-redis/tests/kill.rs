@@ -1,11 +1,11 @@
-//! Kills a server at any moment. It must have all that it acknowledged, each command as a whole, and nothing
-//! half done.
+//! Kills a server at random moments. After a restart, it must have all that it acknowledged, and each other
+//! command wholly or not at all.
 //!
-//! Sixteen clients send commands of all kinds, and one more listens. Eight of them have a database each, and
+//! Sixteen clients send commands of many kinds, and one more listens. Eight of them have a database each, and
 //! know exactly what must be in it. The other eight change the same keys, for which some invariants hold (see
 //! `oracle`). After a number of acknowledged steps, the test kills the server (SIGKILL) and starts it again,
-//! now and then kills it while it starts, and checks everything. The seed determines what the clients send,
-//! but not how their commands interleave.
+//! now and then kills it while it starts, and checks everything. The seed determines the random numbers, but
+//! not how the clients' commands interleave.
 //!
 //! For a long run, set `PHEAP_ORACLE_ROUNDS=1000 PHEAP_ORACLE_SEED=7`:
 //! `cargo test --release -p pheap-redis --test kill -- --nocapture`
@@ -25,12 +25,12 @@ use common::Server;
 use oracle::clients::{Clients, Served};
 use oracle::{ROUNDS, SEED, from_environment};
 
-/// Acknowledged steps between two kills, at most.
+/// Greatest random number of acknowledged steps before a kill. There may be a few more.
 const STEPS: usize = 2000;
-/// Kills of a server with one heap, before the next one has its turn.
+/// Number of kills with one heap.
 const KILLS_PER_HEAP: usize = 4;
 
-/// How servers are started. `everysec` promises as much as the others if the power stays.
+/// Arguments of servers. `everysec` promises as much as the others as long as the power does not fail.
 const SERVERS: &[&[&str]] = &[
     &["--durability", "process", "--threads", "2"],
     &["--durability", "disk", "--threads", "2"],
@@ -58,7 +58,7 @@ fn what_was_acknowledged_is_there() {
             }
             let server = Server::start(folder.path(), arguments);
             let port = server.port();
-            // Until the server is killed.
+            // The thread ends when the server is killed.
             let switch = (arguments.contains(&"disk") && rng.chance(128))
                 .then(|| thread::spawn(move || switch_policies(port)));
             steps += clients.round(server, round == from, STEPS, rng);
@@ -69,7 +69,8 @@ fn what_was_acknowledged_is_there() {
     println!("{rounds} kills, {steps} steps were acknowledged");
 }
 
-/// Changes when the log is synced, and whether replies wait for that, until there is no server any more.
+/// Changes again and again when the log is synced, and whether replies wait for that, until the server is
+/// gone.
 fn switch_policies(port: u16) {
     let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)) else { return };
     for policy in ["everysec", "no", "always"].into_iter().cycle() {

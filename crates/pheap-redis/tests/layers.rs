@@ -1,9 +1,10 @@
-//! The table of rooms in `lib.rs` is the order in which their modules may import one another.
+//! Checks imports against the table of rooms in `lib.rs`: a module uses nothing that stands behind it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms and their modules in the order of the table: a room as its name, a module as `room::module`.
+/// Returns the rooms and their modules in the order of the table: a module as `room::module`, and a room, or
+/// a module with the name of its room, by that name.
 fn order() -> Vec<String> {
     let text = fs::read_to_string("src/lib.rs").unwrap();
     let mut order = Vec::new();
@@ -38,7 +39,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn a_module_imports_only_from_those_above_it() {
     let order = order();
-    // A file that the table does not name belongs to its room.
+    // A file that the table does not name has the place of its room.
     let place = |path: &[&str]| {
         let place_of = |name: &str| order.iter().position(|other| other == name);
         let module = path.get(1).and_then(|name| place_of(&format!("{}::{name}", path[0])));
@@ -56,7 +57,7 @@ fn a_module_imports_only_from_those_above_it() {
             continue;
         };
         let text = fs::read_to_string(&file).unwrap();
-        // Tests may look further.
+        // Unit tests may use all modules.
         let code = text.split("#[cfg(test)]").next().unwrap();
         for used in code.split("crate::").skip(1) {
             let end = used.find(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c));

@@ -1,6 +1,6 @@
-//! Cuts the power of a server's machine at any moment. The server must have all that it acknowledged, each
-//! command as a whole, and nothing half done. This is the test of `kill.rs` with a virtual machine instead of
-//! a kill.
+//! Cuts the power of a server's machine at random moments. After a restart, the server must have all that it
+//! acknowledged, and each other command wholly or not at all. This is the test of `kill.rs` with power cuts
+//! of a virtual machine instead of kills.
 //!
 //! The clients run outside of the machine, so the replies that they have read have left it.
 //! `ci/power-cut.sh --server` sets up the machine and runs this test; `cargo test` alone does not run it.
@@ -19,18 +19,18 @@ use machine::{CLOCKS_DIFFER, Setup};
 use oracle::clients::Clients;
 use oracle::{ROUNDS, SEED, from_environment};
 
-/// Acknowledged steps before the power is cut, at most.
+/// Greatest random number of acknowledged steps before the power is cut. There may be a few more.
 const STEPS: usize = 2000;
-/// Power cuts of a server with one heap, before the next one has its turn.
+/// Number of power cuts with one heap.
 const CUTS_PER_HEAP: usize = 10;
 
-/// How servers are started: the log is so short that it is folded into the heap's file while clients write.
+/// Arguments of servers. The log is so short that it is folded into the heap's file while clients write.
 const SERVERS: &[&[&str]] = &[
     &["--threads", "2", "--set", "appendfsync always", "--set", "auto-aof-rewrite-min-size 128kb"],
     &["--threads", "1", "--set", "appendfsync always", "--set", "auto-aof-rewrite-min-size 256kb"],
 ];
 
-/// How they must not be started, and how it shows.
+/// Arguments with which a server promises less than it should, and a part of the message of the failure.
 const MISTAKES: &[(&[&str], &str)] =
     &[(&["--set", "appendfsync no"], "acknowledged"), (&["--durability", "process"], "Durability::Process")];
 
@@ -48,7 +48,7 @@ fn what_was_acknowledged_is_there() {
     println!("{rounds} power cuts, {steps} steps were acknowledged");
 }
 
-/// The same, with servers that promise less than they should.
+/// The test must fail with servers that promise less than they should.
 #[test]
 fn mistakes_are_noticed() {
     let (rounds, seed) = (from_environment(ROUNDS, 10) as usize, from_environment(SEED, 1));
@@ -63,7 +63,7 @@ fn mistakes_are_noticed() {
     }
 }
 
-/// Cuts the power of a server with a new heap so many times. How many steps were acknowledged.
+/// Cuts the power of a server at least once in each round. Returns the number of steps that were done.
 fn cuts(folder: &Path, arguments: &[&str], rounds: std::ops::Range<usize>, seed: u64) -> usize {
     let (mut clients, mut all) = (Clients::new(CLOCKS_DIFFER), 0);
     let first = rounds.start;
@@ -82,7 +82,7 @@ fn cuts(folder: &Path, arguments: &[&str], rounds: std::ops::Range<usize>, seed:
     all
 }
 
-/// A folder that stays if the test fails.
+/// A folder that stays unless the test removes it.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -97,7 +97,7 @@ impl Folder {
     }
 }
 
-/// What a panic has said.
+/// Returns the message of a panic.
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().cloned();
     text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is around commands: connections, limits, the memory's end, operations, replication.
+//! Tests of the server apart from single commands: connections, limits, memory, operations, replication.
 
 mod common;
 mod replication;

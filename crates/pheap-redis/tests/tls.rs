@@ -1,4 +1,4 @@
-//! Clients that connect by TLS: redis-cli, and some that do not behave.
+//! TLS: redis-cli and other clients, a master, and clients that do not behave.
 
 mod common;
 mod replication;
@@ -16,7 +16,7 @@ use replication::{catch_up, info, until};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
-/// Certificates, made by openssl, and where a server speaks TLS.
+/// A folder with certificates, made by openssl, and the port at which a server speaks TLS.
 struct Place {
     folder: tempfile::TempDir,
     port: u16,
@@ -31,7 +31,7 @@ fn run(command: &mut Command) -> Output {
 }
 
 impl Place {
-    /// Two authorities, each with certificates of a server and of a client.
+    /// Makes two authorities, each with certificates of a server and of a client.
     fn new() -> Place {
         let place = Place { folder: tempfile::tempdir().unwrap(), port: free_port() };
         for authority in ["ca", "other"] {
@@ -70,7 +70,7 @@ impl Place {
         self.path(name).display().to_string()
     }
 
-    /// A server with these options.
+    /// Starts a server with TLS and these options.
     fn start(&self, options: &[&str]) -> Server {
         let all = [
             format!("tls-port {}", self.port),
@@ -84,7 +84,7 @@ impl Place {
         Server::start(self.folder.path(), &[&arguments[..], &more].concat())
     }
 
-    /// redis-cli, which trusts one of the authorities, and shows a certificate of one, if any.
+    /// Returns a command of redis-cli that trusts one of the authorities, and shows a certificate, if given.
     fn cli(&self, trusts: &str, shows: Option<&str>) -> Command {
         let mut command = Command::new("redis-cli");
         command
@@ -100,13 +100,13 @@ impl Place {
         command
     }
 
-    /// What somebody is answered who is known.
+    /// Runs redis-cli with a valid certificate, and returns its output.
     fn ask(&self, words: &[&str]) -> String {
         let output = run(self.cli("ca", Some("ca-client")).args(words));
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
-    /// Runs redis-cli with something to read. What it writes.
+    /// Runs redis-cli with this input, and returns its output.
     fn feed(&self, words: &[&str], input: &[u8]) -> Vec<u8> {
         let path = self.path("input");
         std::fs::write(&path, input).unwrap();
@@ -114,7 +114,7 @@ impl Place {
         run(self.cli("ca", Some("ca-client")).args(words).stdin(file)).stdout
     }
 
-    /// Whether redis-cli gets an answer.
+    /// Returns whether redis-cli gets a reply to `PING`.
     fn is_answered(&self, trusts: &str, shows: Option<&str>) -> bool {
         let output = self.cli(trusts, shows).arg("ping").output().unwrap();
         let answer = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -129,15 +129,15 @@ fn commands_of_all_sizes() {
     let server = place.start(&["io-threads 2"]);
     assert_eq!(place.ask(&["set", "a", "1"]), "OK");
     assert_eq!(place.ask(&["get", "a"]), "1");
-    // Those who connect without it find the same.
+    // A client without TLS sees the same data.
     let plain = &mut server.client();
     assert_eq!(plain.ask("get a"), "1");
-    // Many commands before the first reply is read.
+    // Many commands in a pipeline.
     let commands: Vec<u8> = (0..100_000).flat_map(|i| format!("SET key:{i} {i}\r\n").into_bytes()).collect();
     let told = place.feed(&["--pipe"], &commands);
     assert!(String::from_utf8_lossy(&told).contains("errors: 0, replies: 100000"));
     assert_eq!(plain.ask("get key:99999"), "99999");
-    // A value that fits no buffer, there and back.
+    // A large value, there and back.
     let mut number = 1u32;
     let value: Vec<u8> = std::iter::repeat_with(|| {
         number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -149,7 +149,7 @@ fn commands_of_all_sizes() {
     assert_eq!(plain.ask("strlen large"), (20 << 20).to_string());
     let back = run(place.cli("ca", Some("ca-client")).args(["get", "large"])).stdout;
     assert!(back.strip_suffix(b"\n") == Some(&value[..]), "{} bytes came back", back.len());
-    // Clients look like others.
+    // `CLIENT LIST` shows clients with TLS, too.
     let list = place.ask(&["client", "list"]);
     assert!(list.lines().any(|line| line.contains(&format!("laddr=127.0.0.1:{}", place.port))), "{list}");
 }
@@ -161,13 +161,13 @@ fn messages() {
     let mut listens = place.cli("ca", Some("ca-client")).args(["subscribe", "news"]).spawn().unwrap();
     let mut lines = BufReader::new(listens.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!([(); 3].map(|()| lines.next().unwrap()), ["subscribe", "news", "1"]);
-    // It sends nothing more, so what it is told is not an answer.
+    // The client sends nothing more, so the messages are no answers.
     for i in 0..100 {
         let text = format!("message {i} {}", "x".repeat(i * 600));
         assert_eq!(server.client().ask(&format!("publish news \"{text}\"")), "1");
         assert_eq!([(); 3].map(|()| lines.next().unwrap()), ["message", "news", &text]);
     }
-    // One that is encrypted to one that is not.
+    // From a client with TLS to one without.
     let other = &mut server.client();
     assert_eq!(other.ask("subscribe others"), "[subscribe others 1]");
     assert_eq!(place.ask(&["publish", "others", "hello"]), "1");
@@ -183,7 +183,7 @@ fn who_may_speak() {
         let _server = place.start(&[&format!("tls-auth-clients {auth}")]);
         assert!(place.is_answered("ca", Some("ca-client")), "{auth}");
         assert_eq!(place.is_answered("ca", None), without, "{auth}");
-        // One of an authority that the server does not trust.
+        // A certificate of an authority that the server does not trust.
         assert_eq!(place.is_answered("ca", Some("other-client")), auth == "no", "{auth}");
         // Here, the client does not trust the server.
         assert!(!place.is_answered("other", Some("ca-client")), "{auth}");
@@ -238,7 +238,7 @@ fn a_client_that_is_not_redis_cli() {
         let mut answer = [0; 16];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"+OK\r\n$5\r\nvalue\r\n");
-        // It says that it ends, and the server does so, too: nothing was cut off.
+        // The server closes TLS properly: else the read would fail.
         client.write_all(b"QUIT\r\n").unwrap();
         let mut rest = String::new();
         client.read_to_string(&mut rest).unwrap();
@@ -270,7 +270,7 @@ fn a_master_that_speaks_it() {
         let more = ["--durability", "process", "--replicaof", host, &tls_port];
         Server::start(place.folder.path(), &[&arguments[..], &more].concat())
     };
-    // Of another authority, or of another name: it is not the master.
+    // The master's certificate is of another authority, or for another name.
     for (authority, host) in [("other", "127.0.0.1"), ("ca", "localhost")] {
         let server = follow(authority, host);
         let mut replica = server.client();
@@ -289,7 +289,7 @@ fn a_master_that_speaks_it() {
     }
     catch_up(&mut master, &mut replica);
     assert_eq!(replica.ask("strlen key:999"), (999 * 50).to_string());
-    // The connection is lost, and what comes then is not all of the data.
+    // After a restart, the replica gets only what it has missed.
     drop(server);
     master.ask("set a 2");
     let server = follow("ca", "127.0.0.1");
@@ -299,7 +299,7 @@ fn a_master_that_speaks_it() {
     assert_eq!(info(&mut master, "stats", "sync_full"), "1");
 }
 
-/// All that a server says until it hangs up.
+/// Reads until the server closes or resets the connection.
 fn rest(mut stream: TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let mut all = Vec::new();
@@ -314,26 +314,26 @@ fn those_who_do_not_behave_disturb_nobody() {
     let place = Place::new();
     let server = place.start(&[]);
     let connect = || TcpStream::connect(("127.0.0.1", place.port)).unwrap();
-    // The first bytes of a handshake, and then nothing; and nothing at all.
+    // Some clients send the first bytes of a handshake only, others send nothing.
     let mut slow: Vec<TcpStream> = (0..50).map(|_| connect()).collect();
     for stream in &mut slow[..25] {
         stream.write_all(&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]).unwrap();
     }
     assert_eq!(place.ask(&["set", "a", "1"]), "OK");
     assert_eq!(server.client().ask("get a"), "1");
-    // Byte by byte, it is the same.
+    // One more byte changes nothing.
     slow[0].write_all(&[0x00]).unwrap();
     assert_eq!(place.ask(&["get", "a"]), "1");
-    // One that does not speak TLS gets no answer, only an alert.
+    // A client that does not speak TLS gets no answer, at most an alert.
     let mut plain = connect();
     plain.write_all(b"SET a 2\r\nGET a\r\n").unwrap();
     let told = rest(plain);
     assert!(told.is_empty() || told.first() == Some(&0x15), "{told:?}");
-    // Nor does one that speaks it elsewhere.
+    // Nor does a client that speaks TLS at the other port.
     let mut command = place.cli("ca", Some("ca-client"));
     let output = command.args(["-p", &server.port().to_string(), "get", "a"]).output().unwrap();
     assert!(!String::from_utf8_lossy(&output.stdout).contains('1'));
-    // Those who leave in the middle are gone.
+    // Clients that leave during the handshake are gone.
     drop(slow);
     let mut clients = server.client();
     while clients.ask("client list").lines().count() > 1 {}

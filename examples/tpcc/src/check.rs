@@ -1,6 +1,6 @@
 //! Checks the consistency conditions of the specification, 3.3.2.1 to 3.3.2.12, and some more.
 //!
-//! They hold between any two transactions, so they also hold after a crash at any moment.
+//! They hold between any two transactions, so they must also hold after a crash at any moment, and recovery.
 
 use pheap::{P, PBTreeMap, Result, View};
 
@@ -46,7 +46,7 @@ struct Sums {
     size: Size,
     /// Sum that each customer of all warehouses has paid.
     paid: Vec<u64>,
-    /// Units and order lines that were taken from the stock of each warehouse.
+    /// Units and order lines that were taken from the stock of each warehouse since the load.
     sold: Vec<(u64, u64)>,
 }
 

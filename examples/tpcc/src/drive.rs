@@ -18,8 +18,8 @@ pub trait System: Sync {
     fn session(&self) -> Result<Session<'_>>;
 }
 
-/// A function that answers a request. If it also returns a `Commit`, the answer is valid when the commit is
-/// durable.
+/// A function that answers a request. If it also returns a `Commit`, the answer is durable when the commit
+/// is.
 pub type Session<'s> = Box<dyn FnMut(&Request) -> Result<(Answer, Option<Commit>)> + 's>;
 
 pub struct Plan {
@@ -33,11 +33,12 @@ pub struct Plan {
 
 /// Results of a run.
 pub struct Report {
-    /// Times until a transaction was durable, in nanoseconds, in the order of [`Kind::ALL`].
+    /// Times until a thread saw that its transaction was durable, in nanoseconds, in the order of
+    /// [`Kind::ALL`].
     pub latencies: [Histogram<u64>; 5],
     pub rolled_back: u64,
     pub seconds: f64,
-    /// Processor time of all threads, including those of the store, in seconds.
+    /// Processor time of all threads of the process, including those of the store, in seconds.
     pub processor_seconds: f64,
 }
 

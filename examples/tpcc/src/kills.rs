@@ -22,7 +22,7 @@ pub fn kill(rounds: u32, seed: u64, check: impl Fn(bool) -> Result<Findings>) ->
             .spawn()?;
         let lines = BufReader::new(victim.stdout.take().expect("it is piped")).lines();
         let mut reports = lines.map_while(|line| line.ok()?.parse::<u64>().ok());
-        // Some kills come early, while the victim opens or recovers the heap.
+        // Some kills come early, perhaps while the victim opens or recovers the heap.
         let patience = if random.percent(25) {
             20
         } else {

@@ -1,5 +1,5 @@
-//! Fills a heap. One transaction loads a warehouse, so the heap has all of it or nothing. An interrupted load
-//! continues with the next warehouse.
+//! Fills a heap. One transaction loads a warehouse, so the heap has all of it or nothing. If an interrupted
+//! load is run again, it adds the missing warehouses.
 
 use std::collections::BTreeMap;
 

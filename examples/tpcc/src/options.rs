@@ -28,8 +28,8 @@ pub struct Store {
     /// What a transaction survives.
     #[arg(long, value_enum, default_value = "auto")]
     durability: Durability,
-    /// When the log of `wal` is synced: at each `commit`, on `demand` (never, here), or every so many
-    /// milliseconds.
+    /// When the log of `wal` is synced: at each `commit`, on `demand` (when the run waits for a transaction),
+    /// or, in addition to that, every so many milliseconds.
     #[arg(long, value_name = "WHEN", default_value = "commit", value_parser = sync)]
     sync: SyncPolicy,
     /// Use SQLite instead.
@@ -68,7 +68,7 @@ impl Store {
         Options::new().durability(durability).sync_policy(self.sync)
     }
 
-    /// Returns SQLite's name for the durability.
+    /// Returns the value of SQLite's `synchronous` that is closest to the durability.
     #[cfg(feature = "sqlite")]
     pub fn sqlite_synchronous(&self) -> &'static str {
         match (self.durability, self.sync) {
@@ -118,7 +118,7 @@ pub struct Run {
     outstanding: usize,
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Do that in another process, which is killed within a second, and check; so many times.
+    /// Do that in another process, which is killed soon after it has begun, and check; so many times.
     #[arg(long, value_name = "N")]
     pub kills: Option<u32>,
     /// Be the process that gets killed: print how many orders are durable, again and again.

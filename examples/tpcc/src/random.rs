@@ -1,4 +1,4 @@
-//! Random numbers and texts, as the specification defines them.
+//! Random numbers and texts, much as the specification defines them.
 
 use crate::tables::Text;
 use pheap_testkit::Rng;
@@ -21,7 +21,7 @@ const C_ITEM: u32 = 4711;
 pub struct Random(Rng);
 
 impl Random {
-    /// Returns the numbers of a stream. Different streams of one seed are independent.
+    /// Returns the numbers of a stream. Different streams of one seed have different numbers.
     pub fn new(seed: u64, stream: u64) -> Random {
         Random(Rng::from_seed(seed ^ stream.wrapping_mul(0x517c_c1b7_2722_0a95)))
     }
@@ -57,7 +57,7 @@ impl Random {
         self.last_name(C_LAST_NAME_LOAD, customers)
     }
 
-    /// Returns a last name for a request. At least one customer has it.
+    /// Returns a last name for a request. At least one customer of each district has it.
     pub fn wanted_last_name(&mut self, customers: u32) -> Text<16> {
         self.last_name(C_LAST_NAME_RUN, customers)
     }
@@ -75,7 +75,7 @@ impl Random {
         std::array::from_fn(|_| self.within(b'0'.into(), b'9'.into()) as u8)
     }
 
-    /// Returns at least `least` letters and digits, and at most as many as fit.
+    /// Returns at least `least` letters, digits and dots, and at most as many as fit.
     pub fn text<const N: usize>(&mut self, least: u32) -> Text<N> {
         const CHARACTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789..";
         let len = self.within(least, N as u32) as usize;
@@ -90,7 +90,7 @@ impl Random {
         Text::new(&bytes[..len])
     }
 
-    /// Returns 26 to 50 letters and digits. A tenth of these texts contain [`ORIGINAL`].
+    /// Returns 26 to 50 letters, digits and dots. About a tenth of these texts contain [`ORIGINAL`].
     pub fn data(&mut self) -> Text<50> {
         let text = self.text::<50>(26);
         if !self.percent(10) {

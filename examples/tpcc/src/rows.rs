@@ -34,7 +34,7 @@ pub struct LoadedOrder {
     pub lines: Vec<OrderLine>,
 }
 
-/// Returns the amount that a warehouse or district has received from so many customers, in cents.
+/// Returns the amount that so many customers have paid before the first transaction, in cents.
 pub fn paid(customers: u32) -> u64 {
     u64::from(FIRST_PAYMENT) * u64::from(customers)
 }

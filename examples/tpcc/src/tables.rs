@@ -80,7 +80,7 @@ pub struct Customer {
     pub data: Text<500>,
 }
 
-/// The part of a customer that payments and deliveries change.
+/// The part of a customer that payments and deliveries change. (Some payments change `data`, too.)
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 pub struct Account {

@@ -1,4 +1,4 @@
-//! Kills a run with a small company: no reported order is lost, and all conditions hold.
+//! Kills runs with a small company: no reported order is lost, and all conditions hold.
 
 use std::path::Path;
 use std::process::Command;

@@ -77,14 +77,14 @@ fn ask(to: SocketAddr, method: &str, path: &str, cookie: &str, body: &Value) -> 
 struct Client {
     name: String,
     cookie: String,
-    /// Points in the service's last answer.
+    /// Points in the service's last answer, or in the heap after the last kill.
     points: u64,
     /// Points of the request that was not answered yet, or 0.
     asked: u64,
 }
 
 impl Client {
-    /// Plays until the service is gone.
+    /// Plays until a request fails.
     fn play(&mut self, to: SocketAddr) -> io::Result<()> {
         if self.cookie.is_empty() {
             let answer = ask(to, "POST", "/login", "", &json!({ "name": self.name }))?;

@@ -38,7 +38,7 @@ pub struct Model {
     pub versions: BTreeMap<String, u64>,
 }
 
-/// Returns a key of the maps by name. Some keys have a common prefix, and some are long.
+/// Returns a key of the maps by name. A third of the keys are long, with a common prefix.
 pub fn name(key: u16) -> String {
     match key % 3 {
         0 => format!("{key}"),

@@ -1,10 +1,10 @@
 //! Runs programs of operations on collections, and compares the results with collections of the standard
 //! library.
 //!
-//! The root must always equal the model. A program has commits, rollbacks and panics, full disks, garbage
-//! collections, `kill -9` between any two steps of a transaction, moves to other addresses, and all
-//! durabilities. `ops.rs` defines programs, `sequences.rs` and `maps.rs` apply a step to both sides, and this
-//! file runs programs.
+//! The root must equal the model after each transaction and each opening. A program can have commits,
+//! rollbacks and panics, a full heap, garbage collections, a simulated `kill -9` between any two steps of a
+//! transaction, moves to other addresses, and all durabilities. `ops.rs` defines programs, `sequences.rs` and
+//! `maps.rs` apply a step to both sides, and this file runs programs.
 
 #![no_main]
 
@@ -162,7 +162,7 @@ impl World {
         self.compare();
     }
 
-    /// Closes or drops the heap, or simulates a killed process.
+    /// Closes or drops the heap, or simulates a killed process. Does nothing to a heap in memory.
     fn end(&mut self, how: How) {
         let Some(files) = &mut self.files else { return };
         match how {

@@ -128,7 +128,7 @@ fn same<'r, V: Value<'r>>(view: &View<'r>, found: Option<&V>, model: Option<&V::
     }
 }
 
-/// Returns `len` keys, from `first` on.
+/// Returns the numbers of `len` keys, from `first` on, modulo 1024. Numbers may repeat.
 fn keys(first: u16, len: u8, step: u8) -> impl Iterator<Item = u16> {
     (0..u16::from(len)).map(move |i| first.wrapping_add(i * (u16::from(step % 8) + 1)) % 1024)
 }
@@ -149,7 +149,7 @@ fn number(key: &impl std::hash::Hash) -> u64 {
     sum.0 >> 8
 }
 
-/// The steps that both kinds of maps have.
+/// The steps that hash maps and ordered maps have in common.
 macro_rules! common {
     ($tx:ident, $map:ident, $model:ident, $step:ident, $K:ty, $V:ty; $($more:tt)*) => {{
         let key = |n: u8| <$K as Key>::model(n.into());
@@ -290,7 +290,7 @@ where
     )
 }
 
-/// Does a step on a map with versions, unless such a map does not have it.
+/// Does a step on a map with versions, unless such a map does not have it. Steps on entries are plain ones.
 pub fn versions<'r>(
     tx: &mut Txn<'r>,
     map: P<'r, PSnapMap<'r, P<'r, str>, u64>>,
@@ -348,7 +348,7 @@ where
     }
 }
 
-/// The steps that both kinds of sets have.
+/// The steps that hash sets and ordered sets have in common.
 macro_rules! common_of_sets {
     ($tx:ident, $set:ident, $model:ident, $step:ident; $($more:tt)*) => {{
         match *$step {

@@ -1,4 +1,4 @@
-//! Programs, which are the inputs of the fuzzer. Places are taken modulo the length of the collection.
+//! Programs, which are the inputs of the fuzzer. Most places are taken modulo the length of the collection.
 
 use arbitrary::Arbitrary;
 use pheap_fuzz::Durable;
@@ -9,9 +9,9 @@ pub struct Program {
     pub in_memory: bool,
     pub pin_undo: bool,
     pub durable: Durable,
-    /// Whether garbage collections begin after any allocation, and work in the shortest slices.
+    /// Whether garbage collections begin as soon as possible, and work in short slices.
     pub eager: bool,
-    /// Whether the heap has a small limit, and is soon full.
+    /// Whether the heap may have 256 KiB only, and is soon full.
     pub small: bool,
     pub ops: Vec<Op>,
 }
@@ -58,11 +58,11 @@ pub enum Step {
     Boxes(BoxStep),
     Deque(DequeStep),
     Text(TextStep),
-    /// A hash map by name, then one by number, with vectors as values.
+    /// A hash map by name. The next one is by number, with vectors as values.
     Names(MapStep),
     Lists(MapStep),
     HashSet(SetStep),
-    /// An ordered map by number, with texts as values, then one by name.
+    /// An ordered map by number, with texts as values. The next one is by name.
     Tree(MapStep),
     TreeNames(MapStep),
     TreeSet(SetStep),
@@ -70,7 +70,8 @@ pub enum Step {
     Versions(MapStep),
     /// Compares the whole root with the model.
     CompareAll,
-    /// Copies the files. A crash leaves them as they are now.
+    /// Copies the files, if there are any and no earlier step did. After the transaction, the process counts
+    /// as killed at the moment of the copy.
     Kill,
 }
 
@@ -151,7 +152,7 @@ pub enum MapStep {
     Change(u8, u16),
     OrInsert(u8, u16),
     RemoveEntry(u8),
-    /// Inserts `len` keys from `first` on. `step` determines their distance.
+    /// Inserts up to `len` keys from `first` on. `step` determines their distance.
     Extend {
         first: u16,
         len: u8,

@@ -1,8 +1,8 @@
 //! Runs programs on a simulated medium, and crashes them. The input describes both as text; see
 //! `pheap_crash::steered`.
 //!
-//! The fuzzer keeps inputs that reach new code. It also keeps inputs that crash an operation at a new event,
-//! or with a new outcome.
+//! The fuzzer keeps inputs that reach new code. It also keeps inputs with a new combination of a crash, its
+//! outcome and the operations around it.
 
 #![no_main]
 
@@ -35,8 +35,8 @@ fuzz_target!(|text: &[u8]| {
     }
 });
 
-// Most mutations change operations and crashes. Some change the text, to reach inputs that the others cannot
-// make.
+// Most mutations change operations and crashes. Some change the text as bytes, to reach inputs that the
+// others cannot make.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let mut rng = Rng::new(&[seed.into()]);
     if rng.chance(24) {

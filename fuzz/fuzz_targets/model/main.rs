@@ -1,8 +1,9 @@
 //! Runs programs of operations on a heap, and compares the heap with a model of plain Rust collections.
 //!
-//! The heap must always equal the model. A program has short and long transactions, several roots, rollbacks,
-//! full disks, and `kill -9` between any two steps of a transaction. `ops.rs` defines programs, `store.rs`
-//! applies steps to a root and its model, and this file runs programs.
+//! The heap must equal the model after each transaction and each opening. A program can have short and long
+//! transactions, several roots, rollbacks, a full heap, and a simulated `kill -9` between any two steps of a
+//! transaction. `ops.rs` defines programs, `store.rs` applies steps to a root and its model, and this file
+//! runs programs.
 
 #![no_main]
 
@@ -91,7 +92,7 @@ impl World {
         self.heap.as_ref().expect("it is open")
     }
 
-    /// Returns the root of this name, which is created if there is room for it.
+    /// Returns the root of this name. Creates it if it is absent and there is room for it.
     fn root(&mut self, which: Which) -> Option<(&'static str, Root<Store<'static>>)> {
         let name = NAMES[usize::from(which.0) % NAMES.len()];
         match self.heap().root::<Store>(name) {
@@ -273,7 +274,8 @@ impl World {
         self.check_all();
     }
 
-    /// Closes or drops the heap, or simulates a killed process, and opens the heap again.
+    /// Closes or drops the heap, or simulates a killed process, and opens the heap again. Does nothing to a
+    /// heap in memory.
     fn reopen(&mut self, how: How) {
         let Some(files) = &mut self.around.files else { return };
         self.held.clear();

@@ -15,16 +15,16 @@ pub struct Program {
     pub in_memory: bool,
     pub pin_undo: bool,
     pub durable: Durable,
-    /// Exponent of the size of the arenas, which is 32 KiB times a power of two.
+    /// Exponent, modulo 4: the size of the arenas is 32 KiB times this power of two.
     pub arena: u8,
-    /// Whether the heap has a small limit, and is soon full.
+    /// Whether the heap may have 400 KiB only, and is soon full.
     pub small: bool,
-    /// Whether transactions continue after an allocation has failed.
+    /// Whether transactions continue after a step has failed.
     pub stubborn: bool,
     pub ops: Vec<Op>,
 }
 
-/// A root, as an index in [`NAMES`].
+/// A root, as an index in [`NAMES`], modulo its length.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 pub struct Which(pub u8);
 
@@ -35,7 +35,7 @@ pub enum Op {
         steps: Vec<Step>,
         end: End,
     },
-    /// A transaction on two roots. `true` stands for the second one.
+    /// A transaction on two roots. A step with `true` is on the second one.
     Two {
         roots: (Which, Which),
         steps: Vec<(bool, Step)>,
@@ -169,6 +169,7 @@ pub enum Step {
     Check,
     Shared,
     Nested,
-    /// Copies the files. A crash leaves them as they are now.
+    /// Copies the files, if there are any and no earlier step did. After the transaction, the process counts
+    /// as killed at the moment of the copy.
     Kill,
 }

@@ -238,13 +238,11 @@ fn change<'r>(
             std::thread::scope(|scope| {
                 scope.spawn(|| assert_equal_numbers(&shared, store, content));
             });
-            // If the disk is full, threads may see older states of objects. Then the transaction cannot
-            // commit.
         }
         Step::Kill => {
             around.files.as_mut().map(Files::copy);
         }
-        Step::Nested => {} // the caller does this step
+        Step::Nested => {} // `World::one` does this step
     }
     Ok(())
 }
@@ -277,7 +275,7 @@ fn element<'r, 'm, T: Persist>(
 }
 
 fn assert_equal_numbers<'r>(view: &View<'r>, store: P<'r, Store<'r>>, _: &Content) {
-    // `assert_equal` checks the values. This function only reads them in another thread.
+    // `assert_equal` checks the values. This function only reads them, in another thread.
     std::hint::black_box(view[store].numbers);
 }
 

@@ -1,4 +1,4 @@
-//! The content of the heaps that are damaged: makes it, changes it, and reads all of it.
+//! The content of the heaps that are damaged: makes it, changes it, and reads it.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -50,7 +50,7 @@ struct Part<'r> {
     text: Option<P<'r, str>>,
 }
 
-/// One collection of each kind. Some collections contain others.
+/// Collections of each kind. Some collections contain others.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Collections<'r> {
@@ -141,7 +141,7 @@ impl<'r> Slices<'r> {
 }
 
 impl<'r> Collections<'r> {
-    /// Adds `n` elements to each collection, numbered from `first` on.
+    /// Adds up to `n` elements to each collection, numbered from `first` on.
     pub fn add(all: P<'r, Self>, tx: &mut Txn<'r>, first: u64, n: u64) -> Result<()> {
         for i in first..first + n {
             let (name, number) = (format!("key {}", i * 7 % (first + n)), tx.alloc(i)?);
@@ -165,7 +165,8 @@ impl<'r> Collections<'r> {
         Ok(())
     }
 
-    /// Removes elements from each collection.
+    /// Removes up to `n` elements from each collection, from the ends of sequences and from `first` on in
+    /// maps and sets.
     pub fn take(all: P<'r, Self>, tx: &mut Txn<'r>, first: u64, n: u64) {
         for i in first..first + n {
             let name = format!("key {i}");
@@ -184,7 +185,7 @@ impl<'r> Collections<'r> {
         }
     }
 
-    /// Reads all elements, in each way in which they can be read.
+    /// Reads all elements, and some of them in several ways.
     fn read(&self, view: &View<'r>, seen: &mut DefaultHasher) {
         let number = |p: &P<'r, u64>| view[*p];
         self.numbers.iter(view).for_each(|n| n.hash(seen));
@@ -229,7 +230,7 @@ impl Known {
         slices.or_else(|_| heap.existing_root(name).map(Known::Collections)).ok()
     }
 
-    /// Returns a hash of the whole content of the root.
+    /// Returns a hash of the content of the root.
     pub fn read(&self) -> Result<u64> {
         let mut seen = DefaultHasher::new();
         match self {
@@ -240,7 +241,7 @@ impl Known {
         Ok(seen.finish())
     }
 
-    /// Runs a transaction that allocates and unlinks objects.
+    /// Runs a transaction that may allocate and unlink objects.
     pub fn change(&self, by: u8) -> Result<()> {
         match self {
             Known::List(root) => root.txn(|tx, list| {

@@ -27,7 +27,7 @@ pub struct Section {
 pub struct Image {
     /// The heap's file, and the write-ahead log, which is empty if there is none.
     pub files: [Vec<u8>; 2],
-    /// Sections with metadata.
+    /// Sections with metadata, logs included.
     pub tables: Vec<Section>,
     /// Sections with objects.
     pub objects: Vec<Section>,
@@ -37,7 +37,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Finds the parts of a good heap.
+    /// Finds the parts of the files of a good heap.
     pub fn of(heap: Vec<u8>, log: Vec<u8>) -> Image {
         let mut image = Image { files: [heap, log], ..Image::default() };
         image.add(HEAP, [0..SLOT * 8, PAGE..PAGE + SLOT * 8]);
@@ -123,7 +123,8 @@ impl Image {
         self.seals.arenas.push(arena);
     }
 
-    /// Adds the entries of a region's log, and the place after the last entry of each segment.
+    /// Adds the entries of a region's log, and the place after the last entry of each segment. Looks at 16
+    /// segments at most.
     fn add_entries(&mut self, region: usize, salt: u64) {
         let id = self.word(HEAP, region + 8);
         let identity = salt ^ id.wrapping_mul(0xe703_7ed1_a0b4_28db);
@@ -149,7 +150,7 @@ impl Image {
         }
     }
 
-    /// Adds the write-ahead log.
+    /// Adds the parts of the write-ahead log.
     fn add_log(&mut self, salt: u64) {
         self.add(LOG, [0..64, 512..576, 1024..1088]);
         let (id, segment, nonce) = (self.word(LOG, 32), self.word(LOG, 40) as usize, self.word(LOG, 48));
@@ -183,7 +184,7 @@ impl Image {
         if self.word(HEAP, 16) > self.word(HEAP, PAGE + 16) { 0 } else { PAGE }
     }
 
-    /// Returns the words of a log entry, if it ends before `end`.
+    /// Returns the words of a log entry, unless it ends after `end`, or its length is invalid.
     pub fn words(&self, file: usize, at: usize, end: usize) -> Option<Vec<u64>> {
         let len = self.word(file, at + 8) as u32 as usize;
         if len < 2 || at + len * 8 > end.min(self.files[file].len()) {
@@ -192,7 +193,7 @@ impl Image {
         Some((0..len).map(|i| self.word(file, at + i * 8)).collect())
     }
 
-    /// Returns the word at `at`, or 0 after the end of the file.
+    /// Returns the word at `at`, or 0 if the file does not have all of it.
     pub fn word(&self, file: usize, at: usize) -> u64 {
         let bytes = self.files[file].get(at..at.saturating_add(8));
         bytes.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")))

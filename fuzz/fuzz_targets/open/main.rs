@@ -2,12 +2,12 @@
 //!
 //! Opening must return a heap or an error. It must not panic, hang, or raise a signal. If it returns an
 //! error, or the heap is opened read-only, the files do not change. If a heap opens, it can be listed,
-//! changed, closed, and opened again.
+//! closed, and (if not read-only) opened again. Changes before that may fail, but with errors only.
 //!
 //! With `Options::verify`, any byte may be damaged. Then a heap that opens is sound: it can be read
 //! completely, checked, changed, collected, closed and verified again. Without `Options::verify`, opening
-//! trusts objects and the log entries about them. Then only metadata are damaged, and objects are never read.
-//! (See "Trust" in the design.)
+//! trusts objects and the log entries about them. Then only metadata are damaged, and old objects are never
+//! read. (See "Trust" in the design.)
 
 #![no_main]
 
@@ -44,11 +44,11 @@ struct Input {
     elsewhere: bool,
     durability: Durable,
     after: Vec<After>,
-    /// Bytes of the heap and its log, instead of a template.
+    /// Bytes of the heap and its log, instead of a template. Used only with `verify`.
     bytes: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// An address that neither heaps nor sanitizers use by default.
+/// An address that heaps do not use by default.
 const ELSEWHERE: u64 = 84 << 40;
 
 /// An operation on a heap that has opened.
@@ -181,7 +181,7 @@ fn change(heap: &Heap, after: &After, dir: &Path, verified: bool) {
     }
 }
 
-/// Creates a root and uses it.
+/// Creates a root and uses it, or uses an existing one of this name and type.
 fn create(heap: &Heap, name: &str, words: u64) {
     let new = heap.root_or::<Slices>(name, |tx| Slices::new(tx, words));
     let Ok(root): Result<Root<Slices>, Error> = new else { return };

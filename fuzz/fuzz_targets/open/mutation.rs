@@ -6,7 +6,7 @@ use arbitrary::Arbitrary;
 
 use crate::image::{HEAP, Image, LOG, PAGE, Section};
 
-/// A mutation. Sections and places are taken modulo their number.
+/// A mutation. Sections and most places are taken modulo their number.
 #[derive(Arbitrary, Debug)]
 pub enum Mutation {
     Flip {
@@ -49,7 +49,7 @@ pub enum Mutation {
         to: u8,
         pages: u8,
     },
-    /// Sets any bytes at any place.
+    /// Sets four bytes at any place of a file.
     Bytes {
         log: bool,
         at: u32,
@@ -91,7 +91,7 @@ pub enum Value {
 
 /// The parts of a heap that may be damaged.
 pub struct Damage<'t> {
-    /// Whether objects may be damaged, and log entries get correct checksums. Opening trusts both, unless it
+    /// Whether objects may be damaged, and mutations may reach any byte. Opening trusts objects, unless it
     /// verifies the heap.
     pub all: bool,
     pub templates: &'t [Image],
@@ -117,7 +117,7 @@ impl Image {
         Some((*file, range.start + usize::from(word) % (range.len() / 8) * 8))
     }
 
-    /// Returns up to `words` words, within the section.
+    /// Returns the range of up to `words` words within a section.
     fn words_of(
         &self,
         damage: &Damage<'_>,

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::image::{HEAD, HEAP, Image, LINE, LOG, PAGE, SLOT, head};
 
-/// Words of a region's header that have a check in their upper 16 bits.
+/// Words of a region's header. Each has a check in its upper 16 bits.
 const ROOT: usize = 3;
 pub const GENERATION: usize = 5;
 /// Mask of the bits that are not the check.
@@ -95,7 +95,8 @@ pub fn checksum(seed: u64, words: &[u64]) -> u64 {
 }
 
 impl Image {
-    /// Corrects the checksums. If `entries` is set, this includes those of log entries.
+    /// Corrects the checksums. If `entries` is set, this includes those of log entries and of the write-ahead
+    /// log.
     pub fn reseal(&mut self, entries: bool) {
         self.reseal_headers();
         let newest = self.newest();
@@ -161,7 +162,7 @@ impl Image {
         }
     }
 
-    /// Corrects the check in a word.
+    /// Corrects the check in a word, unless the word is 0.
     fn reseal_word(&mut self, at: usize) {
         if self.word(HEAP, at) != 0 {
             let value = self.word(HEAP, at) & VALUE;

@@ -12,7 +12,7 @@ use pheap_crash::tuning::SMALL;
 use crate::content::{Collections, List, Slices};
 use crate::image::{HEAP, Image, LOG};
 
-/// Returns the options of all heaps in this target.
+/// Returns the options that all heaps in this target have in common.
 pub fn options() -> Options {
     Options::new()
         .tuning(SMALL)
@@ -48,8 +48,8 @@ pub fn all() -> &'static [Image] {
     })
 }
 
-/// Checks this target's knowledge of the format: corrected checksums equal the original ones, and log entries
-/// are found.
+/// Checks this target's knowledge of the format: corrected checksums equal the original ones, and places for
+/// log entries are found.
 fn must_be_understood(image: &Image) {
     let mut again = image.clone();
     again.reseal(false);
@@ -59,7 +59,7 @@ fn must_be_understood(image: &Image) {
     assert!(found(HEAP) >= image.seals.regions.len() && (!has_log || found(LOG) > 4));
 }
 
-/// Creates three roots, in several arenas.
+/// Creates three roots.
 fn fill(heap: &Heap) -> Result<(Root<List<'static>>, Root<Slices<'static>>)> {
     let list: Root<List> = heap.root("list")?;
     for i in 0..20 {
@@ -82,7 +82,7 @@ fn collections(heap: &Heap, elements: u64) -> Result<Root<Collections<'static>>>
 }
 
 /// Makes a heap in a simulated memory. `make` gets a function that returns the words in the memory after a
-/// kill.
+/// kill. The image has the words that `make` returns, or else the durable ones at the end.
 fn in_memory(
     words: Vec<u64>,
     make: impl FnOnce(Heap, &dyn Fn() -> Vec<u64>) -> Result<Option<Vec<u64>>>,
@@ -135,7 +135,7 @@ fn killed() -> Result<Image> {
     })
 }
 
-/// A heap that was killed in a transaction whose undo log has several segments.
+/// A heap that was killed in a long transaction, with undo entries in its log.
 fn killed_long() -> Result<Image> {
     in_memory(Vec::new(), |heap, killed| {
         let (_, slices) = fill(&heap)?;
@@ -250,7 +250,7 @@ fn mapped() -> Result<Image> {
     list.txn(|tx, list| List::push(list, tx, 100))?;
     let mut bytes = fs::read(&path).expect("the file can be read");
     drop(heap);
-    // Removes the record of the file in use. Otherwise opening would refuse the heap as a copy.
+    // Removes the record of the file in use. Otherwise opening could refuse the heap as a copy.
     pheap_testkit::forget_file(&mut bytes);
     Ok(Image::of(bytes, Vec::new()))
 }

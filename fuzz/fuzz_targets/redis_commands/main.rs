@@ -1,8 +1,8 @@
-//! Runs commands of pheap-redis: all commands of its table, in any order and with any arguments.
+//! Runs commands of pheap-redis: almost all commands of its table, in any order and with any arguments.
 //!
-//! Nothing panics. Each command has one reply, which the library `redis-protocol` can read, with the types of
-//! the client's protocol version. In the end, the heap is sound. `program.rs` defines programs, and this file
-//! runs them.
+//! Nothing may panic. The library `redis-protocol` must be able to read all replies, in the client's version
+//! of the protocol. Most commands must have one reply each. In the end, the heap must be sound. `program.rs`
+//! defines programs, and this file runs them.
 
 #![no_main]
 
@@ -68,13 +68,14 @@ impl Client {
         Client { session: Session::new(profile, true), input: Input::default(), reply }
     }
 
-    /// Runs the commands of a step. The client sends them at once.
+    /// Runs the commands of a step, 8 at most. The client sends them at once.
     fn run(&mut self, server: &Server, step: &Step) {
         let (mut count, mut is_countable) = (0, true);
         for command in step.commands.iter().take(8) {
             let Some(words) = command.words() else { continue };
             let name = words[0].to_ascii_lowercase();
-            // Commands with more than one reply, or with none, are not counted.
+            // The replies to a step are not counted if one of its commands may have another number of replies
+            // than one, or may call such a command.
             is_countable &= !name.ends_with(b"subscribe")
                 && ![
                     &b"client"[..],

@@ -26,7 +26,8 @@ pub struct Step {
 pub struct Request {
     /// Index of the command, modulo their number.
     name: u16,
-    /// Number of arguments in addition to those that the command needs. If it is negative, some are missing.
+    /// Number of arguments, modulo 16, in addition to those that the command needs. If it is negative, some
+    /// are missing.
     extra: i8,
     args: Vec<Arg>,
 }
@@ -34,7 +35,7 @@ pub struct Request {
 /// An argument. Numbers are taken modulo the length of their table.
 #[derive(Arbitrary, Debug)]
 enum Arg {
-    /// A key, or a text in place of one.
+    /// A key, a channel or a pattern.
     Key(u8),
     /// A word that some command knows.
     Word(u8),
@@ -47,7 +48,7 @@ enum Arg {
     Bytes(Vec<u8>),
 }
 
-/// Commands that leave the process, end it, or write files.
+/// Commands that leave the process, end it, write files, or change the configuration.
 const NOT_HERE: &[&str] = &["migrate", "shutdown", "save", "bgsave", "config|set", "config|rewrite"];
 
 static COMMANDS: LazyLock<Vec<KnownCommand>> =
@@ -247,7 +248,7 @@ static DUMPS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 });
 
 impl Request {
-    /// Returns the words of the request. Arguments that `args` does not have are `a`, so it never returns
+    /// Returns the words of the request. If `args` has too few arguments, the others are `a`. Never returns
     /// `None`.
     pub fn words(&self) -> Option<Vec<Vec<u8>>> {
         let known = COMMANDS[usize::from(self.name) % COMMANDS.len()];

@@ -1,7 +1,7 @@
 //! Reads values and files in the format of Redis, which may have any bytes.
 //!
-//! If a value can be read, it can be written and stored, and stays the same when it is read again. Memory is
-//! limited to a multiple of the input's length; `-malloc_limit_mb` checks this.
+//! If a value can be read, it can be written, and is the same when it is read again. A single value is also
+//! stored in a heap. Memory is limited to a multiple of the input's length; `-malloc_limit_mb` checks this.
 
 #![no_main]
 
@@ -31,7 +31,7 @@ fn opened(which: Option<&u8>) -> Vec<u8> {
     rdb::open(sample).expect("Redis has dumped it").to_vec()
 }
 
-/// Returns a file with all samples.
+/// Returns a file with all samples, and a library.
 fn whole_file() -> Vec<u8> {
     let mut writer = FileWriter::new(Vec::new()).expect("there is memory");
     writer.library(b"#!lua name=lib\nredis.register_function('f', print)").expect("there is memory");
@@ -60,7 +60,7 @@ fn damaged(bytes: &[u8], how: &[u8]) -> Vec<u8> {
 }
 
 fn value(bytes: &[u8]) {
-    // Adds a correct checksum to the bytes.
+    // A checksum can be added and removed again.
     let mut sealed = bytes.to_vec();
     rdb::seal(&mut sealed);
     assert_eq!(rdb::open(&sealed).expect("it was sealed"), bytes);

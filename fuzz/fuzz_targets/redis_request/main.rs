@@ -1,8 +1,9 @@
 //! Parses requests to pheap-redis, which arrive in pieces of any size.
 //!
 //! The sizes of the pieces change neither the requests nor the error. If the library `redis-protocol` reads
-//! an array of strings, it is also a request of pheap-redis. A buffer never grows by more than the bytes that
-//! have arrived, or a chunk.
+//! an array of strings in the usual form, it must be a request of pheap-redis, too, unless it has too many
+//! words for a client without a password. A buffer never gets more room than the bytes that have arrived, or
+//! a chunk.
 
 #![no_main]
 
@@ -20,14 +21,14 @@ fuzz_target!(|stream: Stream| run(&stream));
 struct Stream {
     authenticated: bool,
     pieces: Vec<Piece>,
-    /// Sizes of reads.
+    /// Sizes of reads, less one. Later reads have up to 7 bytes.
     reads: Vec<u8>,
 }
 
 #[derive(Arbitrary, Debug)]
 enum Piece {
     Request(Vec<Vec<u8>>),
-    /// A request with wrong lengths.
+    /// A request whose lengths may be wrong.
     Damaged {
         count: i16,
         arguments: Vec<(i16, Vec<u8>)>,
@@ -67,7 +68,8 @@ fn run(stream: &Stream) {
     assert_eq!(in_pieces(&bytes, &stream.reads, limits), whole);
 }
 
-/// Returns all requests, and the error after them, if there is one.
+/// Parses the bytes as a whole. Returns all requests, and the error after them, if there is one. Compares
+/// with `redis-protocol`.
 fn at_once(bytes: &[u8], limits: RequestLimits) -> (Vec<Request>, Option<String>) {
     let (mut all, mut rest) = (Vec::new(), bytes);
     loop {

@@ -1,10 +1,10 @@
-//! Runs scripts of pheap-redis: any text, and programs that call all functions of the script environment with
-//! odd arguments.
+//! Runs scripts of pheap-redis: any text, and programs that call almost all functions of the script
+//! environment with odd arguments.
 //!
-//! Nothing panics, and each script has one reply. Lua is written in C. The address sanitizer also checks Lua,
-//! if the target is built with `CFLAGS_x86_64_unknown_linux_gnu=-fsanitize=address`. (`CFLAGS` would also
-//! apply to LuaJIT's tools, which are linked without the sanitizer.) `program.rs` makes scripts, and this
-//! file runs them.
+//! Nothing may panic, and each script must have one reply. Lua is written in C. The address sanitizer also
+//! checks Lua, if the target is built with `CFLAGS_x86_64_unknown_linux_gnu=-fsanitize=address`. (`CFLAGS`
+//! would also apply to LuaJIT's tools, which are linked without the sanitizer.) `program.rs` makes scripts,
+//! and this file runs them.
 
 #![no_main]
 
@@ -26,7 +26,7 @@ mod program;
 
 use program::Script;
 
-/// Number of scripts after which all scripts are forgotten, so that Lua starts anew.
+/// Number of scripts after which `SCRIPT FLUSH` removes all scripts, so that Lua starts anew.
 const FLUSH: u64 = 200;
 
 thread_local! {
@@ -42,7 +42,7 @@ struct Client {
     runs: u64,
 }
 
-/// Ends scripts that do not end by themselves.
+/// Kills slow scripts.
 struct Killer(&'static Server);
 
 impl Meanwhile for Killer {
@@ -89,7 +89,7 @@ impl Client {
         let (server, session, meanwhile) = (self.server, &mut self.session, &mut Killer(self.server));
         Execution { server, session, output, thread: 0, clock: Instant::now(), meanwhile }.run(&mut input);
         let mut bytes = reply.take();
-        // The decoder requires UTF-8 in errors. Redis does not: its errors repeat names from a script.
+        // The decoder requires UTF-8 in lines. An error may repeat other bytes of a script.
         bytes.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
         let decoded = resp2::decode::decode(&bytes);
         let (frame, len) = decoded.expect("it is a reply").expect("there is a reply");

@@ -2,7 +2,7 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 
-/// A script that returns the names of all functions in the script environment.
+/// A script that returns the names of the functions in the script environment.
 ///
 /// It leaves out `string.rep`, which needs much memory (but see [`STRINGS`]), and `error`, which ends the
 /// script at once.
@@ -131,7 +131,8 @@ pub(crate) enum Script {
     Text(Vec<u8>),
     /// Words of Lua in any order.
     Words(Vec<u16>),
-    /// A program that can be compiled: the seed of its random choices, and the changes to them.
+    /// A program that can be compiled, unless it has too many of something: the seed of its random choices,
+    /// and the changes to them.
     Program(u64, Vec<u8>),
 }
 
@@ -202,7 +203,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Adds a statement that raises no error.
+    /// Adds a statement that raises no error, except that of a kill.
     fn statement(&mut self, depth: usize) {
         self.push("pcall(function(...)");
         match self.below(8) {

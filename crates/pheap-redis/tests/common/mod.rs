@@ -1,6 +1,6 @@
-//! A server of its own for a test, and clients.
+//! Starts a server for a test, and connects clients to it.
 
-#![allow(dead_code)] // each test uses some of it
+#![allow(dead_code)] // each test uses a part of it
 
 pub(crate) mod redis;
 
@@ -9,13 +9,13 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Among the arguments of a server: its heap may not grow.
+/// An argument of [`Server::start`] and others: no file of the server may grow beyond 64 MiB.
 pub(crate) const LIMITED: &str = "LIMITED";
 
-/// Among the arguments of a server: it may have a hundred files open.
+/// An argument of [`Server::start`] and others: the server may have at most 100 files open.
 pub(crate) const FEW_FILES: &str = "FEW_FILES";
 
-/// A server of its own, which is killed when this is dropped.
+/// A server process. Dropping this kills it (SIGKILL).
 pub(crate) struct Server {
     process: Child,
     port: u16,
@@ -32,7 +32,7 @@ impl Server {
     }
 
     fn try_start(folder: &Path, arguments: &[&str]) -> Option<Server> {
-        // One that is free now. Another program may be faster.
+        // Another program may take the port first.
         let port = free_port();
         let mut process = Server::spawn(folder, port, arguments);
         let log = BufReader::new(process.stdout.take().unwrap());
@@ -40,16 +40,16 @@ impl Server {
         serves.then_some(Server { process, port })
     }
 
-    /// Starts one, and does not wait until it serves clients.
+    /// Starts a server, and does not wait until it serves clients.
     pub(crate) fn spawn(folder: &Path, port: u16, arguments: &[&str]) -> Child {
         Server::command(folder, port, arguments).stdout(Stdio::piped()).spawn().unwrap()
     }
 
-    /// What starts one.
+    /// Returns the command that starts a server.
     pub(crate) fn command(folder: &Path, port: u16, arguments: &[&str]) -> Command {
         let mut command = Command::new("sh");
         command
-            // A heap of one arena, which may not grow (in blocks of 512 bytes), where that is asked for.
+            // `ulimit -f` counts blocks of 512 bytes.
             .args([
                 "-c",
                 "[ -z \"$LIMITED\" ] || ulimit -f 131072; [ -z \"$FEW_FILES\" ] || ulimit -n 100; exec \"$@\"",
@@ -68,7 +68,7 @@ impl Server {
         command
     }
 
-    /// One that was spawned, once it serves clients. What it logs does not matter.
+    /// Waits until a spawned server accepts connections. Panics if the process ends before that.
     pub(crate) fn wait_for(process: Child, port: u16) -> Server {
         let mut server = Server { process, port };
         while Client::connect(port).is_err() {
@@ -79,12 +79,12 @@ impl Server {
         server
     }
 
-    /// Its process.
+    /// The server's process.
     pub(crate) fn process(&mut self) -> &mut Child {
         &mut self.process
     }
 
-    /// Bytes of memory that it has.
+    /// Resident memory of the server, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -97,7 +97,7 @@ impl Server {
 
     pub(crate) fn client(&self) -> Client {
         let client = Client::connect(self.port).unwrap();
-        // A server that says nothing for so long will not say anything.
+        // A read fails if the server is silent for so long.
         client.0.get_ref().set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
         client
     }
@@ -115,7 +115,7 @@ pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A client of it.
+/// A connection of a client.
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -123,12 +123,13 @@ impl Client {
         Ok(Client(BufReader::new(TcpStream::connect(("127.0.0.1", port))?)))
     }
 
-    /// Sends a line as a client may type it.
+    /// Sends a line, and does not wait for a reply.
     pub(crate) fn send(&mut self, line: &str) {
         self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
     }
 
-    /// The next reply, on one line: `*2 $1 a :1`.
+    /// Reads the next reply and returns it as text: the elements of an array, map, set or push as `[a 1]`,
+    /// an error with its `-`, and a null as `nil`.
     pub(crate) fn reply(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -155,35 +156,35 @@ impl Client {
         }
     }
 
-    /// All that comes until the server ends the connection.
+    /// Appends to `text` all that comes until the server ends the connection.
     pub(crate) fn rest(&mut self, text: &mut String) {
         self.0.read_to_string(text).unwrap();
     }
 
-    /// Sends bytes. If the server does not want them, that is no error.
+    /// Sends bytes, and ignores errors: the server may have closed the connection.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) {
         let _ = self.0.get_mut().write_all(bytes);
     }
 
-    /// Reads until the server ends the connection.
+    /// Reads until the server closes or resets the connection.
     pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         match self.0.read_to_end(&mut all) {
             Ok(_) => {}
-            // What was not read by the server makes the end an unfriendly one.
+            // The system resets the connection if the server closes it with unread input.
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
         }
         all
     }
 
-    /// Sends a line and reads the reply.
+    /// Sends a line and reads the next reply.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.send(line);
         self.reply()
     }
 }
 
-/// A line as a client may type it, and what is answered.
+/// Sends each line, and compares the reply with the expected one.
 pub(crate) fn converse(client: &mut Client, lines: &[(&str, &str)]) {
     for (line, expected) in lines {
         assert_eq!(client.ask(line), *expected, "{line}");

@@ -1,4 +1,4 @@
-//! A Redis of its own for a test. It must be installed (Debian: `redis-server`).
+//! Starts a Redis for a test. It must be installed (Debian: `redis-server`).
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use super::{Client, free_port};
 
-/// A Redis, which is killed when this is dropped.
+/// A Redis process. Dropping this kills it (SIGKILL).
 pub(crate) struct Redis {
     process: Child,
     port: u16,
 }
 
 impl Redis {
-    /// One that loads `dump.rdb` in this folder, if there is one.
+    /// Starts a Redis that loads `dump.rdb` of this folder, if that file exists.
     pub(crate) fn start(folder: &Path) -> Redis {
         Redis::start_with(folder, free_port(), &[])
     }
 
-    /// One with more options.
+    /// Like [`Redis::start`], at this port and with more options.
     pub(crate) fn start_with(folder: &Path, port: u16, options: &[&str]) -> Redis {
         let process = Command::new("redis-server")
             .args([
@@ -46,7 +46,7 @@ impl Redis {
             sleep(Duration::from_millis(20));
         }
         let mut client = Client::connect(port).unwrap();
-        // Where it wants a password, it is there.
+        // A Redis that demands a password is ready, too.
         while !["PONG", "-NOAUTH Authentication required."].contains(&client.ask("ping").as_str()) {
             sleep(Duration::from_millis(20));
         }
@@ -64,12 +64,12 @@ impl Redis {
         Client::connect(self.port).unwrap()
     }
 
-    /// It does nothing any more, and keeps its connections.
+    /// Stops the process (SIGSTOP). Its connections stay open.
     pub(crate) fn freeze(&self) {
         self.signal("-STOP");
     }
 
-    /// It goes on.
+    /// Lets a stopped process go on (SIGCONT).
     pub(crate) fn thaw(&self) {
         self.signal("-CONT");
     }

@@ -1,12 +1,12 @@
-//! Templates of commands, by families. `generate.rs` says how to read them. The text after `=>` says which
-//! part of the reply has to be equal.
+//! Templates of commands, by families. `Generator::fill` in `generate.rs` says how to read them. The word
+//! after `=>` names a `Norm`: the part of the reply that must be equal. Without one, all of it must be.
 
-/// Kinds of keys, and how they are called. Commands are sent keys of other kinds, too.
+/// Kinds of keys; a key's name begins with its kind. Commands also get keys of other kinds.
 pub(crate) const TYPES: &[&str] =
     &["str", "num", "bits", "list", "set", "hash", "zset", "stream", "restored"];
 
-/// Kinds of keys that hold no other values, because Redis does not define the results for those: members of
-/// one score for `BYLEX`, places, HyperLogLogs.
+/// Kinds of keys that only templates for them fill, because Redis does not define some results for other
+/// values: members of one score for `BYLEX`, places, HyperLogLogs.
 pub(crate) const PURE: &[&str] = &["ties", "geo", "hll"];
 
 pub(crate) const FAMILIES: &[&[&str]] = &[
@@ -306,7 +306,7 @@ const OTHER: &[&str] = &[
     "WAIT 0 0",
 ];
 
-/// What is not sent but in transactions and scripts, where it does not wait.
+/// Commands that may wait. They are sent only in transactions and in scripts, where they do not wait.
 pub(crate) const WAITING: &[&str] = &[
     "BLMOVE list list ( LEFT | RIGHT ) ( LEFT | RIGHT ) 0",
     "BLMPOP 0 #{ list } ( LEFT | RIGHT ) [ COUNT cnt ]",
@@ -320,7 +320,8 @@ pub(crate) const WAITING: &[&str] = &[
     "XREADGROUP GROUP grp con BLOCK 0 STREAMS stream >",
 ];
 
-/// What makes two servers have something else. The key, which is the first argument, is removed then.
+/// Commands whose effects the servers may choose differently. The key that is the first argument is deleted
+/// afterwards.
 pub(crate) const ALONE: &[&str] = &[
     "SPOP set => size",
     "SPOP set cnt => size",
@@ -329,7 +330,7 @@ pub(crate) const ALONE: &[&str] = &[
     "SORT set BY 'nosort STORE list => size",
 ];
 
-/// What `FUNCTION LOAD` is given.
+/// Arguments of `FUNCTION LOAD`, some of them invalid.
 pub(crate) const LIBRARIES: &[&str] = &[
     "#!lua name=lib\nredis.register_function('f', function(keys, args) return redis.call('append', keys[1], args[1]) end)",
     "#!lua name=lib2\nredis.register_function{function_name='g', callback=function(keys) return redis.pcall('strlen', keys[1]) end, flags={'no-writes'}}",
@@ -337,13 +338,13 @@ pub(crate) const LIBRARIES: &[&str] = &[
     "no library",
 ];
 
-/// What Redis 7.0.15 has dumped: a string, and a list.
+/// Dumps that Redis 7.0.15 made: a string, and a list.
 pub(crate) const DUMPS: &[&[u8]] = &[
     b"\x00\x05hello\x0a\x00cr\xdfve4 \x0a",
     b"\x12\x01\x02\xc3!<\x12<\x00\x00\x00\x06\x00\x81a\x02\x01\x01\xdf\xfb\x02\xc1,\x02\x9ex\xe0\x14\x00\x02\x1f\xf4\xff\x80\x00\x02\x7f\x09\xff\x0a\x00g\xaeN\x03\xb3\x01GC",
 ];
 
-/// With one key and one argument.
+/// Scripts. Each gets one key and one argument.
 pub(crate) const SCRIPTS: &[&str] = &[
     "return {KEYS, ARGV}",
     "return redis.call('type', KEYS[1])",

@@ -1,11 +1,11 @@
-//! The replies in which this server differs from Redis, and why its own are right. README.md lists them, and
-//! also the differences that random commands do not show.
+//! The replies that may differ from those of Redis. README.md lists these differences, and others that random
+//! commands do not show.
 
 use super::value::Value;
 
 struct Known {
     reason: &'static str,
-    /// Whether this is it.
+    /// Whether this reason explains different replies to a command: that of Redis, and that of this server.
     is: fn(&[Vec<u8>], &Value, &Value) -> bool,
 }
 
@@ -57,7 +57,7 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// With 0 instead of -0.
+/// Replaces -0 by 0, also in the elements of arrays.
 fn without_minus(value: &Value) -> Value {
     match value {
         Value::Line(line) if line == ",-0" => Value::Line(",0".to_owned()),
@@ -71,7 +71,7 @@ fn has(words: &[Vec<u8>], word: &str) -> bool {
     words.iter().any(|other| other.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Why these replies are different, if they may be.
+/// Returns why these replies may differ, or `None` if they may not.
 pub(crate) fn reason(words: &[Vec<u8>], redis: &Value, pheap: &Value) -> Option<&'static str> {
     KNOWN.iter().find(|known| (known.is)(words, redis, pheap)).map(|known| known.reason)
 }

@@ -1,4 +1,4 @@
-//! Random steps: a template of a command's family is filled in, and sometimes damaged.
+//! Random steps: scripts, and templates of commands that are filled in and sometimes damaged.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use super::commands::{ALONE, DUMPS, FAMILIES, LIBRARIES, PURE, SCRIPTS, TYPES, W
 use super::pair::Difference;
 use super::value::Norm;
 
-/// Databases that are used.
+/// Number of databases that commands use.
 pub(crate) const DATABASES: usize = 3;
 
-/// What is sent, and what has to be equal in its reply.
+/// A command, and what must be equal in the replies to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Command {
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) norm: Norm,
-    /// It may wait for ever, but for in transactions and scripts.
+    /// Whether the command is one of [`WAITING`], which may wait for ever outside of transactions.
     pub(crate) waits: bool,
 }
 
@@ -31,7 +31,7 @@ impl Command {
     }
 }
 
-/// Commands of one client that belong together.
+/// Commands that one client sends, and that shrinking keeps or leaves out together.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) client: usize,
@@ -64,7 +64,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The steps of a round, which these numbers decide.
+/// Returns at least so many steps. `seed` determines them.
 pub(crate) fn round(seed: &[u64], steps: usize) -> Vec<Step> {
     let mut generator = Generator { rng: Rng::new(seed), entry: 0 };
     let mut all = Vec::new();
@@ -76,11 +76,11 @@ pub(crate) fn round(seed: &[u64], steps: usize) -> Vec<Step> {
 
 struct Generator {
     rng: Rng,
-    /// The last entry of any stream.
+    /// Counter from which the IDs of most new entries are made.
     entry: u64,
 }
 
-/// One of these.
+/// A random element.
 macro_rules! one {
     ($self:expr, $from:expr) => {{
         let from = &$from;
@@ -88,12 +88,13 @@ macro_rules! one {
     }};
 }
 
-/// A key that is a string when it is used.
+/// A key that sometimes replaces one of a kind in [`PURE`]. Steps other than those of `ALONE` set it to a
+/// string before they use it.
 const WRONG: &str = "wrong";
 
-/// Arguments that few commands accept. None of them makes a command wait for long, or a key expire soon. None
-/// is a number that C's `strtod` finds too large or too small: after such a number, `SORT` fails in Redis,
-/// because it checks an old `errno`.
+/// Words that replace arguments, or are added, to damage a command. None of them lets a key expire during a
+/// round, except at once. None is a number that C's `strtod` finds too large or too small: after such a
+/// number, `SORT` fails in Redis, because it checks an old `errno`.
 const ODD: &[&str] = &[
     "",
     " 1",
@@ -118,7 +119,7 @@ const ODD: &[&str] = &[
 ];
 
 impl Generator {
-    /// Adds a step, or several: each command of a transaction is one.
+    /// Adds a step, or several for a transaction: each of its commands is a step.
     fn add(&mut self, steps: &mut Vec<Step>) {
         let client = usize::from(self.rng.chance(8));
         match self.rng.below(20) {
@@ -155,7 +156,7 @@ impl Generator {
         commands
     }
 
-    /// What stands for itself: it leaves something to chance, so its key is removed.
+    /// Returns a command of [`ALONE`], and the command that deletes its key.
     fn alone(&mut self) -> Vec<Command> {
         let command = self.of(ALONE);
         let remove = Command::new(&[&b"del"[..], &command.words[1]], Norm::Exact);
@@ -165,7 +166,8 @@ impl Generator {
     fn command(&mut self) -> Command {
         let family = one!(self, FAMILIES);
         let mut command = self.of(family);
-        // A damaged `SPOP` may leave something to chance, and keys of a wrong command are found by luck.
+        // A damaged `SPOP` may remove random members. `COMMAND GETKEYS` may return other keys than Redis for
+        // a wrong command.
         let is_delicate = [&b"SPOP"[..], b"COMMAND"].contains(&&command.words[0][..]);
         let may_be_damaged = ![Norm::Scan, Norm::Dump].contains(&command.norm) && !is_delicate;
         if may_be_damaged && self.rng.chance(16) {
@@ -198,7 +200,7 @@ impl Generator {
         Command { waits: true, ..self.of(WAITING) }
     }
 
-    /// Another command, that a script calls.
+    /// Returns an `EVAL`: of one of [`SCRIPTS`], or of a script that calls another command.
     fn script(&mut self) -> Command {
         if self.rng.chance(3) {
             let script = one!(self, SCRIPTS);
@@ -208,7 +210,7 @@ impl Generator {
         }
         loop {
             let inner = if self.rng.chance(4) { self.of(WAITING) } else { self.command() };
-            // Sets of flags become tables of Lua, and so do maps of RESP3. They have no order.
+            // Replies with sets of flags, or maps of RESP3, become Lua tables, which have no order.
             let has_tables =
                 [&b"command"[..], b"xinfo"].iter().any(|name| inner.words[0].eq_ignore_ascii_case(name));
             if has_tables || inner.needs_wrong() || [Norm::Scan, Norm::Dump].contains(&inner.norm) {
@@ -230,7 +232,7 @@ impl Generator {
 
     /// Adds the words that a template stands for. `[ a ]` adds `a` or nothing, `( a | b )` adds one of the
     /// choices, `{ a }` adds `a` one to four times, and `#{ a }` adds that number first. A name in small
-    /// letters stands for a random word.
+    /// letters stands for random words, mostly one. After `'`, it stands for itself.
     fn fill(&mut self, tokens: &[&str], words: &mut Vec<Vec<u8>>) {
         let mut rest = tokens;
         while let Some((&token, after)) = rest.split_first() {
@@ -261,11 +263,11 @@ impl Generator {
     }
 
     fn key(&mut self, kind: &str) -> String {
-        // One key in twelve is of another type.
+        // Sometimes of any type.
         let kind = if kind == "any" || self.rng.chance(12) { one!(self, TYPES) } else { kind };
         match kind {
             "restored" => kind.to_owned(),
-            // Few, for groups have to be made first.
+            // Few, because a group must be made before commands find it.
             "stream" => format!("{kind}{}", self.rng.below(2)),
             _ => format!("{kind}{}", self.rng.below(4)),
         }
@@ -294,7 +296,7 @@ impl Generator {
         }
     }
 
-    /// Far beyond the end of the test; none is asked for twice.
+    /// A random number, at least `from`. Two of them are hardly ever equal.
     fn far(&mut self, from: u64) -> String {
         (from + self.rng.below(1_000_000_000) as u64).to_string()
     }
@@ -418,7 +420,7 @@ impl Generator {
     }
 }
 
-/// What is before the bracket that closes, and after it.
+/// Splits tokens that follow an opening bracket: into those before the closing one, and those after it.
 fn closed<'t, 's>(tokens: &'t [&'s str]) -> (&'t [&'s str], &'t [&'s str]) {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate() {
@@ -432,7 +434,7 @@ fn closed<'t, 's>(tokens: &'t [&'s str]) -> (&'t [&'s str], &'t [&'s str]) {
     panic!("a bracket is not closed: {tokens:?}");
 }
 
-/// What is between the bars that are in no brackets.
+/// Splits tokens at the bars that are in no brackets.
 fn choices<'t, 's>(tokens: &'t [&'s str]) -> Vec<&'t [&'s str]> {
     let mut depth = 0;
     tokens

@@ -1,4 +1,4 @@
-//! Random commands to two servers, whose replies must be equal. See `differential.rs`.
+//! Sends random commands to two servers and compares their replies. See `differential.rs`.
 
 mod commands;
 mod differences;

@@ -1,4 +1,4 @@
-//! Redis and this server, each with two clients, that are asked the same.
+//! Runs the same steps on Redis and on this server, with two clients of each.
 
 use std::collections::BTreeSet;
 use std::io::{BufReader, Write};
@@ -9,15 +9,15 @@ use super::differences;
 use super::generate::{Command, DATABASES, Step};
 use super::value::{Norm, Value};
 
-/// Redis, and this server.
+/// Redis and this server.
 pub(crate) struct Pair {
-    /// Their clients.
+    /// Connections by server (Redis, then this server) and client.
     clients: [[Connection; 2]; 2],
-    /// Commands of the transactions that clients have begun.
+    /// By client: the commands queued in its transaction, if it has begun one.
     queued: [Option<Vec<Command>>; 2],
 }
 
-/// Replies that are not equal.
+/// Replies that differ where they may not.
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub(crate) command: Command,
@@ -26,7 +26,8 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// The name of the command.
+    /// A word to group differences by: the first of the command, or the fourth of an `EVAL`, which is the
+    /// called command or a key.
     pub(crate) fn kind(&self) -> Vec<u8> {
         let at = if self.command.words[0].eq_ignore_ascii_case(b"eval") { 3 } else { 0 };
         self.command.words.get(at).cloned().unwrap_or_default()
@@ -38,7 +39,7 @@ struct Connection(BufReader<TcpStream>);
 impl Connection {
     fn new(port: u16) -> Connection {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        // Who says nothing for so long waits for something that will not come.
+        // A read fails if the server is silent for so long.
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.set_nodelay(true).unwrap();
         Connection(BufReader::new(stream))
@@ -68,11 +69,11 @@ impl Connection {
 }
 
 impl Pair {
-    /// These servers.
+    /// Connects to the servers at these ports.
     pub(crate) fn new(redis: u16, pheap: u16) -> Pair {
         let clients = [redis, pheap].map(|port| [Connection::new(port), Connection::new(port)]);
         let mut pair = Pair { clients, queued: Default::default() };
-        // Values are small, and nothing needs much memory.
+        // Limits the length of strings, so that no command needs much memory.
         let [redis, pheap] = pair.ask(0, &["config", "set", "proto-max-bulk-len", "1mb"]);
         assert_eq!((format!("{redis:?}"), format!("{pheap:?}")), ("+OK".to_owned(), "+OK".to_owned()));
         pair
@@ -86,7 +87,7 @@ impl Pair {
         [redis[client].reply(words), pheap[client].reply(words)]
     }
 
-    /// Forgets everything.
+    /// Resets the connections, and removes all keys and functions.
     fn reset(&mut self, resp3: bool) {
         for client in 0..2 {
             self.queued[client] = None;
@@ -99,8 +100,8 @@ impl Pair {
         }
     }
 
-    /// Resets both servers, runs these steps, and compares the contents in the end. Returns the first
-    /// difference, and the number of steps up to it.
+    /// Resets both servers, runs these steps, and compares the databases in the end. Returns the first
+    /// difference, and the number of steps that were run.
     pub(crate) fn run(&mut self, resp3: bool, steps: &[Step]) -> Option<(usize, Difference)> {
         self.reset(resp3);
         for (done, step) in steps.iter().enumerate() {
@@ -149,13 +150,14 @@ impl Pair {
         different(command, &redis, &pheap)
     }
 
-    /// All that comes until the cursor is 0, in order.
+    /// Repeats the command until the cursor is 0. Returns all elements, sorted and without duplicates; or a
+    /// reply that is no page.
     fn scanned(&mut self, client: usize, command: &Command, replies: [Value; 2]) -> [Value; 2] {
         let mut servers = self.clients.iter_mut();
         replies.map(|mut reply| {
             let connection = &mut servers.next().expect("there are two")[client];
             let cursor_at = if command.words[0].eq_ignore_ascii_case(b"scan") { 1 } else { 2 };
-            // Fields of hashes and members of sorted sets come with something.
+            // Fields come with their values, members of sorted sets with their scores.
             let with =
                 [&b"hscan"[..], b"zscan"].iter().any(|name| command.words[0].eq_ignore_ascii_case(name));
             let mut all = BTreeSet::new();
@@ -173,7 +175,7 @@ impl Pair {
         })
     }
 
-    /// What each has dumped is restored by the other, and is the same.
+    /// Restores the dump of each server on the other one, and compares the restored keys.
     fn restored(&mut self, client: usize, command: &Command, dumps: [&[u8]; 2]) -> Option<Difference> {
         let key = &b"restored"[..];
         let mut dumps = dumps.into_iter();
@@ -188,9 +190,9 @@ impl Pair {
         self.value(client, key)
     }
 
-    /// All that is there.
+    /// Ends open transactions, and compares all keys of the databases in use.
     fn contents(&mut self) -> Option<Difference> {
-        // A transaction that goes on would only take note of the questions.
+        // An open transaction would only queue the questions.
         for client in 0..2 {
             self.ask(client, &["discard"]);
         }
@@ -211,7 +213,7 @@ impl Pair {
         None
     }
 
-    /// What this key has.
+    /// Compares the type, the remaining time and the value of a key.
     fn value(&mut self, client: usize, key: &[u8]) -> Option<Difference> {
         let kind = Command::new(&[b"type", key], Norm::Exact);
         let [redis, _] = self.ask(client, &kind.words);

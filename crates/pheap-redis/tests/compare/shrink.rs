@@ -1,9 +1,9 @@
-//! The shortest history that ends in a difference.
+//! Shortens a history that ends in a difference.
 
 use super::generate::Step;
 use super::pair::{Difference, Pair};
 
-/// Leaves out as many of these steps as possible while a difference remains. Returns the other steps, and
+/// Leaves out steps, in ever smaller groups, as long as some difference remains. Returns the other steps, and
 /// their difference.
 pub(crate) fn shortest(
     pair: &mut Pair,

@@ -3,38 +3,40 @@
 use std::fmt;
 use std::io::BufRead;
 
-/// What of a reply has to be equal.
+/// What of two replies must be equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Norm {
     /// All.
     Exact,
-    /// All but the order of its elements.
+    /// All but the order of the elements.
     Any,
-    /// All but the order of its pairs.
+    /// All but the order of the pairs.
     Pairs,
-    /// The number of its elements, for which are there is random. Elements that are arrays count as such.
+    /// Of two arrays: the kind, the number of elements, and the number of elements of each. Nothing of two
+    /// strings. Else all. For commands that return random elements.
     Size,
-    /// Numbers may differ by what passes between two servers: by less than a minute, in milliseconds.
+    /// All, but integers above 100,000 may differ by less than 60,000: a minute, if they are milliseconds.
     Near,
-    /// All but when something happened, how long ago that is, and of how many nodes a stream is.
+    /// All but times, idle times and the numbers of a stream's nodes.
     Clock,
-    /// It is a cursor and elements. Those of all calls until the cursor is 0 are equal, but for their order.
+    /// The elements of all pages until the cursor is 0, in any order, however often each comes.
     Scan,
-    /// Each server can restore what the other has dumped.
+    /// If both are dumps, each server can restore that of the other.
     Dump,
-    /// All. It is the beginning of a transaction.
+    /// All. The command begins a transaction.
     Begin,
-    /// Of each command of the transaction, what that wants.
+    /// Of each queued command, what its own norm demands, if each has a reply; else all. The command ends a
+    /// transaction.
     End,
 }
 
 /// A reply of either version of the protocol.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Value {
-    /// Everything that is one line: its first character is part of it.
+    /// A reply of one line, with its first character. A null is one, too.
     Line(String),
     Bulk(Vec<u8>),
-    /// Arrays, sets and pushes, by their first character.
+    /// An array, a set or a push, with its first character.
     Array(char, Vec<Value>),
     Map(Vec<(Value, Value)>),
 }
@@ -62,7 +64,7 @@ impl Value {
         }
     }
 
-    /// Reads one.
+    /// Reads a reply.
     pub(crate) fn read(from: &mut impl BufRead) -> std::io::Result<Value> {
         let mut line = Vec::new();
         from.read_until(b'\n', &mut line)?;
@@ -89,7 +91,7 @@ impl Value {
         })
     }
 
-    /// The same, whatever the order of elements was, or of pairs.
+    /// Returns the value with its elements sorted ([`Norm::Any`]), or its pairs.
     fn sorted(&self, norm: &Norm) -> Value {
         match self {
             Value::Array(kind, elements) if *norm == Norm::Any => {
@@ -97,7 +99,7 @@ impl Value {
                 elements.sort();
                 Value::Array(*kind, elements)
             }
-            // What are pairs in one version of the protocol is flat in the other.
+            // A map of RESP3 is a flat array in RESP2.
             Value::Array(kind, elements) if elements.len() % 2 == 0 => {
                 let mut pairs: Vec<_> = elements.chunks(2).collect();
                 pairs.sort();
@@ -113,7 +115,7 @@ impl Value {
     }
 
     /// Returns the value without times and numbers of nodes. A name precedes each of these; but in the list
-    /// of delivered entries, the time is the last number but one.
+    /// of delivered entries, the time is the last element but one.
     fn timeless(&self) -> Value {
         const NAMES: [&[u8]; 4] = [b"idle", b"seen-time", b"radix-tree-keys", b"radix-tree-nodes"];
         let is_time = |name: &Value| name.bytes().is_some_and(|name| NAMES.contains(&name));
@@ -157,7 +159,8 @@ impl Value {
 }
 
 impl Norm {
-    /// Whether these are equal.
+    /// Whether these replies are equal as far as the norm demands. For [`Norm::Scan`], they are already
+    /// collected and sorted.
     pub(crate) fn equal(&self, a: &Value, b: &Value) -> bool {
         match self {
             Norm::Exact | Norm::Scan | Norm::Dump | Norm::Begin | Norm::End => a == b,

@@ -29,7 +29,7 @@ fn what_is_within_a_hash() {
             ("hincrbyfloat h text 1", "-ERR hash value is not a float"),
             ("hincrbyfloat h new inf", "-ERR value is NaN or Infinity"),
             ("hexists h new", "0"),
-            // What fails makes no key.
+            // A command that fails makes no key.
             ("hincrby none a x", "-ERR value is not an integer or out of range"),
             ("exists none", "0"),
             (
@@ -40,7 +40,7 @@ fn what_is_within_a_hash() {
             ("hrandfield h 1 values", "-ERR syntax error"),
             ("hrandfield none -5", "[]"),
             ("hscan h x", "-ERR invalid cursor"),
-            // Options are not looked at without a key.
+            // Without the key, the server does not check the options.
             ("hscan none 0 nonsense", "[0 []]"),
             ("hscan h 0 nonsense", "-ERR syntax error"),
             ("hscan h 0 match t*", "[0 [text x]]"),
@@ -56,7 +56,7 @@ fn what_is_within_a_hash() {
     );
 }
 
-/// As in Redis, whose clients show small hashes in pages.
+/// Redis keeps this order, too, while a hash is small.
 #[test]
 fn fields_of_a_small_hash_come_in_the_order_of_insertion() {
     let folder = tempfile::tempdir().unwrap();

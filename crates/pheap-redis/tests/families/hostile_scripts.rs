@@ -1,4 +1,4 @@
-//! Scripts that have ended servers which run Lua, each with the number by which its defect is known.
+//! Scripts that exploit defects of servers which run Lua. Known defects have their CVE numbers.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ fn start(folder: &tempfile::TempDir) -> (Server, Client) {
     (server, client)
 }
 
-/// Sends a command, whatever bytes it has.
+/// Sends a command of any bytes, and returns the reply.
 fn ask(client: &mut Client, words: &[&[u8]]) -> String {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -23,12 +23,12 @@ fn ask(client: &mut Client, words: &[&[u8]]) -> String {
     client.reply()
 }
 
-/// Runs a script.
+/// Runs a script, and returns the reply.
 fn eval(client: &mut Client, script: impl AsRef<[u8]>) -> String {
     ask(client, &[b"eval", script.as_ref(), b"0"])
 }
 
-/// Runs scripts, and looks for a text in the reply of each.
+/// Runs scripts on a new server. The reply to each must contain a text.
 fn all_say(scripts: &[(&str, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let (_server, mut client) = start(&folder);
@@ -39,7 +39,7 @@ fn all_say(scripts: &[(&str, &str)]) {
     assert_eq!(client.ask("ping"), "PONG");
 }
 
-/// CVE-2025-46817: the number of results overflowed.
+/// CVE-2025-46817: the number of results of `unpack` overflowed.
 #[test]
 fn unpack_has_limits() {
     let many = "too many results to unpack";
@@ -57,7 +57,7 @@ fn unpack_has_limits() {
     ]);
 }
 
-/// CVE-2025-49844: the parser did not hold the name of the text, which the collector took away meanwhile.
+/// CVE-2025-49844: the parser held no reference to the name of the text, so the collector could free it.
 #[test]
 fn names_of_texts_are_kept() {
     let script = "
@@ -95,7 +95,7 @@ fn long_brackets() {
     ]);
 }
 
-/// CVE-2025-46818: a script changed the metatable of all strings, and so what scripts of others do.
+/// CVE-2025-46818: a script could change the metatable of all strings, and so the scripts of others.
 #[test]
 fn metatables_of_basic_types_are_fixed() {
     let read_only = "Attempt to modify a readonly table";
@@ -116,7 +116,7 @@ fn metatables_of_basic_types_are_fixed() {
     ]);
 }
 
-/// CVE-2022-24735: a script changed what scripts of others call.
+/// CVE-2022-24735: a script could change functions that the scripts of others call.
 #[test]
 fn libraries_are_fixed() {
     let read_only = "Attempt to modify a readonly table";
@@ -136,7 +136,7 @@ fn libraries_are_fixed() {
         ]);
     }
     all_say(&[
-        // (LuaJIT's own function asks no metatables.)
+        // LuaJIT's `table.move` ignores metatables.
         ("return tostring(table.move) .. tostring(coroutine.isyieldable)", "nilnil"),
         ("return tostring(pcall(loadstring('x = 1')))", "false"),
         ("return tostring(pcall(load(function() end)))", "true"),
@@ -144,8 +144,8 @@ fn libraries_are_fixed() {
     ]);
 }
 
-/// CVE-2022-0543: what reaches out of the server is absent; CVE-2024-46981: no script can have code run when
-/// something is collected, not even when all scripts are forgotten.
+/// CVE-2022-0543: libraries that reach out of the server must be absent. CVE-2024-46981: a script must not be
+/// able to have code run by the garbage collector, not even when all scripts are removed.
 #[test]
 fn nothing_reaches_out() {
     let script = "
@@ -168,7 +168,7 @@ fn nothing_reaches_out() {
     assert_eq!(client.ask("ping"), "PONG");
 }
 
-/// CVE-2015-4335: compiled code, which nobody checks, was run.
+/// CVE-2015-4335: scripts could run compiled code, which Lua does not check.
 #[test]
 fn compiled_code_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +197,8 @@ fn compiled_code_is_refused() {
     }
 }
 
-/// CVE-2024-31449: the number of digits was negated in an `int`; CVE-2018-11219: sizes in formats overflowed.
+/// CVE-2024-31449: `bit.tohex` negated the number of digits in an `int`. CVE-2018-11219: sizes in formats of
+/// `struct` overflowed.
 #[test]
 fn arguments_at_the_ends_of_their_types() {
     all_say(&[
@@ -210,14 +211,14 @@ fn arguments_at_the_ends_of_their_types() {
         ("return ('abc'):sub(-2147483648, 2147483647)", "abc"),
         ("return {('abc'):byte(-2147483648, 2147483647)}", "[97 98 99]"),
         ("return pcall(string.rep, ('x'):rep(1e6), 1e9) and 1 or 0", "0"),
-        // CVE-2024-25176, of LuaJIT: many digits.
+        // CVE-2024-25176, of LuaJIT: many digits overflowed a buffer.
         ("return #string.format('%99.99f', 1e308)", "409"),
         ("return pcall(string.format, '%7.99a', 0.1) and 1 or 0", "1"),
         ("return pcall(string.format, '%999d', 1) and 1 or 0", "0"),
     ]);
 }
 
-/// CVE-2021-32626, CVE-2018-11218: what is nested deep overflowed a stack.
+/// CVE-2021-32626, CVE-2018-11218: deep nesting overflowed a stack.
 #[test]
 fn nesting_has_limits() {
     all_say(&[
@@ -254,7 +255,7 @@ fn nesting_has_limits() {
     assert_eq!(client.ask("ping"), "PONG");
 }
 
-/// LuaJIT does not limit how deep C is nested, so one script ended the server.
+/// LuaJIT does not limit how deep C functions that call Lua are nested, so the server must.
 #[test]
 fn calls_through_c_have_limits() {
     let too_deep = "C stack overflow";
@@ -270,10 +271,10 @@ fn calls_through_c_have_limits() {
           mt.__lt()", too_deep),
         ("local t = setmetatable({}, {}) getmetatable(t).__tostring = function() return ('%s'):format(t) end
           return tostring(t)", too_deep),
-        // Rust may not be entered again, either.
+        // This function is in Rust, and does not call `__tostring` of its argument.
         ("local t = setmetatable({}, {}) getmetatable(t).__tostring = function() return cjson.encode(1) end
           cjson.encode_invalid_numbers(t)", "invalid option 'table'"),
-        // The parser, 180 levels deep in each of 200 texts.
+        // The parser, 180 levels deep in each of about 200 nested texts.
         ("local n = 0
           local function f()
               n = n + 1
@@ -289,7 +290,7 @@ fn calls_through_c_have_limits() {
           f() return n", "20"),
         ("local function f() return load(f) end return type(f())", "function"),
         ("local function f() pcall(string.gsub, 'a', 'a', f) end return {pcall(f)}", "[1]"),
-        // They may be many, but not nested.
+        // Many calls are allowed if they are not nested.
         ("local n = 0 for i = 1, 1000 do pcall(string.gsub, 'a', 'a', function() n = n + 1 error('x') end) end
           return n", "1000"),
         ("local function f() return select(2, pcall(f)) end return f()", too_deep),
@@ -307,7 +308,7 @@ fn calls_through_c_have_limits() {
               f(2000)
           end
           nest() return 'end'", "end"),
-        // A call of `pcall` that fails itself is counted back.
+        // After a failed call of `pcall` itself, the depth is as before.
         ("for i = 1, 1000 do pcall(pcall) xpcall(error, error) end return {pcall(pcall, type, 1)}", "[1 1 number]"),
         ("local n = 0 for i = 1, 1000 do pcall(coroutine.wrap(function() n = n + 1 error('x') end)) end
           return n", "1000"),
@@ -316,7 +317,7 @@ fn calls_through_c_have_limits() {
           local n = 0 for i = 1, 1000 do n = n + all[i]() end return n", "500500"),
         ("local function f(n) if n == 0 then return 'end' end return coroutine.wrap(f)(n - 1) end return \
          f(150)", "end"),
-        // One level is not given back too early: a coroutine goes on at another depth than it began.
+        // The depth stays right if a coroutine goes on at another depth than it began.
         ("local made
           local function down(n)
               if n == 0 then return made() end
@@ -330,7 +331,7 @@ fn calls_through_c_have_limits() {
     ]);
 }
 
-/// CVE-2014-5461: a function of many parameters, called near the end of Lua's stack.
+/// CVE-2014-5461: a call of a function with many parameters overflowed Lua's stack.
 #[test]
 fn functions_of_many_parameters() {
     let parameters: Vec<String> = (0..100).map(|i| format!("p{i}")).collect();
@@ -347,7 +348,7 @@ fn functions_of_many_parameters() {
     }
 }
 
-/// Patterns are matched by recursion.
+/// LuaJIT matches patterns by recursion, so their complexity is limited.
 #[test]
 fn patterns_have_limits() {
     let too_complex = "pattern too complex";
@@ -359,13 +360,13 @@ fn patterns_have_limits() {
         ("for x in ('a'):rep(3e5):gmatch(('a?'):rep(1e5) .. 'b') do end", too_complex),
         ("return ('a'):rep(3e5):find(('('):rep(1e5))", "too many captures"),
         ("return ('a'):find(('['):rep(1e5))", "malformed pattern"),
-        // A long text without repetitions is no such pattern.
+        // A long pattern without repetitions is allowed, and so are a few repetitions.
         ("return ('b' .. ('a'):rep(1e5)):find(('a'):rep(1e5) .. '$')", "2"),
         ("return ('a'):rep(3e5):find('.*.*.*$')", "1"),
     ]);
 }
 
-/// CVE-2022-24736: a text that is no Lua ended the server.
+/// CVE-2022-24736: a text that is no Lua could end the server.
 #[test]
 fn texts_that_are_no_lua() {
     let folder = tempfile::tempdir().unwrap();
@@ -401,7 +402,7 @@ fn texts_that_are_no_lua() {
     assert_eq!(client.ask("ping"), "PONG");
 }
 
-/// CVE-2025-67733: an error of a script had the end of a line in it, and the rest was a reply of its own.
+/// CVE-2025-67733: if an error of a script contained a line end, the rest became a reply of its own.
 #[test]
 fn replies_are_one_each() {
     let folder = tempfile::tempdir().unwrap();
@@ -425,7 +426,7 @@ fn replies_are_one_each() {
     }
 }
 
-/// A format that was no UTF-8 made a reply longer than its head said, and the rest was a reply of its own.
+/// The reply has the length that its head says, whatever the format of a verbatim string is.
 #[test]
 fn formats_are_three_bytes() {
     let folder = tempfile::tempdir().unwrap();
@@ -439,7 +440,8 @@ fn formats_are_three_bytes() {
     }
 }
 
-/// Code that is called when a script has failed was never ended, and wrote although the script was killed.
+/// Code that runs after an error of a script can be killed, too, and does not write then. Metamethods of an
+/// error are not called.
 #[test]
 fn scripts_in_errors_are_killed() {
     let no_end = "function() while true do end end";
@@ -469,7 +471,7 @@ fn scripts_in_errors_are_killed() {
     }
 }
 
-/// A table that was in itself many times over was written for ever, and the server answered nobody.
+/// A small table can have an enormous result, because it contains one table many times over.
 #[test]
 fn results_have_limits() {
     let too_large = "the result is too large";
@@ -483,7 +485,8 @@ fn results_have_limits() {
     ]);
 }
 
-/// Others were served after so many instructions, however long the commands among these took.
+/// The hook of the server runs once in so many instructions of a script. Slow commands between two of its
+/// runs must not delay other clients for long.
 #[test]
 fn slow_commands_of_scripts_are_interrupted() {
     let folder = tempfile::tempdir().unwrap();
@@ -494,20 +497,19 @@ fn slow_commands_of_scripts_are_interrupted() {
     let begun = Instant::now();
     slow.send("eval \"while true do redis.call('bitcount', KEYS[1]) end\" 1 k");
     while !other.ask("ping").starts_with("-BUSY") {}
-    // (There are some 10,000 commands between two calls of the hook.)
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert_eq!(other.ask("script kill"), "OK");
     assert!(slow.reply().starts_with("-ERR Script killed by user"));
 }
 
-/// A library that ends in one thread, and not in another, held the other one for 30 seconds at each call.
+/// A library whose text ends in one thread, and not in another, must not hold the other one for long.
 #[test]
 fn loads_in_other_threads_have_limits() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--durability", "process", "--threads", "2"]);
     let (mut one, mut two) = (server.client(), server.client());
     for i in 0..8 {
-        // What differs between threads are places in memory.
+        // Addresses differ between threads, so the loop may run in one of them only.
         let text = format!(
             "#!lua name=l{i}\nlocal place = ('%p'):format({{}}) if place:byte(-{}) % 2 == 0 then while true do end \
              end redis.register_function('f{i}', function() return 1 end)",
@@ -525,7 +527,7 @@ fn loads_in_other_threads_have_limits() {
     }
 }
 
-/// Strings of which few bytes were hashed: a script over many that differ elsewhere took seconds.
+/// If few bytes of a string were hashed, a script with many strings that differ elsewhere would be slow.
 #[test]
 fn similar_strings_are_hashed_well() {
     let folder = tempfile::tempdir().unwrap();

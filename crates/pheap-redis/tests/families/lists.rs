@@ -24,7 +24,7 @@ fn what_is_within_a_list() {
             ("linsert l before none y", "-1"),
             ("linsert none before none y", "0"),
             ("linsert l inside a y", "-ERR syntax error"),
-            // Near one end, near the other one, everywhere.
+            // Near the head and near the tail; in the next list, in several places.
             ("lrem l 0 a", "1"),
             ("lrem l 0 e", "1"),
             ("lrange l 0 -1", "[0 b x c d y f]"),
@@ -89,7 +89,7 @@ fn several_elements_of_several_lists() {
     );
 }
 
-/// What a move tells, in the order of Redis.
+/// The notifications of a move come in the order of Redis.
 #[test]
 fn notifications_of_a_move() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,8 +108,8 @@ fn notifications_of_a_move() {
     }
 }
 
-/// Waiting clients are served before the commands that follow the write in the same pipeline, from the key
-/// that was written first, and in the order in which they came.
+/// Waiting clients are served before the commands that follow the write in the same pipeline, and in the
+/// order in which they came.
 #[test]
 fn who_waits_is_served_in_order() {
     for threads in ["1", "2"] {
@@ -121,7 +121,7 @@ fn who_waits_is_served_in_order() {
             client.send(&format!("blpop a b{i} 0"));
             wait_until_blocked(i + 1, &mut writer);
         }
-        // In one go, so that it would be one transaction of the heap.
+        // In one write, so that the server may run them in one transaction of the heap.
         writer.send("rpush a 0 1 2 3 4 5\r\nllen a\r\nlpush a x\r\ndel a");
         let replies: Vec<String> = (0..4).map(|_| writer.reply()).collect();
         assert_eq!(replies[0], "6");
@@ -143,7 +143,7 @@ fn who_waits_for_a_list_is_not_concerned_by_something_else() {
     wait_until_blocked(1, &mut writer);
     two.send("blmove a c left right 0");
     wait_until_blocked(2, &mut writer);
-    // Both keys are written to in one transaction: what was first is first.
+    // A transaction writes both keys: the client that waits for both is served from the one written first.
     converse(
         &mut writer,
         &[
@@ -158,7 +158,7 @@ fn who_waits_for_a_list_is_not_concerned_by_something_else() {
     );
     assert_eq!(one.reply(), "[b 1]");
     assert_eq!(two.reply(), "2");
-    // A target of another type is an error, and the element stays.
+    // If the target has another type, the reply is an error, and the element stays.
     two.send("brpoplpush a c 0");
     wait_until_blocked(1, &mut writer);
     converse(&mut writer, &[("set c x", "OK"), ("rpush a 1", "1")]);

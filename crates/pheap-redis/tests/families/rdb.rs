@@ -1,5 +1,5 @@
-//! `DUMP`, `RESTORE` and RDB files: to Redis and back. The tests ask a Redis server for its opinion, so it
-//! must be installed (Debian: `redis-server`).
+//! `DUMP`, `RESTORE`, `MIGRATE` and RDB files: to Redis and back. Some tests need an installed Redis (Debian:
+//! `redis-server`).
 
 use std::path::Path;
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::common::redis::Redis;
 use crate::common::{Client, Server, converse};
 
-/// As Redis 7.0.15 dumps `hello`.
+/// The dump of `hello` by Redis 7.0.15.
 const HELLO: &str = r#""\x00\x05hello\x0a\x00cr\xdfve4 \x0a""#;
 
-/// As Redis 7.0.15 dumps a list of `a 1 -5 300` and others.
+/// The dump of a list by Redis 7.0.15. The list begins with `a 1 -5 300`.
 const LIST: &str = r#""\x12\x01\x02\xc3!<\x12<\x00\x00\x00\x06\x00\x81a\x02\x01\x01\xdf\xfb\x02\xc1,\x02\x9ex\xe0\x14\x00\x02\x1f\xf4\xff\x80\x00\x02\x7f\x09\xff\x0a\x00g\xaeN\x03\xb3\x01GC""#;
 
 #[test]
@@ -26,7 +26,7 @@ fn restored() {
             (&restore(&format!("0 {HELLO}")), "OK"),
             ("get k", "hello"),
             ("ttl k", "-1"),
-            // The options first, then the key, the time, the payload.
+            // The options are checked first, then the key, the time, the payload.
             (&restore("x x bad"), "-ERR syntax error"),
             (&restore("x x"), busy),
             (&restore("x x replace"), "-ERR value is not an integer or out of range"),
@@ -38,7 +38,7 @@ fn restored() {
             (&restore("0 x freq 256"), "-ERR Invalid FREQ value, must be >= 0 and <= 255"),
             (&restore("0 x freq 1 idletime 1"), "-ERR syntax error"),
             (&restore("0 x idletime 1 freq 1"), "-ERR syntax error"),
-            // A type that there is not, with the right checksum.
+            // An unknown type, with the right checksum.
             (
                 &restore(r#"0 "\x08\x01\x0a\x00\x7f\xf6\x89\x8f\x77\xf4\xdf\xe4" replace"#),
                 "-ERR Bad data format",
@@ -51,7 +51,7 @@ fn restored() {
             ("expire k 1000", "1"),
             (&restore(&format!("99999999999999 {HELLO} absttl replace")), "OK"),
             ("pexpiretime k", "99999999999999"),
-            // It has expired already: what was there is gone.
+            // The deadline has passed: the old value is gone, and there is no new one.
             (&restore(&format!("1 {HELLO} absttl replace")), "OK"),
             ("exists k", "0"),
             (&restore(&format!("1 {HELLO} absttl")), "OK"),
@@ -65,12 +65,12 @@ fn restored() {
     assert_eq!(server.client().ask("get k"), "hello");
 }
 
-/// The elements of a reply, as far as it is an array of strings without spaces.
+/// Returns the elements of a reply that is an array of strings without spaces.
 fn elements(reply: &str) -> Vec<&str> {
     reply[1..reply.len() - 1].split_whitespace().collect()
 }
 
-/// All that a server has.
+/// Describes all keys of databases 0 to 15, one line each, and then the libraries of functions.
 fn contents(port: u16) -> Vec<String> {
     let (mut client, mut all) = (Client::connect(port).unwrap(), Vec::new());
     for db in 0..16 {
@@ -89,7 +89,7 @@ fn contents(port: u16) -> Vec<String> {
                 "hash" => sorted(&client.ask(&format!("hgetall {key}")), 2),
                 "stream" => {
                     let info = client.ask(&format!("xinfo stream {key} full count 0"));
-                    // How it is in memory does not matter.
+                    // The numbers of nodes in memory do not matter.
                     let (start, rest) = info.split_once(" radix-tree-keys ").unwrap();
                     let (_, end) = rest.split_once(" last-generated-id ").unwrap();
                     format!("{start} {end}")
@@ -103,7 +103,7 @@ fn contents(port: u16) -> Vec<String> {
     all
 }
 
-/// Parts of a reply with so many elements each, in order.
+/// Returns the elements of a reply, sorted in groups of `size`.
 fn sorted(reply: &str, size: usize) -> String {
     let elements = elements(reply);
     let mut parts: Vec<&[&str]> = elements.chunks(size).collect();
@@ -111,7 +111,7 @@ fn sorted(reply: &str, size: usize) -> String {
     parts.concat().join(" ")
 }
 
-/// Values of all types and forms.
+/// Writes values of all types, small and large ones, and a library.
 fn fill(client: &mut Client) {
     let (mut lines, repeated) = (Vec::new(), "abc".repeat(1000));
     for i in 0..3000 {
@@ -163,7 +163,7 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// Runs the program, which ends by itself. What it says.
+/// Runs the program to its end. Returns its standard output, or its standard error if it fails.
 fn run(arguments: &[&str], heap: &Path, file: &Path) -> Result<String, String> {
     let mut program = Command::new(env!("CARGO_BIN_EXE_pheap-redis"));
     let output = program.args(arguments).arg(file).arg("--heap").arg(heap).output().unwrap();
@@ -186,7 +186,7 @@ fn to_redis_and_back() {
     assert!(said.contains(&format!("{} keys", expected.len() - 1)), "{said}");
     let redis = Redis::start(theirs.path());
     assert_eq!(contents(redis.port()), expected);
-    // What Redis writes, it writes in other forms.
+    // Redis writes some of the values in other forms.
     std::fs::remove_file(&file).unwrap();
     assert_eq!(Client::connect(redis.port()).unwrap().ask("save"), "OK");
     drop(redis);
@@ -198,7 +198,7 @@ fn to_redis_and_back() {
     let server = Server::start(again.path(), &process);
     assert_eq!(contents(server.port()), expected);
     drop(server);
-    // Only into an empty heap.
+    // An import into a heap that has keys is refused.
     let refused =
         run(&["--durability", "process", "--port", "0", "--import"], &again.path().join("heap"), &file);
     assert!(refused.unwrap_err().contains("there are keys or functions in the heap already"));
@@ -216,7 +216,7 @@ fn migrated_to_redis_and_back() {
     client.ask("select 0");
     let of_server = |port| {
         let wanted = |line: &String| keys.split(' ').any(|key| line[1..].starts_with(&format!(" {key} ")));
-        // Without the number of the database.
+        // Without the number of the database, which has one digit here.
         contents(port).into_iter().filter(wanted).map(|line| line[1..].to_owned()).collect::<Vec<_>>()
     };
     let expected = of_server(server.port());
@@ -259,7 +259,7 @@ fn migrated_to_redis_and_back() {
     );
     other.ask("select 3");
     assert_eq!(other.ask("get key:3"), "value:3");
-    // What is told is how long it is still to live, and it takes some time to get there.
+    // `MIGRATE` sends the time that remains, so the new deadline is later by the time of the transfer.
     let expires: i64 = other.ask("pexpiretime zset").parse().unwrap();
     assert!((99_999_999_999_999..100_000_000_100_000).contains(&expires), "{expires}");
     assert_eq!(other.ask("persist zset"), "1");
@@ -300,7 +300,7 @@ fn what_cannot_be_imported_leaves_no_heap() {
     says("it does not begin as an RDB file does");
     std::fs::write(&file, "REDIS0011\u{1}").unwrap();
     says("it has version 11 of the format");
-    // Until here nothing was imported.
+    // Up to here, no key was imported.
     std::fs::write(&file, b"REDIS0010\xfe\x00\x00\x01a\x01b\x00\x01a\x01c\xff\0\0\0\0\0\0\0\0").unwrap();
     says("the file has key 'a' of database 0 twice");
     says("if there is one, and import again");

@@ -9,7 +9,7 @@ const LIBRARY: &str = "function load \"#!lua name=lib\\nlocal n = 0 \
      redis.register_function('add', function(keys, args) return redis.call('incrby', keys[1], args[1]) end) \
      redis.register_function{function_name='hello', flags={'no-writes'}, callback=function() return 'hello' end}\"";
 
-/// Asks until the answer is another one.
+/// Asks until the reply is as wanted, and returns it.
 fn ask_until(client: &mut Client, line: &str, is_it: impl Fn(&str) -> bool) -> String {
     let start = Instant::now();
     loop {
@@ -38,21 +38,22 @@ fn what_scripts_do() {
         client,
         &[
             ("eval \"return {KEYS[1], ARGV[1], 1.9, true, false}\" 1 k a", "[k a 1 1 nil]"),
-            // A key that was not declared: it is run again with all shards, and what it did counts once.
+            // The script uses a key that it did not declare: it is run again with all shards locked, and its
+            // effects count once.
             ("eval \"redis.call('incr', KEYS[1]) return redis.call('incr', 'b')\" 1 a", "1"),
             ("eval \"redis.call('incr', KEYS[1]) return redis.call('incr', 'b')\" 1 a", "2"),
             ("mget a b", "[2 2]"),
-            // No way to catch that, and go on with what is not so.
+            // A script cannot catch the error that makes the server run it again.
             ("eval \"pcall(redis.call, 'incr', 'x1') pcall(redis.call, 'incr', 'x2') return 1\" 0", "1"),
             ("mget x1 x2", "[1 1]"),
-            // A transaction of a client, and a script in it that touches what it likes.
+            // A script with undeclared keys in a transaction of a client.
             ("multi", "OK"),
             ("incr a", "QUEUED"),
             ("eval \"return redis.call('incr', 'c') + redis.call('incr', 'd')\" 0", "QUEUED"),
             ("function stats", "QUEUED"),
             ("exec", "[3 2 [running_script nil engines [LUA [libraries_count 0 functions_count 0]]]]"),
             ("mget a c d", "[3 1 1]"),
-            // The client's database is its own.
+            // `SELECT` in a script does not change the client's database.
             ("eval \"return redis.call('select', 5)\" 0", "OK"),
             ("get a", "3"),
             ("eval \"return redis.pcall('multi')\" 0", "-ERR This Redis command is not allowed from script"),
@@ -66,12 +67,12 @@ fn what_scripts_do() {
             ),
         ],
     );
-    // What was done before an error stays, as in Redis.
+    // The effects of a script before its error stay, as in Redis.
     assert!(
         client.ask("eval \"redis.call('incr', KEYS[1]) error('x', 0)\" 1 a").starts_with("-ERR x script: ")
     );
     assert_eq!(client.ask("get a"), "4");
-    // Nothing of one script is left for another.
+    // A script cannot change globals and libraries, which other scripts use.
     let changed = "-ERR user_script:1: Attempt to modify a readonly table script: ";
     for script in ["x = 1", "redis.call = 1", "string.rep = 1", "getmetatable('').__index = 1"] {
         let reply = client.ask(&format!("eval \"{script}\" 0"));
@@ -90,12 +91,12 @@ fn scripts_that_are_known() {
     let (one, two) = (&mut server.client(), &mut server.client());
     let sha = one.ask("script load \"return 5\"");
     assert_eq!(one.ask(&format!("evalsha {} 0", sha.to_uppercase())), "5");
-    // The other thread knows it, too.
+    // All threads know the script.
     assert_eq!(two.ask(&format!("evalsha {sha} 0")), "5");
     assert_eq!(two.ask(&format!("script exists {sha} x")), "[1 0]");
     assert_eq!(two.ask("script flush"), "OK");
     assert_eq!(one.ask(&format!("evalsha {sha} 0")), "-NOSCRIPT No matching script. Please use EVAL.");
-    // More than Rust could hold as values of Lua.
+    // More than the number of values of Lua that Rust can hold.
     for number in 0..10_000 {
         one.send(&format!("eval \"return {number}\" 0"));
     }
@@ -112,7 +113,7 @@ fn a_script_is_whole_after_a_kill() {
         let server = Server::start(&folder, &arguments);
         let client = &mut server.client();
         assert_eq!(client.ask("eval \"for i = 1, 9 do redis.call('incr', 'n' .. i) end return 1\" 0"), "1");
-        // One that has written something, and is killed with the server.
+        // A script that has written, and is killed with the server.
         let (slow, two) = (&mut server.client(), &mut server.client());
         slow.send("eval \"redis.call('set', KEYS[1], 'no') while true do end\" 1 n1");
         until_busy(client);
@@ -132,12 +133,12 @@ fn slow_scripts_are_killed() {
         let server = Server::start(folder.path(), &arguments);
         let (slow, one, two) = (&mut server.client(), &mut server.client(), &mut server.client());
         assert!(one.ask("set k v").starts_with("OK"));
-        // It catches whatever it can, and the client has sent something behind it.
+        // The script catches all errors that it can. The client has sent another command after it.
         slow.send("eval \"local f = function() while true do redis.call('get', KEYS[1]) end end while true do pcall(f) end\" 1 k");
         slow.send("get k");
         until_busy(one);
         until_busy(two);
-        // One that has come meanwhile.
+        // A client that connects meanwhile.
         let new = &mut server.client();
         until_busy(new);
         converse(
@@ -165,7 +166,7 @@ fn slow_scripts_are_killed() {
         assert_eq!(slow.reply(), "v");
         until_ready(one);
         assert_eq!(one.ask("script kill"), "-NOTBUSY No scripts in execution right now.");
-        // Who waits for a key is served afterwards.
+        // A client that waits for a key that a script writes.
         two.send("blpop l 0");
         ask_until(one, "info", |reply| reply.contains("blocked_clients:1"));
         slow.send("eval \"redis.call('rpush', 'l', 'x') local n = 0 for i = 1, 2e7 do n = n + i end return 'done'\" 0");
@@ -184,7 +185,7 @@ fn functions_are_there_after_a_kill() {
             assert_eq!(one.ask(LIBRARY), "lib");
             assert_eq!(one.ask(LIBRARY), "-ERR Library 'lib' already exists");
         }
-        // In both threads.
+        // By two clients.
         assert_eq!(one.ask("fcall add 1 n 5"), (10 * round + 5).to_string());
         assert_eq!(two.ask("fcall ADD 1 n 5"), (10 * round + 10).to_string());
         converse(

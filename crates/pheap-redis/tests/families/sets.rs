@@ -23,7 +23,7 @@ fn what_is_within_sets() {
             ("sintercard 2 a b limit -1", "-ERR LIMIT can't be negative"),
             ("sintercard 2 a b limit", "-ERR syntax error"),
             ("sdiff a b", "[1]"),
-            // The target may be one of the sources, and may be of another type.
+            // The target may be one of the sources, and may have another type.
             ("sdiffstore a a c none", "2"),
             ("sunionstore a a a", "2"),
             ("set s x", "OK"),
@@ -32,10 +32,10 @@ fn what_is_within_sets() {
             ("expire s 100", "1"),
             ("sinterstore s b c", "1"),
             ("ttl s", "-1"),
-            // What comes out empty removes the target.
+            // An empty result removes the target.
             ("sinterstore s a none", "0"),
             ("exists s", "0"),
-            // Each key is looked at, also behind one that is not there.
+            // `SINTER` and `SDIFF` check the types of all keys, also behind an absent one.
             ("set s x", "OK"),
             ("sinter none s", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
             ("sdiff none s", "-WRONGTYPE Operation against a key holding the wrong kind of value"),

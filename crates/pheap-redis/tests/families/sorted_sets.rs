@@ -14,12 +14,12 @@ fn what_is_within_sorted_sets() {
             ("zscore z a", "1.5"),
             ("zadd z 0.1 e", "1"),
             ("zscore z e", "0.10000000000000001"),
-            // A score that is as great stays as it is.
+            // -0 equals 0, so nothing changes.
             ("zadd z 0 zero", "1"),
             ("zadd z ch -0 zero", "0"),
             ("zscore z zero", "0"),
             ("zrem z zero e", "2"),
-            // If one score is none, nothing is added.
+            // If one score is invalid, nothing is added.
             ("zadd z 5 x none y", "-ERR value is not a valid float"),
             ("zscore z x", "nil"),
             ("zadd new xx 1 a", "0"),
@@ -97,7 +97,7 @@ fn sorted_sets_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &[]);
     let mut client = server.client();
-    // Scores in another order than the members are added.
+    // The order of the scores is not that in which the members are added.
     let score = |i: u32| i * 7919 % 3000;
     (0..3000).for_each(|i| client.send(&format!("zadd z {} m{i}", score(i))));
     (0..3000).for_each(|_| assert_eq!(client.reply(), "1"));

@@ -41,7 +41,7 @@ fn entries() {
             ("xdel s 1-1 1-0 7", "1"),
             ("xdel s 1-1 x", "-ERR Invalid stream ID specified as stream command argument"),
             ("xtrim s minid 3", "1"),
-            // It stays without entries, and goes on behind the last one.
+            // A stream without entries stays, and keeps its last ID.
             ("exists s", "1"),
             (
                 "xadd s 2 e f",
@@ -59,7 +59,7 @@ fn entries() {
             ("xadd string * a 1", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
         ],
     );
-    // Blocks of ten: what is asked for approximately is done in these.
+    // Nodes of ten entries: approximate trimming removes whole nodes.
     assert_eq!(client.ask("config set stream-node-max-entries 10"), "OK");
     (0..95).for_each(|i| client.send(&format!("xadd blocks {i}-1 a {i}")));
     (0..95).for_each(|i| assert_eq!(client.reply(), format!("{i}-1")));
@@ -114,7 +114,7 @@ fn what_clients_read_as_it_comes() {
                 ),
             ],
         );
-        // What was there when they began to wait does not count, nor what else the key stands for.
+        // Neither older entries nor a value of another type serve clients that wait.
         one.send("xread block 0 streams a b $ $");
         two.send("hello 3");
         two.reply();
@@ -146,7 +146,7 @@ fn who_waits_in_a_group_is_told_when_it_is_no_more() {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::start(folder.path(), &["--threads", threads, "--durability", "process"]);
         let [mut one, mut two, mut writer, mut other, mut reader] = [(); 5].map(|()| server.client());
-        // They came before, and go on waiting: they do not need the key.
+        // They go on waiting when the key is gone: they do not need it.
         other.send("blpop s 0");
         reader.send("xread block 0 streams s $");
         while !writer.ask("info").contains("blocked_clients:2\r") {
@@ -159,7 +159,7 @@ fn who_waits_in_a_group_is_told_when_it_is_no_more() {
             ("set s x", gone),
             ("flushdb", gone),
             ("flushall", gone),
-            ("pexpire s 1", gone), // nobody asks for the key: it expires by itself
+            ("pexpire s 1", gone), // no command uses the key: it expires by itself
         ] {
             writer.ask("del s");
             assert_eq!(writer.ask("xgroup create s g $ mkstream"), "OK");
@@ -221,7 +221,7 @@ fn groups_survive_a_kill() {
                     "xinfo groups s",
                     "[[name g consumers 4 pending 3 last-delivered-id 4-0 entries-read 4 lag 296] [name later consumers 0 pending 0 last-delivered-id 300-0 entries-read 300 lag 0]]",
                 ),
-                // What was deleted meanwhile is gone, with its place in the reply.
+                // A deleted entry that is pending is shown without its fields.
                 ("xreadgroup group g alice streams s 0", "[[s [[2-0 nil]]]]"),
                 ("xautoclaim s g erin 0 - count 2 justid", "[200-0 [3-0] [2-0]]"),
                 ("xautoclaim s g erin 0 200 count 2", "[0-0 [[200-0 [n 200 empty ]]] []]"),
@@ -232,7 +232,7 @@ fn groups_survive_a_kill() {
                 ("xgroup createconsumer s g erin", "0"),
                 ("xgroup setid s g 2", "OK"),
                 ("xreadgroup group g erin count 1 streams s >", "[[s [[3-0 [n 3 empty ]]]]]"),
-                // Somebody has it already: it moves to who gets it now.
+                // The entry is pending for another consumer, and moves to the one that reads it now.
                 ("xgroup setid s g 2", "OK"),
                 ("xreadgroup group g bob count 1 streams s >", "[[s [[3-0 [n 3 empty ]]]]]"),
                 ("xpending s g", "[1 3-0 3-0 [[bob 1]]]"),
@@ -283,7 +283,7 @@ fn notifications_and_changes() {
             assert_eq!(one.reply(), format!("[pmessage * __keyevent@0__:{event} s]"), "{line}");
         }
     }
-    // Nothing else has come.
+    // No other message has come.
     assert_eq!(two.ask("publish end x"), "1");
     assert_eq!(one.reply(), "[pmessage * end x]");
 }

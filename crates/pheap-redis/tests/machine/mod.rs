@@ -12,22 +12,23 @@ use pheap_testkit::Rng;
 use crate::common::{Client, free_port};
 use crate::oracle::clients::Served;
 
-/// What runs a program in a virtual machine.
+/// The program that runs a command in a virtual machine.
 const DAX_VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/dax-vm/dax-vm");
-/// Its exit statuses: the power was cut; it took too long, or did not work.
+/// Exit statuses of [`DAX_VM`]: the power was cut; the time limit has passed, or the machine failed.
 const POWER_CUT: i32 = 137;
 const RIG_FAILED: [i32; 2] = [124, 125];
 
-/// The server's clock is at most so far from ours: the guest begins with one of whole seconds, twice rounded.
+/// The server's clock differs from that of the test by less than this. The guest's clock begins at a whole
+/// second.
 pub(crate) const CLOCKS_DIFFER: Duration = Duration::from_secs(4);
 
-/// How a machine is started: the same disk each time.
+/// How a machine is started. All machines of a folder have the same disk.
 pub(crate) struct Setup<'s> {
-    /// Where its disk is, and what it has said.
+    /// Folder of the disk's image and of the machine's output.
     pub(crate) folder: &'s Path,
-    /// How the server is started.
+    /// Arguments of the server.
     pub(crate) arguments: &'s [&'s str],
-    /// Whether the disk has a cache that forgets.
+    /// Whether the disk has a volatile write cache.
     pub(crate) forgets: bool,
 }
 
@@ -40,10 +41,10 @@ impl Setup<'_> {
         command.args(["--seed", &(rng.next_u64() >> 32).to_string()]).args(options);
         command.arg("--console").arg(path("console"));
         command.arg("--disk").arg(path("disk.img")).args(["--disk-size", "256"]);
-        // A machine always has a persistent memory: one that is kept need not be formatted again.
+        // A machine always has a persistent memory. The test does not use it.
         command.arg("--nvdimm").arg(path("unused.img")).args(["--size", "64"]);
         if self.forgets {
-            // Slow, so that it mostly holds something when the power fails.
+            // A slow flush, so that the cache mostly holds something when the power fails.
             let ms = (1 + rng.below(30)).to_string();
             command.args(["--disk-cache", "volatile", "--flush-ms", &ms]);
         }
@@ -62,7 +63,7 @@ impl Setup<'_> {
         fs::read_to_string(self.folder.join(name)).unwrap()
     }
 
-    /// Keeps the disk as it is.
+    /// Copies the image of the disk, if there is one, to `before.img`.
     fn keep(&self) {
         let (disk, before) = (self.folder.join("disk.img"), self.folder.join("before.img"));
         if disk.exists() {
@@ -71,8 +72,8 @@ impl Setup<'_> {
         }
     }
 
-    /// Returns whether the machine failed before it started the server: then the run says nothing about the
-    /// server. An emulated machine hangs now and then.
+    /// Returns whether the machine failed before the server printed anything: then the run says nothing about
+    /// the server. An emulated machine hangs now and then.
     fn is_no_machine(&self, status: i32) -> bool {
         let is_none = RIG_FAILED.contains(&status) && self.said("out").is_empty();
         if is_none {
@@ -81,7 +82,7 @@ impl Setup<'_> {
         is_none
     }
 
-    /// A machine whose server serves clients.
+    /// Starts a machine, and waits until its server serves clients.
     pub(crate) fn start(&self, rng: &mut Rng) -> Machine {
         self.keep();
         for _ in 0..3 {
@@ -108,7 +109,7 @@ impl Setup<'_> {
         panic!("three machines in a row did not start; see {}", self.folder.join("console").display());
     }
 
-    /// Cuts the power while the server starts.
+    /// Starts a machine, and cuts its power 5 to 404 ms after the start of the server.
     pub(crate) fn cut_while_it_starts(&self, rng: &mut Rng) {
         self.keep();
         let ms = (5 + rng.below(400)).to_string();
@@ -140,7 +141,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// What is checked about deadlines relies on it.
+    /// Checks that the clocks differ by less than [`CLOCKS_DIFFER`]. The checks of deadlines rely on it.
     fn look_at_the_clock(&self) {
         let mut client = Client::connect(self.port).unwrap();
         let time = client.ask("TIME");

@@ -1,4 +1,4 @@
-//! What must be there after a restart, of what clients have shared: see [`shared`](super::shared).
+//! Checks the database that clients share, after a restart: see [`shared`](super::shared).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::io;
 use super::shared::{ACCOUNTS, EXPIRING, Flight, Ledger, MONEY, QUEUES, Sharer, accounts, now, sum};
 use super::wire::{Reply, Wire, words};
 
-/// Looks at everything after a restart.
+/// Checks the shared database. Steps that were in flight may be there or not; notes which of them are.
 pub(crate) fn check(wire: &mut Wire, ledger: &mut Ledger, sharers: &mut [Sharer]) -> io::Result<()> {
     let flights: Vec<_> = sharers.iter_mut().map(|sharer| std::mem::take(&mut sharer.flight)).collect();
     let money = wire.ask(&words(&format!("MGET{}", accounts())))?;
@@ -44,7 +44,7 @@ pub(crate) fn check(wire: &mut Wire, ledger: &mut Ledger, sharers: &mut [Sharer]
                     } else if value != Reply::Nil || was_not_done.is_err() {
                         sharer.expiring.insert(key, new);
                     } else {
-                        // Either may be the reason why it is not there.
+                        // The key is absent, which both states allow. Deletes it, so that one state is sure.
                         wire.ask(&words(&format!("DEL {key}")))?;
                         sharer.expiring.insert(key, None);
                     }
@@ -65,7 +65,7 @@ fn check_queues(wire: &mut Wire, ledger: &mut Ledger, flights: &[Flight]) -> io:
     }
     let may_be_popped = ledger.hung_up + flights.iter().map(|flight| flight.pops).sum::<usize>();
     for flight in flights {
-        // Of a push that was not acknowledged: all, or none.
+        // If one element of a push in flight was there, all of them were pushed.
         let is_known = |element: &String| left.contains(element) || ledger.popped.contains(element);
         if flight.push.iter().any(is_known) {
             ledger.pushed.extend(flight.push.iter().cloned());

@@ -14,17 +14,17 @@ use super::owner::Owner;
 use super::shared::{self, Ledger, Sharer};
 use super::wire::{Reply, Wire, words};
 
-/// Clients that have a database of their own.
+/// Number of clients that have a database of their own.
 const OWNERS: usize = 8;
-/// Clients that share one.
+/// Number of clients that share a database.
 const SHARERS: usize = 8;
 
-/// A server that runs, and is killed when this is dropped.
+/// A running server. Dropping it kills the server, or cuts its power.
 pub(crate) trait Served {
     fn port(&self) -> u16;
 }
 
-/// All of them, and what they know.
+/// The clients that write, and what they know.
 pub(crate) struct Clients {
     owners: Vec<Owner>,
     sharers: Vec<Sharer>,
@@ -32,7 +32,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// The server's clock and the clients' may differ by so much.
+    /// `clocks_differ`: the most by which the server's clock may differ from that of the clients.
     pub(crate) fn new(clocks_differ: Duration) -> Clients {
         Clients {
             owners: (0..OWNERS).map(|_| Owner::default()).collect(),
@@ -41,8 +41,9 @@ impl Clients {
         }
     }
 
-    /// Checks the contents of the server, lets all clients send commands, and kills it once a random number
-    /// of steps, at most `steps`, is acknowledged. Returns the number of steps that were acknowledged.
+    /// Checks the contents of the server (in the first round, prepares them), lets all clients send commands,
+    /// and kills the server. A random number of steps, at most `steps`, are done before the kill, or a few
+    /// more. Returns the number of steps that were done.
     pub(crate) fn round<S: Served>(
         &mut self,
         server: S,
@@ -55,7 +56,7 @@ impl Clients {
         } else {
             self.check(&server);
         }
-        // Now and then, nobody may be stuck when the server is killed.
+        // In some rounds, each client must do one more step before the kill: none may be stuck.
         let (enough, all_go_on) = (1 + rng.below(steps), rng.chance(64));
         let (steps, ended) = (&[const { AtomicUsize::new(0) }; OWNERS + SHARERS], AtomicUsize::new(0));
         let (port, ledger) = (server.port(), &self.ledger);
@@ -90,7 +91,7 @@ impl Clients {
         steps.iter().map(|steps| steps.load(Relaxed)).sum()
     }
 
-    /// Looks at everything.
+    /// Checks the contents of the server after a restart.
     pub(crate) fn check<S: Served>(&mut self, server: &S) {
         for (number, owner) in self.owners.iter_mut().enumerate() {
             owner.check(&mut select(connect(server.port()).unwrap(), number).unwrap()).unwrap();
@@ -100,7 +101,7 @@ impl Clients {
     }
 }
 
-/// What clients have done.
+/// The steps that clients have done.
 struct Progress<'p> {
     steps: &'p [AtomicUsize],
     ended: &'p AtomicUsize,
@@ -112,7 +113,8 @@ impl Progress<'_> {
         self.steps.iter().map(|steps| steps.load(Relaxed)).collect()
     }
 
-    /// Waits until it is so, or a client has ended, which it should not. False if nothing goes on.
+    /// Waits until `is_so`, or until a client has ended, which would be a failure. Returns false if no client
+    /// does a step for 100 seconds.
     fn wait(&self, is_so: impl Fn(&[usize]) -> bool) -> bool {
         let (mut before, mut since) = (Vec::new(), Instant::now());
         while self.ended.load(Relaxed) == 0 {
@@ -131,7 +133,7 @@ impl Progress<'_> {
     }
 }
 
-/// Says that a client has ended.
+/// Counts a client that has ended, when dropped.
 struct Ended<'e>(&'e AtomicUsize);
 
 impl Drop for Ended<'_> {
@@ -146,7 +148,7 @@ fn connect(port: u16) -> io::Result<Wire> {
     Ok(Wire::new(stream))
 }
 
-/// Goes to the database of an owner.
+/// Selects the database of an owner.
 fn select(mut wire: Wire, owner: usize) -> io::Result<Wire> {
     assert_eq!(wire.ask(&words(&format!("SELECT {}", owner + 1)))?, Reply::ok());
     Ok(wire)

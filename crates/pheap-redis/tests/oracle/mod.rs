@@ -1,4 +1,4 @@
-//! Clients that know what a server must answer, and what it must have after it was killed.
+//! Clients that know what a server must answer, and what it must contain after a kill.
 
 pub(crate) mod after;
 pub(crate) mod clients;
@@ -7,9 +7,9 @@ pub(crate) mod owner;
 pub(crate) mod shared;
 pub(crate) mod wire;
 
-/// Kills, for a longer run than usual.
+/// Environment variable: the number of kills.
 pub(crate) const ROUNDS: &str = "PHEAP_ORACLE_ROUNDS";
-/// What is random.
+/// Environment variable: the seed of the random numbers.
 pub(crate) const SEED: &str = "PHEAP_ORACLE_SEED";
 
 pub(crate) fn from_environment(name: &str, default: u64) -> u64 {

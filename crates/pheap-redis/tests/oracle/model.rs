@@ -1,4 +1,4 @@
-//! What a database that only one client changes must contain, and what that client must be answered.
+//! A model of a database that only one client changes: its contents, and the replies to commands.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -13,7 +13,7 @@ pub(crate) enum Value {
     Set(BTreeSet<String>),
     Hash(BTreeMap<String, String>),
     Sorted(BTreeMap<String, i64>),
-    /// Entries, and the last ID that there was.
+    /// Entries (ID and value), and the last ID that there was.
     Stream(Vec<(u64, String)>, u64),
 }
 
@@ -33,7 +33,7 @@ macro_rules! typed {
 }
 
 impl Model {
-    /// Does what a command does. What it is answered; of what has no order, in ascending order.
+    /// Applies a command, and returns the reply. Elements without an order are in ascending order.
     pub(crate) fn apply(&mut self, command: &Words) -> Reply {
         let reply = self.run(command);
         self.0.retain(|_, value| match value {
@@ -237,7 +237,7 @@ impl Model {
         }
     }
 
-    /// What is in a database.
+    /// Reads the selected database of a server.
     pub(crate) fn read(wire: &mut Wire) -> io::Result<Model> {
         let mut model = Model::default();
         for key in wire.ask(&words("KEYS *"))?.strings() {

@@ -1,5 +1,5 @@
-//! A client that alone uses its database, so that it knows the content: all acknowledged steps, and perhaps
-//! the first of the others.
+//! A client that alone uses its database, so that it knows the content: that of all acknowledged steps, and
+//! perhaps of the first ones of the others.
 
 use std::io;
 
@@ -12,12 +12,12 @@ use super::wire::{Reply, Wire, Words, words};
 #[derive(Default)]
 pub(crate) struct Owner {
     pub(crate) model: Model,
-    /// Steps that were sent and not acknowledged.
+    /// Steps that were sent and are not acknowledged.
     in_flight: Vec<Step>,
     last_id: u64,
 }
 
-/// What happens wholly or not at all.
+/// Commands that take effect wholly or not at all.
 #[derive(Debug, Clone)]
 enum Step {
     One(Words),
@@ -25,7 +25,7 @@ enum Step {
     Script { commands: Vec<Words>, says_keys: bool },
 }
 
-/// Runs commands: for each, the number of its words, and these.
+/// Runs the commands in its arguments. Each command is preceded by the number of its words.
 const SCRIPT: &str = "local at, count = 1, 0
 while at <= #ARGV do
   local command = {}
@@ -36,7 +36,7 @@ end
 return count";
 
 impl Step {
-    /// What is sent.
+    /// Returns the commands to send.
     fn sent(&self) -> Vec<Words> {
         match self {
             Step::One(command) => vec![command.clone()],
@@ -62,7 +62,7 @@ impl Step {
         }
     }
 
-    /// Does it. What is answered.
+    /// Applies the step to a model, and returns the replies.
     fn apply(&self, model: &mut Model) -> Vec<Reply> {
         match self {
             Step::One(command) => vec![model.apply(command)],
@@ -80,7 +80,7 @@ impl Step {
     }
 }
 
-/// The keys of a command.
+/// Returns the keys of a command.
 fn keys(command: &Words) -> Vec<String> {
     match command[0].as_str() {
         "FLUSHDB" => Vec::new(),
@@ -91,7 +91,7 @@ fn keys(command: &Words) -> Vec<String> {
     }
 }
 
-/// Replies about what has no order are sorted.
+/// Sorts the reply if its elements have no order.
 fn in_order(sent: &Words, reply: Reply) -> Reply {
     match (sent[0].as_str(), reply) {
         ("SMEMBERS" | "HVALS", Reply::List(mut list)) => {
@@ -103,7 +103,7 @@ fn in_order(sent: &Words, reply: Reply) -> Reply {
 }
 
 impl Owner {
-    /// Sends commands and checks the replies, until the server is gone. Calls `done` for each acknowledged
+    /// Sends commands and checks the replies, until the connection fails. Calls `done` for each acknowledged
     /// step.
     pub(crate) fn run(&mut self, wire: &mut Wire, rng: &mut Rng, done: &dyn Fn()) -> io::Result<()> {
         loop {
@@ -129,7 +129,7 @@ impl Owner {
         }
     }
 
-    /// Compares what is in the database, after a restart, with what must be.
+    /// Compares the contents of the database, after a restart, with the model.
     pub(crate) fn check(&mut self, wire: &mut Wire) -> io::Result<()> {
         let (found, acknowledged) = (Model::read(wire)?, self.model.clone());
         let in_flight = std::mem::take(&mut self.in_flight);
@@ -158,7 +158,7 @@ impl Owner {
     }
 
     fn command(&mut self, rng: &mut Rng) -> Words {
-        // Few keys, so that they meet; they are in different shards. Now and then one of another type.
+        // Few keys, so that commands meet. Now and then, the key is of any type.
         fn key(rng: &mut Rng, kind: char) -> String {
             let kind = if rng.chance(4) { ['t', 'l', 's', 'h', 'z', 'x'][rng.below(6)] } else { kind };
             format!("{kind}{}", rng.below(4))
@@ -200,7 +200,7 @@ impl Owner {
             54 => format!("ZPOPMIN {}", k(rng, 'z')),
             55 => format!("ZRANGE {} 0 -1 WITHSCORES", k(rng, 'z')),
             56..62 => {
-                // Now and then one that is not greater than the last.
+                // Now and then, the last ID again.
                 self.last_id += u64::from(!rng.chance(8));
                 format!("XADD {} {} f {n}", k(rng, 'x'), self.last_id.max(1))
             }

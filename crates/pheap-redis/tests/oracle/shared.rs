@@ -1,5 +1,6 @@
-//! Clients that change the same keys, under invariants: no money is made or lost, each element of a queue is
-//! taken out once, each entry of a stream is delivered once, and no value that a client has seen is lost.
+//! Clients that change the same keys, under invariants: no money is made or lost, no element of a queue is
+//! taken out twice, no entry of a stream is delivered twice, and the counter never falls below a number that
+//! a client has seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,35 +16,35 @@ pub(super) const QUEUES: usize = 4;
 pub(super) const MONEY: i64 = 100;
 pub(super) const EXPIRING: usize = 6;
 
-/// What all clients together know.
+/// What all clients that share the database know together.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(super) pushed: BTreeSet<String>,
     pub(super) popped: BTreeSet<String>,
-    /// Clients that have hung up while they waited for an element, and may have got one.
+    /// Number of clients that have hung up while they waited for an element. Each may have got one.
     pub(super) hung_up: usize,
     pub(super) counted: i64,
-    /// The greatest number that a client was told.
+    /// The greatest value of the counter in a reply.
     pub(super) seen: i64,
-    /// The same, of what came by a channel.
+    /// The greatest value of the counter in a message of the channel.
     pub(super) heard: i64,
     pub(super) added: BTreeMap<String, String>,
     pub(super) delivered: BTreeMap<String, String>,
     pub(super) done: BTreeSet<String>,
 }
 
-/// A client.
+/// A client that shares its database.
 pub(crate) struct Sharer {
     pub(super) number: usize,
     next: u64,
     /// The server's clock may differ by so many milliseconds.
     clocks_differ: u128,
-    /// Its keys that expire: their values and deadlines.
+    /// The client's own keys, with values and deadlines (milliseconds since 1970), or `None` if deleted.
     pub(super) expiring: BTreeMap<String, Option<(String, u128)>>,
     pub(super) flight: Flight,
 }
 
-/// What was sent and not acknowledged.
+/// The effects of the step that was sent and is not acknowledged.
 #[derive(Default, Debug)]
 pub(super) struct Flight {
     pub(super) push: Vec<String>,
@@ -75,13 +76,13 @@ pub(super) fn sum(balances: &[Reply]) -> i64 {
     balances.iter().map(Reply::int).sum()
 }
 
-/// A script of one line.
+/// Returns an `EVAL`.
 fn script(text: &str, keys: &[&str], arguments: &[&str]) -> Words {
     let count = keys.len().to_string();
     ["EVAL", text, &count].iter().chain(keys).chain(arguments).map(|word| (*word).to_owned()).collect()
 }
 
-/// What there is in the beginning.
+/// Creates the accounts and the stream's group.
 pub(crate) fn prepare(wire: &mut Wire) -> io::Result<()> {
     let all: String = (0..ACCOUNTS).map(|number| format!(" account:{number} {MONEY}")).collect();
     assert_eq!(wire.ask(&words(&format!("MSET{all}")))?, Reply::ok());
@@ -100,7 +101,7 @@ impl Sharer {
         }
     }
 
-    /// Does this and that until the server is gone. `done` is called for each that was acknowledged.
+    /// Does random steps until a connection fails. Calls `done` after each.
     pub(crate) fn run(
         &mut self,
         connect: &dyn Fn() -> io::Result<Wire>,
@@ -128,7 +129,7 @@ impl Sharer {
         }
     }
 
-    /// Moves money between accounts in different shards.
+    /// Moves money between two random accounts.
     fn transfer(&mut self, wire: &mut Wire, rng: &mut Rng) -> io::Result<()> {
         let (from, to, amount) = (account(rng), account(rng), rng.below(20));
         match rng.below(3) {
@@ -161,7 +162,7 @@ impl Sharer {
                 ];
                 wire.send(&lines.map(|line| words(&line)))?;
                 (0..3).try_for_each(|_| wire.reply().map(drop))?;
-                // Somebody was faster, or not.
+                // Another client may have changed a watched account.
                 assert!(matches!(wire.reply()?.list().len(), 0 | 2));
             }
             _ => {}
@@ -169,7 +170,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// There is as much money as there was.
+    /// Checks the sum of all accounts.
     fn look(&mut self, wire: &mut Wire, rng: &mut Rng) -> io::Result<()> {
         let all = accounts();
         let found = match rng.below(3) {
@@ -192,7 +193,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// Counts, or looks how much was counted.
+    /// Increments or reads the counter.
     fn count(&mut self, wire: &mut Wire, ledger: &Mutex<Ledger>, rng: &mut Rng) -> io::Result<()> {
         let number = match rng.below(3) {
             0 => wire.ask(&words("GET counter"))?.int(),
@@ -257,7 +258,7 @@ impl Sharer {
             5 => format!("BLMPOP 0.03 2 {a} {b} RIGHT"),
             6 => {
                 let mut pushed = Vec::new();
-                // What it waits for it has just sent, so that it is another's, or its own.
+                // Pushes and waits in one pipeline, perhaps for the same queue.
                 self.flight.push = vec![self.element()];
                 let lines = [
                     format!("RPUSH {a} {}", self.flight.push[0]),
@@ -285,14 +286,14 @@ impl Sharer {
         };
         match wire.ask(&words(&line))?.list() {
             [] => {}
-            // Of which queue, and what.
+            // The queue, and the elements.
             [_, Reply::List(elements)] => popped(ledger, elements.first()),
             list => popped(ledger, list.last()),
         }
         Ok(())
     }
 
-    /// Waits for an element on another connection, and does not stay.
+    /// Sends `BLPOP` on another connection, and closes it.
     fn hang_up(
         &mut self,
         connect: &dyn Fn() -> io::Result<Wire>,
@@ -345,7 +346,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// A key is there before its deadline, and not after it.
+    /// Sets, deletes or reads a key with a deadline. It must be there before its deadline, and not after it.
     fn expiring(&mut self, wire: &mut Wire, rng: &mut Rng) -> io::Result<()> {
         let key = format!("expiring:{}:{}", self.number, rng.below(EXPIRING));
         match rng.below(4) {
@@ -373,7 +374,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// Whether the value is what it must be that was asked for after `before`.
+    /// Checks a value that was read between `before` and now.
     pub(super) fn is_right(
         &self,
         key: &str,
@@ -395,10 +396,10 @@ impl Sharer {
     }
 }
 
-/// Waits on a second connection for what is then sent on the first one. It does not wait in vain.
+/// Waits on a second connection for an element that the first one then adds. The wait must succeed.
 fn hand_over(wire: &mut Wire, second: &mut Wire, number: usize, rng: &mut Rng) -> io::Result<()> {
     let key = format!("handed:{number}");
-    // Nobody is so slow.
+    // The server must not need 60 seconds.
     let (waits, gives) = match rng.below(4) {
         0 => (format!("BLPOP nothing {key} 60"), format!("RPUSH {key} x")),
         1 => (format!("BLMPOP 60 2 nothing {key} LEFT"), format!("LPUSH {key} x")),
@@ -427,7 +428,7 @@ fn hand_over(wire: &mut Wire, second: &mut Wire, number: usize, rng: &mut Rng) -
     Ok(())
 }
 
-/// Moves an element from one queue to another.
+/// Moves an element between two random queues, if there is one.
 fn hand_on(wire: &mut Wire, rng: &mut Rng) -> io::Result<()> {
     let (a, b) = (queue(rng), queue(rng));
     let command = match rng.below(3) {
@@ -454,7 +455,7 @@ fn popped(ledger: &Mutex<Ledger>, element: Option<&Reply>) {
     }
 }
 
-/// Listens until the server is gone. What is heard must be there.
+/// Listens until the connection fails, and notes the greatest number heard.
 pub(crate) fn listen(wire: &mut Wire, ledger: &Mutex<Ledger>) -> io::Result<()> {
     wire.send(&[words("SUBSCRIBE counted")])?;
     loop {

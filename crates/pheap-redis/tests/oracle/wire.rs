@@ -1,4 +1,4 @@
-//! A client that can lose its server at any moment.
+//! A connection whose server may be gone at any moment.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 /// A command: its words.
 pub(crate) type Words = Vec<String>;
 
-/// What is answered.
+/// A reply.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reply {
     Nil,
@@ -25,7 +25,7 @@ impl Reply {
         Reply::List(texts.into_iter().map(|text| Reply::Text(text.to_string())).collect())
     }
 
-    /// Its elements; none, if it has none.
+    /// Returns the elements of a list. A null has none.
     pub(crate) fn list(&self) -> &[Reply] {
         match self {
             Reply::List(list) => list,
@@ -55,7 +55,7 @@ impl Reply {
     }
 }
 
-/// A connection. What fails is that the server is gone.
+/// A connection. An error of its methods means that the server is gone.
 pub(crate) struct Wire(BufReader<TcpStream>);
 
 impl Wire {
@@ -102,7 +102,7 @@ impl Wire {
     }
 }
 
-/// The words of a line.
+/// Splits a line at spaces.
 pub(crate) fn words(line: &str) -> Words {
     line.split(' ').map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! A master that says what a test wants it to.
+//! A fake master: a test decides what it sends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,15 +7,15 @@ use std::time::Duration;
 use pheap_redis::data::Owned;
 use pheap_redis::rdb::FileWriter;
 
-/// What it calls its history.
+/// ID of the fake master's history.
 pub(crate) const ID: &str = "0123456789012345678901234567890123456789";
-/// What follows its data.
+/// Marks the end of data that are sent without a length.
 pub(crate) const MARK: &str = "abcdefghijabcdefghijabcdefghijabcdefghij";
 
-/// A master that says what a test wants it to.
+/// A fake master.
 pub(crate) struct Fake(TcpListener);
 
-/// A replica that has connected to it.
+/// A connection from a replica.
 pub(crate) struct Guest(BufReader<TcpStream>);
 
 impl Fake {
@@ -27,10 +27,10 @@ impl Fake {
         self.0.local_addr().unwrap().port()
     }
 
-    /// The next replica that connects, up to what it asks for with `PSYNC`.
+    /// Accepts the next replica, and answers its greeting up to `PSYNC`. Returns that command, too.
     pub(crate) fn guest(&self) -> (Guest, String) {
         let (stream, _) = self.0.accept().unwrap();
-        // A replica that says nothing for so long will not say anything.
+        // A read fails if the replica is silent for so long.
         stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
         let mut guest = Guest(BufReader::new(stream));
         assert_eq!(guest.command(), "PING");
@@ -55,7 +55,7 @@ impl Fake {
     }
 }
 
-/// An RDB file of strings.
+/// Returns an RDB file with strings in database 0.
 pub(crate) fn file(data: &[(&str, &str)]) -> Vec<u8> {
     let mut writer = FileWriter::new(Vec::new()).unwrap();
     writer.database(0, data.len() as u64, 0).unwrap();
@@ -65,7 +65,7 @@ pub(crate) fn file(data: &[(&str, &str)]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Commands as they are in a stream.
+/// Encodes commands as they are in a stream.
 pub(crate) fn stream(lines: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in lines {
@@ -83,12 +83,12 @@ impl Guest {
         self.0.get_mut().write_all(bytes).unwrap();
     }
 
-    /// Says this again and again until the replica leaves.
+    /// Sends these bytes again and again until the replica has closed the connection.
     pub(crate) fn say_without_end(&mut self, bytes: &[u8]) {
         while self.0.get_mut().write_all(bytes).is_ok() {}
     }
 
-    /// What it says next, but for newlines.
+    /// Reads the next command. Skips empty lines.
     pub(crate) fn command(&mut self) -> String {
         let mut line = String::new();
         while line.trim_end().is_empty() {
@@ -109,7 +109,7 @@ impl Guest {
         words.join(" ")
     }
 
-    /// Waits until it says that it has this.
+    /// Reads commands until the replica acknowledges exactly this offset.
     pub(crate) fn has(&mut self, offset: u64) {
         while self.command() != format!("REPLCONF ACK {offset}") {}
     }

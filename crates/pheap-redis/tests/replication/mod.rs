@@ -1,6 +1,6 @@
-//! A master with something to do, what servers have, and a master that is none.
+//! For tests of replication: random commands, descriptions of contents, and a fake master.
 
-#![allow(dead_code)] // each test uses some of it
+#![allow(dead_code)] // each test uses a part of it
 
 pub(crate) mod fake;
 pub(crate) mod shown;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::Client;
 
-/// Waits until it is so. Only a server that is stuck takes that long.
+/// Waits until `is_so`. Panics after 100 seconds.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -20,7 +20,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A field of `INFO`.
+/// Returns a field of `INFO`.
 pub(crate) fn info(client: &mut Client, section: &str, field: &str) -> String {
     let text = client.ask(&format!("info {section}"));
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{field}:")));
@@ -31,7 +31,7 @@ pub(crate) fn is_up(replica: &mut Client) -> bool {
     info(replica, "replication", "master_link_status") == "up"
 }
 
-/// Waits until the replica has all that the master has done.
+/// Waits until the link is up and the replica has the master's offset. The master executes one more command.
 pub(crate) fn catch_up(master: &mut Client, replica: &mut Client) {
     master.ask("incr mark-of-the-test");
     until("the replica has caught up", || {

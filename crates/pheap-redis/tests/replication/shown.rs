@@ -1,10 +1,10 @@
-//! What a server has, as it tells it by commands for each type.
+//! Describes the contents of a server, read with commands for each type.
 
 use std::collections::BTreeMap;
 
 use crate::common::Client;
 
-/// All keys of some databases, their types, values and deadlines.
+/// Describes all keys of some databases: their types, values and deadlines.
 pub(crate) fn all(client: &mut Client, dbs: std::ops::Range<usize>) -> BTreeMap<(usize, String), String> {
     let mut all = BTreeMap::new();
     for db in dbs {
@@ -20,7 +20,7 @@ pub(crate) fn all(client: &mut Client, dbs: std::ops::Range<usize>) -> BTreeMap<
     all
 }
 
-/// The words of an array of words.
+/// Returns the words of a reply, without its outer brackets.
 pub(crate) fn words(reply: &str) -> Vec<&str> {
     reply.trim_start_matches('[').trim_end_matches(']').split_ascii_whitespace().collect()
 }
@@ -35,7 +35,7 @@ fn one(client: &mut Client, key: &str) -> Option<String> {
     };
     let value = match kind.as_str() {
         "none" => return None,
-        // Not all strings are texts.
+        // The client can read UTF-8 only, so the value is shown by its hash.
         "string" => client.ask(&format!("eval \"return redis.sha1hex(redis.call('get',KEYS[1]))\" 1 {key}")),
         "list" => client.ask(&format!("lrange {key} 0 -1")),
         "set" => sorted(&client.ask(&format!("smembers {key}")), 1),

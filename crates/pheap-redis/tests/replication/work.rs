@@ -1,16 +1,16 @@
-//! Something to do for a master: commands of all kinds, by chance.
+//! Random commands of many kinds, for a master.
 
 use pheap_testkit::Rng;
 
 use crate::common::Client;
 
-/// Databases that it is done in.
+/// Number of databases that the commands use.
 pub(crate) const DBS: usize = 4;
 
-/// A library of functions, and what it is called with.
+/// Loads a library with the function `add`.
 const LIBRARY: &str = r##"function load replace "#!lua name=lib\nredis.register_function('add', function(keys, args) redis.call('incr', keys[1]); return redis.call('rpush', keys[2], args[1]) end)""##;
 
-/// What there must be before.
+/// Loads the library, and creates the streams and groups that the commands use.
 pub(crate) fn prepare(client: &mut Client) {
     assert_eq!(client.ask(LIBRARY), "lib");
     for db in 0..DBS {
@@ -21,7 +21,7 @@ pub(crate) fn prepare(client: &mut Client) {
     }
 }
 
-/// Does so many things. They may fail: what does is not told to replicas.
+/// Executes random commands and transactions, `steps` in number. They may fail.
 pub(crate) fn work(client: &mut Client, rng: &mut Rng, steps: usize) {
     for _ in 0..steps {
         if rng.chance(30) {
@@ -39,7 +39,7 @@ pub(crate) fn work(client: &mut Client, rng: &mut Rng, steps: usize) {
     }
 }
 
-/// A command.
+/// Returns a random command.
 fn command(rng: &mut Rng) -> String {
     let (a, b, n) = (rng.below(4), rng.below(4), rng.below(1000));
     let any = ["s", "i", "l", "h", "t", "z", "x", "p"][rng.below(8)];

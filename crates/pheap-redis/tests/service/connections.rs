@@ -1,4 +1,4 @@
-//! What comes by a connection is read to its end, however it comes: in which pieces, and with which end.
+//! The server reads all that comes by a connection, in whatever pieces, and however the connection ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Client, Server};
 use socket2::SockRef;
 
-/// Who hears nothing for so long will not hear anything.
+/// A read fails if the server is silent for so long.
 const SILENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 fn start(folder: &Path, more: &[&str]) -> Server {
@@ -23,7 +23,7 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// Waits until so many clients are connected, the one that asks among them.
+/// Waits until so many clients are connected, including the one that asks.
 fn wait_for_clients(client: &mut Client, number: usize) {
     let began = Instant::now();
     loop {
@@ -36,7 +36,7 @@ fn wait_for_clients(client: &mut Client, number: usize) {
     }
 }
 
-/// All that is answered.
+/// Reads all replies until the server closes the connection.
 fn rest(mut stream: impl Read) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -58,7 +58,7 @@ fn a_client_that_has_said_all_is_answered_all() {
         let server = start(folder.path(), &["--threads", threads, "--set", &socket]);
         let client = &mut server.client();
         for round in 0..20 {
-            // The end comes with the last request, or some time behind it.
+            // The end of the connection comes with the last request, or a little later.
             let wait = || std::thread::sleep(Duration::from_millis(round % 4));
             let mut stream = connect(&server);
             stream.write_all(&b"PING\r\n".repeat(round as usize + 1)).unwrap();
@@ -71,7 +71,7 @@ fn a_client_that_has_said_all_is_answered_all() {
             wait();
             stream.shutdown(Shutdown::Write).unwrap();
             assert_eq!(rest(stream), "$1\r\na\r\n$1\r\nb\r\n");
-            // What cannot be answered any more is done nevertheless.
+            // Commands of a client that has gone are executed nevertheless.
             let mut stream = connect(&server);
             stream.write_all(b"INCR n\r\nINCR n\r\n").unwrap();
             wait();
@@ -97,7 +97,7 @@ fn a_socket_of_another_server_is_left_to_it() {
     let server = start(folder.path(), &["--set", &socket]);
     refuses("in use");
     assert_eq!(line(pinged(&path)), "+PONG\r\n");
-    // One that was killed has left it.
+    // A killed server leaves its socket behind.
     drop(server);
     assert!(path.exists());
     let server = start(folder.path(), &["--set", &socket]);
@@ -109,7 +109,7 @@ fn a_socket_of_another_server_is_left_to_it() {
     assert_eq!(std::fs::read(&path).unwrap(), b"a letter");
 }
 
-/// A connection that a command was sent on.
+/// Returns a connection on which `PING` was sent.
 fn pinged(path: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(path).unwrap();
     stream.write_all(b"PING\r\n").unwrap();
@@ -125,11 +125,11 @@ fn clients_that_come_and_go_while_nobody_listens() {
     waits.write_all(b"ECHO here\r\n").unwrap();
     assert_eq!(line(&waits), "$4\r\n");
     assert_eq!(client.ask("CONFIG SET busy-reply-threshold 1"), "OK");
-    // The only thread is busy until somebody stops it, and looks up now and then.
+    // The only thread is busy until a client kills the script. It serves other clients now and then.
     client.send("EVAL 'while true do end' 0");
     let mut other = server.client();
     while !other.ask("PING").starts_with("-BUSY") {}
-    // These come while it is, with all that they will ever say.
+    // These clients connect meanwhile, and send all that they will ever send.
     let streams: Vec<TcpStream> = (0..20)
         .map(|_| {
             let mut stream = connect(&server);
@@ -140,7 +140,7 @@ fn clients_that_come_and_go_while_nobody_listens() {
         .collect();
     waits.write_all(b"ECHO again\r\n").unwrap();
     waits.shutdown(Shutdown::Write).unwrap();
-    // And its own client speaks on, and ends.
+    // The script's own client sends another command.
     client.send("INCR after");
     assert_eq!(other.ask("SCRIPT KILL"), "OK");
     for stream in streams {
@@ -160,7 +160,7 @@ fn clients_that_come_and_go_while_nobody_listens() {
 fn requests_in_pieces_of_any_length() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path(), &[]);
-    // As much as is read at once, or a little more or less.
+    // Multiples of the most bytes of one read, or one byte more or less.
     for total in [1 << 16, (1 << 16) - 1, (1 << 16) + 1, 3 << 16, (3 << 16) + 1] {
         let mut stream = connect(&server);
         let request = |len| format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\n{}\r\n", "x".repeat(len));
@@ -187,10 +187,10 @@ fn a_byte_out_of_band_hides_nothing() {
     let server = start(folder.path(), &[]);
     for _ in 0..20 {
         let mut stream = connect(&server);
-        // While all of it comes, the only thread is busy.
+        // The only thread is busy while the requests arrive.
         let mut busy = connect(&server);
         busy.write_all(b"EVAL 'for i = 1, 1000000 do end' 0\r\n").unwrap();
-        // The system ends a read before that byte, whatever follows.
+        // A read ends before the byte out of band, whatever follows it.
         stream.write_all(b"ECHO a\r\n").unwrap();
         SockRef::from(&stream).send_out_of_band(b"!").unwrap();
         stream.write_all(b"ECHO b\r\n").unwrap();
@@ -208,14 +208,14 @@ fn those_who_wait_and_leave() {
     for reset in [false, true] {
         let streams: Vec<TcpStream> = (0..8).map(|_| connect(&server)).collect();
         for (i, mut stream) in streams.iter().enumerate() {
-            // Those who wait for a key, and those who have more to say by then.
+            // Some clients only wait for a key, others have sent another command, too.
             let more = if i % 2 == 0 { "" } else { "PING\r\n" };
             stream.write_all(format!("BLPOP nothing 0\r\n{more}").as_bytes()).unwrap();
         }
         wait_for_clients(client, 9);
         streams.iter().for_each(|stream| {
             if reset {
-                // The end is an unfriendly one.
+                // The connection is reset.
                 SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
             }
         });
@@ -224,7 +224,7 @@ fn those_who_wait_and_leave() {
         assert_eq!(client.ask("RPUSH nothing x"), "1");
         assert_eq!(client.ask("LPOP nothing"), "x");
     }
-    // Those who are not served just now, and have said all.
+    // A paused client that stays, and one that leaves.
     let mut stays = connect(&server);
     assert_eq!(client.ask("CLIENT PAUSE 600000 WRITE"), "OK");
     stays.write_all(b"INCR n\r\n").unwrap();

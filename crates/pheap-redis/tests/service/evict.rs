@@ -1,4 +1,4 @@
-//! `maxmemory`: which keys go, and when; and that nothing else goes.
+//! `maxmemory`: which keys are evicted, and when; and that nothing else is lost.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Client, Server, converse};
 
-/// A number that `INFO` tells.
+/// Returns a number of `INFO`.
 fn info(client: &mut Client, name: &str) -> u64 {
     let text = client.ask("info");
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
     line.unwrap_or_else(|| panic!("INFO says nothing of {name}")).parse().unwrap()
 }
 
-/// Lets the data need so many bytes more than now.
+/// Sets `maxmemory` to so many bytes more than the data use now, and the policy. Returns the limit.
 fn limit(client: &mut Client, policy: &str, more: u64) -> u64 {
     let limit = info(client, "used_memory") + more;
     assert_eq!(client.ask(&format!("config set maxmemory-policy {policy} maxmemory {limit}")), "OK");
     limit
 }
 
-/// Sends these lines at once, and reads the replies.
+/// Sends lines, a hundred at once, and returns the replies.
 fn ask_all(client: &mut Client, lines: impl IntoIterator<Item = String>) -> Vec<String> {
     let lines: Vec<String> = lines.into_iter().collect();
     let mut replies = Vec::new();
@@ -31,7 +31,7 @@ fn ask_all(client: &mut Client, lines: impl IntoIterator<Item = String>) -> Vec<
     replies
 }
 
-/// How many of these keys are still there.
+/// Returns how many of these keys are still there.
 fn left(client: &mut Client, name: &str, count: usize) -> usize {
     let exists = ask_all(client, (0..count).map(|i| format!("exists {name}:{i}")));
     exists.iter().filter(|reply| *reply == "1").count()
@@ -43,8 +43,8 @@ fn value() -> String {
     "x".repeat(500)
 }
 
-/// Sets keys of two groups, "good" and "bad", and `use_some` makes the first ones worth more. Then sets other
-/// keys until the server has evicted many. Returns how many good keys and how many bad keys are left.
+/// Sets keys of two groups, "good" and "bad", and calls `use_some`. Then sets other keys, so that the server
+/// evicts many. Returns how many good keys and how many bad keys are left.
 fn compete(policy: &str, shards: &str, set: [&str; 2], use_some: impl Fn(&mut Client)) -> [usize; 2] {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--durability", "process", "--shards", shards]);
@@ -64,7 +64,7 @@ fn compete(policy: &str, shards: &str, set: [&str; 2], use_some: impl Fn(&mut Cl
 }
 
 fn read_good(client: &mut Client, times: usize) {
-    // Times are told apart that are so far apart.
+    // The server measures times of use in tenths of a second.
     thread::sleep(Duration::from_millis(500));
     for _ in 0..times {
         ask_all(client, (0..KEYS).map(|i| format!("get good:{i}")));
@@ -85,10 +85,10 @@ fn keys_go_that_were_not_used_for_long() {
 fn keys_go_that_are_seldom_used() {
     for policy in ["allkeys-lfu", "volatile-lfu"] {
         let [good, bad] = compete(policy, "64", ["ex 9000"; 2], |client| {
-            // Each use counts.
+            // Each use adds one to the frequency.
             assert_eq!(client.ask("config set lfu-log-factor 0"), "OK");
             read_good(client, 5);
-            // The last time does not.
+            // The time of the last use does not matter.
             ask_all(client, (0..KEYS).map(|i| format!("get bad:{i}")));
         });
         assert!(good > bad + 200, "{policy}: {good} and {bad} are left");
@@ -126,7 +126,7 @@ fn keys_without_a_deadline_stay() {
                 refused => assert!(refused.starts_with("-OOM "), "{refused}"),
             }
         }
-        // In the end there was nothing any more that might go.
+        // In the end, no key was left that the server may evict.
         assert!((500..1000).contains(&acknowledged.len()), "{}", acknowledged.len());
         assert!(info(client, "evicted_keys") > 0);
         let exists = ask_all(client, acknowledged.iter().map(|i| format!("exists k:{i}")));
@@ -172,7 +172,7 @@ fn the_limit_is_kept() {
         client.ask("ping");
         let used = info(client, "used_memory");
         assert!(used <= limit && used > limit * 8 / 10, "{used} of {limit}");
-        // What is alive as far as the heap knows comes close to that.
+        // The live bytes that the heap knows come close to the limit.
         while info(client, "heap_live_bytes") > limit * 13 / 10 {
             thread::sleep(Duration::from_millis(10));
         }
@@ -189,12 +189,12 @@ fn garbage_costs_no_keys() {
     let big = "x".repeat(30_000);
     for round in 0..100 {
         for key in 0..20 {
-            // As large as ever, but another one each time.
+            // Each value replaces one of about the same length.
             assert_eq!(client.ask(&format!("set k:{key} {round}{big}")), "OK");
         }
     }
     converse(client, &[("dbsize", "20"), ("flushall", "OK")]);
-    // What was deleted makes room, too.
+    // Deleted keys make room, too.
     for round in 0..100 {
         assert_eq!(client.ask(&format!("set k {round}{big}{big}")), "OK");
         assert_eq!(client.ask("del k"), "1");
@@ -226,7 +226,7 @@ fn nothing_goes_unless_a_policy_says_so() {
     );
     assert!(client.ask("eval \"return redis.call('set', 'a', 2)\" 1 a").starts_with("-OOM "));
     assert_eq!(client.ask("dbsize"), (stored + 1).to_string());
-    // Deleting makes room.
+    // Deleted keys make room.
     ask_all(client, (0..500).map(|i| format!("del k:{i}")));
     assert_eq!(client.ask("set b 1"), "OK");
     assert_eq!(info(client, "evicted_keys"), 0);
@@ -241,7 +241,7 @@ fn others_are_told() {
     listener.ask("psubscribe __key*");
     reader.ask("hello 3");
     converse(reader, &[("client tracking on", "OK"), ("set k v", "OK"), ("watch k", "OK"), ("get k", "v")]);
-    // Nobody has to do anything for that.
+    // The server evicts the key without another command.
     assert_eq!(client.ask("config set maxmemory 1"), "OK");
     assert_eq!(listener.reply(), "[pmessage __key* __keyspace@0__:k evicted]");
     assert_eq!(listener.reply(), "[pmessage __key* __keyevent@0__:evicted k]");
@@ -281,7 +281,7 @@ fn when_keys_were_used() {
             assert_ne!(client.ask("object idletime a"), "0", "{line}");
         }
         converse(client, &[("touch a", "1"), ("object idletime a", "0")]);
-        // A script uses what its commands use.
+        // The commands of a script use keys, too.
         thread::sleep(Duration::from_millis(1200));
         assert_ne!(client.ask("object idletime a"), "0");
         converse(client, &[("eval \"return redis.call('get', 'a')\" 1 a", "1"), ("object idletime a", "0")]);
@@ -301,7 +301,7 @@ fn when_keys_were_used() {
         let after: u64 = client.ask("object freq new").parse().unwrap();
         assert!(after > before + 2 && after < 40, "{after}");
     }
-    // That is forgotten.
+    // A restart forgets frequencies.
     let server =
         Server::start(folder.path(), &["--durability", "process", "--set", "maxmemory-policy volatile-lfu"]);
     assert_eq!(server.client().ask("object freq new"), "5");
@@ -333,7 +333,7 @@ fn nothing_is_lost_that_was_not_evicted() {
                 told.insert(message.trim_end_matches(']').rsplit(' ').next().unwrap().to_owned());
             }
         }
-        // It was killed.
+        // The server was killed.
         let server = Server::start(folder.path(), arguments);
         let client = &mut server.client();
         for name in &acknowledged {
@@ -348,7 +348,7 @@ fn nothing_is_lost_that_was_not_evicted() {
 fn a_file_says_when_keys_were_used() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("dump.rdb");
-    // "a" was idle for 50 seconds, "b" is used 7 times.
+    // "a" was idle for 50 seconds, "b" has the frequency 7.
     std::fs::write(&file, b"REDIS0004\xfe\x00\xf8\x32\x00\x01a\x01x\xf9\x07\x00\x01b\x01x\xff").unwrap();
     for (policy, line, told) in
         [("allkeys-lru", "object idletime a", "50"), ("allkeys-lfu", "object freq b", "7")]
@@ -374,7 +374,7 @@ fn nothing_is_refused_as_long_as_the_data_are_small_enough() {
         let set = |i: usize| format!("set key:{} {value}", i % 300);
         ask_all(client, (0..300).map(set));
         let needed = info(client, "used_memory");
-        // There is a little more than the data need, and then much more.
+        // The limit is a little more than the data need, and then much more.
         for share in [9, 6] {
             let limit = needed * 10 / share;
             assert_eq!(
@@ -395,7 +395,7 @@ fn nobody_has_to_ask_for_room() {
     let server = Server::start(folder.path(), &["--durability", "process"]);
     let (client, listener) = (&mut server.client(), &mut server.client());
     ask_all(client, (0..KEYS).map(|i| format!("set key:{i} x")));
-    // Commands wait no longer than they must.
+    // Commands spend as little time as possible on eviction.
     assert_eq!(
         client.ask("config set maxmemory-eviction-tenacity 0 maxmemory-policy allkeys-random notify-keyspace-events Ee"),
         "OK"
@@ -405,7 +405,7 @@ fn nobody_has_to_ask_for_room() {
     assert_eq!(client.ask("config set maxmemory 1"), "OK");
     for _ in 0..KEYS {
         listener.reply();
-        // Only a server that removes some now and then, when nobody asks, takes that long.
+        // A server that evicts a few keys now and then would take longer.
         assert!(begun.elapsed() < Duration::from_secs(100));
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that do what no client should, and moments that are rare.
+//! Clients that do what no client should, and rare moments.
 
 use std::process::Command;
 use std::thread::sleep;
@@ -22,7 +22,7 @@ fn memory_is_for_what_was_sent() {
         assert_eq!(client.ask("PING"), "PONG");
         client.try_send(b"*2\r\n$4\r\nECHO\r\n$500000000\r\nx");
     }
-    // When this is so, all of it was read.
+    // The server has read all when each query buffer has so many bytes.
     let mut other = server.client();
     let mut wait_for = |bytes: usize| {
         while other.ask("CLIENT LIST").matches(&format!(" qbuf={bytes} ")).count() < 20 {}
@@ -38,7 +38,7 @@ fn memory_is_for_what_was_sent() {
 fn those_who_come_while_there_are_too_many_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = start(&folder, &[]);
-    // They become too many while it runs.
+    // The limit of open files falls while the server runs.
     let few = Command::new("prlimit")
         .arg("--nofile=40:")
         .args(["--pid", &server.process().id().to_string()])
@@ -70,7 +70,7 @@ fn those_for_whom_there_is_no_place_are_told() {
         for _ in 0..100 {
             assert_eq!(server.client().reply(), "-ERR max number of clients reached");
         }
-        // There are descriptors for the rest.
+        // The server has file descriptors left for its own files.
         converse(&mut first, &[("SAVE", "OK"), ("SAVE", "OK")]);
         let told = first.ask("CONFIG SET maxclients 1000");
         assert!(told.contains("not able to handle the specified number of clients, try with "), "{told}");
@@ -87,7 +87,7 @@ fn killed_while_its_script_runs() {
     let (mut runs, mut other) = (server.client(), server.client());
     let id = runs.ask("CLIENT ID");
     runs.send("EVAL \"while true do end\" 0");
-    // It runs for sure by then, and is not slow yet; else this test says nothing.
+    // By then, the script should run, and not be slow yet; else this test says nothing.
     sleep(Duration::from_millis(100));
     other.ask(&format!("CLIENT KILL ID {id}"));
     while !other.ask("GET key").starts_with("-BUSY") {}
@@ -100,17 +100,17 @@ fn a_watched_key_whose_time_has_come() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(&folder, &["--threads", "2"]);
     let (mut client, mut other) = (server.client(), server.client());
-    // Nothing is removed meanwhile.
     assert_eq!(other.ask("CLIENT PAUSE 1000000 WRITE"), "OK");
     other.ask("CLIENT UNPAUSE");
     let gone = [("SET gone x PX 1", "OK")];
     converse(&mut client, &gone);
     sleep(Duration::from_millis(10));
     converse(&mut client, &[("SET key x PX 200", "OK"), ("WATCH gone key", "OK"), ("GET key", "x")]);
+    // While clients are paused, the server does not remove expired keys.
     assert_eq!(other.ask("CLIENT PAUSE 1000000 WRITE"), "OK");
     sleep(Duration::from_millis(250));
     converse(&mut client, &[("MULTI", "OK"), ("GET key", "QUEUED"), ("EXEC", "nil")]);
-    // One that was gone before is no reason.
+    // Keys that had expired before `WATCH` do not make `EXEC` fail.
     converse(&mut client, &[("WATCH gone key", "OK"), ("MULTI", "OK"), ("GET key", "QUEUED")]);
     converse(&mut client, &[("EXEC", "[nil]")]);
 }
@@ -163,7 +163,7 @@ fn who_watches_sees_each_command_once() {
 fn no_message_after_unsubscribing() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(&folder, &["--threads", "2"]);
-    // In both threads.
+    // By two clients, so that both threads may publish.
     let mut publishers = [server.client(), server.client()];
     let (mut listens, mut monitors) = (server.client(), server.client());
     for _ in 0..200 {
@@ -184,8 +184,7 @@ fn no_message_after_unsubscribing() {
     }
 }
 
-/// However many messages and notices one request makes, they take no more memory than the output limit of
-/// each client.
+/// However many messages and notices one request makes, their memory is limited.
 #[test]
 fn a_request_makes_little_for_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -210,7 +209,7 @@ fn a_request_makes_little_for_others() {
     assert!(more < 100 << 20, "{more} bytes");
 }
 
-/// The place that comes first counts, as in Redis.
+/// If a key is named twice, the first of its IDs counts, as in Redis.
 #[test]
 fn a_key_that_is_waited_for_twice() {
     let folder = tempfile::tempdir().unwrap();

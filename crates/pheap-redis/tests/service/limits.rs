@@ -1,8 +1,8 @@
-//! What a client can make the server keep in memory has limits.
+//! The memory that the server keeps for a client has limits.
 
 use crate::common::{Client, Server, converse};
 
-/// The names of the clients that are connected and have one.
+/// Returns the names of the connected clients that have one.
 fn names(client: &mut Client) -> Vec<String> {
     let list = client.ask("CLIENT LIST");
     let words = list.split_whitespace().filter_map(|word| word.strip_prefix("name="));
@@ -54,7 +54,7 @@ fn what_is_not_answered() {
     paused.try_send(&b"SET key value\r\n".repeat(1 << 17));
     paused.read_to_end();
     assert_eq!(other.ask("CLIENT UNPAUSE"), "OK");
-    // As many commands as may be are answered, whatever their number.
+    // Commands within the limit are answered, however many they are.
     let mut normal = named(&server, "normal");
     normal.try_send(&pings[..600_000]);
     (0..100_000).for_each(|_| assert_eq!(normal.reply(), "PONG"));
@@ -72,13 +72,13 @@ fn what_is_not_read() {
         other.ask(get),
         "[client-output-buffer-limit normal 10485760 0 0 slave 268435456 67108864 60 pubsub 1048576 0 0]"
     );
-    // Two clients that listen, one in each thread. The limit for a client with `MONITOR` is that of a client
-    // that listens to nothing.
+    // Two clients that subscribe to a channel. The limit for a client with `MONITOR` is that of a normal
+    // client.
     for name in ["listens", "too"] {
         let mut listens = named(&server, name);
         listens.ask("SUBSCRIBE news");
         let message = "x".repeat(60_000);
-        // The system has buffers, too.
+        // Many messages are needed: the system has buffers, too.
         while names(&mut other).contains(&name.to_owned()) {
             other.ask(&format!("PUBLISH news {message}"));
         }
@@ -89,7 +89,7 @@ fn what_is_not_read() {
     while names(&mut other).contains(&"monitors".to_owned()) {
         other.ask(&format!("ECHO {}", "x".repeat(60_000)));
     }
-    // A reply that would have no end.
+    // Replies of an enormous length.
     other.ask("SADD set a b c");
     other.ask("HSET hash a b c d");
     other.ask("ZADD sorted 1 a");
@@ -99,13 +99,13 @@ fn what_is_not_read() {
         greedy.send(&format!("{command} -{most}"));
         assert!(greedy.read_to_end().is_empty());
     }
-    // So many replies that they would have none. What comes later is not run.
+    // A great number of replies. Commands behind the limit are not run.
     other.ask(&format!("SET long {}", "x".repeat(60_000)));
     let mut greedy = server.client();
     greedy.try_send((["GET long\r\n"; 10_000].concat() + "SET later 1\r\n").as_bytes());
     greedy.read_to_end();
     assert_eq!(other.ask("EXISTS later"), "0");
-    // A soft limit counts when no time is left.
+    // A soft limit with 0 seconds counts at once.
     assert_eq!(other.ask(&format!("{set} \"pubsub 0 1 0\"")), "OK");
     let mut listens = named(&server, "listens");
     listens.ask("SUBSCRIBE news");
@@ -121,7 +121,8 @@ fn what_all_clients_need() {
     let server = start(&folder);
     let mut other = named(&server, "other");
     converse(&mut other, &[("CONFIG SET maxmemory-clients 1mb", "OK")]);
-    // A request that does not end. Returns when the server has so many bytes of it, unless it has gone.
+    // Sends a request without its end. Returns when the server has more than so many bytes of it, or has
+    // disconnected the client.
     let mut fill = |client: &mut Client, name: &str, bytes: usize| {
         client.try_send(b"*2\r\n$4\r\nECHO\r\n$100000000\r\n");
         client.try_send(&vec![b'x'; bytes]);
@@ -146,7 +147,7 @@ fn what_all_clients_need() {
     large.read_to_end();
     assert_eq!(names(&mut other), ["other", "spared", "small", "smaller"]);
     assert!(other.ask("INFO stats").contains("evicted_clients:1\r"));
-    // One alone, by replies that it does not read. Those that come later are not even made.
+    // One client exceeds the limit by replies that it does not read. Later commands are not run.
     other.ask(&format!("SET long {}", "x".repeat(60_000)));
     let mut greedy = server.client();
     greedy.try_send((["GET long\r\n"; 1000].concat() + "SET later 1\r\n").as_bytes());

@@ -1,4 +1,4 @@
-//! What those need who run a server: its log, its figures, how it ends, and what it says if it cannot begin.
+//! For operators of a server: its log, its figures, how it ends, and why it does not start.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ fn log(folder: &Path) -> String {
     std::fs::read_to_string(log_path(folder)).unwrap_or_default()
 }
 
-/// Waits until the log has a line with this. There are no limits of time that a slow machine may miss.
+/// Waits until the log has a line with this text, and returns the line. Panics after 120 seconds.
 fn wait_for_line(folder: &Path, text: &str) -> String {
     let began = Instant::now();
     loop {
@@ -48,20 +48,20 @@ fn what_is_logged() {
     for text in ["begins pid=", "was made in", "durability=Process shards=4", "threads=2"] {
         wait_for_line(folder.path(), text);
     }
-    // A client that is closed for its limits.
+    // A client that is disconnected because of a limit.
     assert_eq!(client.ask("CONFIG SET client-query-buffer-limit 1mb"), "OK");
     let mut endless = server.client();
     endless.try_send(b"*2\r\n$4\r\nECHO\r\n$100000000\r\n");
     endless.try_send(&vec![b'x'; 2 << 20]);
     endless.read_to_end();
     assert!(wait_for_line(folder.path(), "client-query-buffer-limit").contains(" WARN "));
-    // Copies, whether they succeed or not.
+    // Copies of the heap, whether they succeed or fail.
     assert_eq!(client.ask("SAVE"), "OK");
     wait_for_line(folder.path(), "copied the heap to");
     std::fs::write(folder.path().join("backup.heap"), "a letter").unwrap();
     assert!(client.ask("SAVE").starts_with("-ERR"));
     assert!(wait_for_line(folder.path(), "failed").contains(" WARN "));
-    // Scripts.
+    // Messages of scripts.
     assert_eq!(client.ask("EVAL 'redis.log(redis.LOG_WARNING, \"from a script\")' 0"), "nil");
     wait_for_line(folder.path(), "WARN script: from a script");
     client.send("SHUTDOWN");
@@ -95,7 +95,7 @@ fn levels() {
         ],
     );
     wait_for_line(folder.path(), "DEBUG script: two");
-    // The file may be moved away, as those do who keep old ones.
+    // The file may be renamed, as rotation of logs does. The server then creates a new one.
     std::fs::rename(log_path(folder.path()), folder.path().join("old")).unwrap();
     assert_eq!(client.ask("EVAL 'redis.log(redis.LOG_NOTICE, ARGV[1])' 0 four"), "nil");
     wait_for_line(folder.path(), "INFO script: four");
@@ -103,7 +103,7 @@ fn levels() {
     assert!(!old.contains("begins") && !old.contains("one") && !old.contains("three"), "{old}");
 }
 
-/// What somebody gets from a server of HTTP.
+/// Sends a request of HTTP, and returns the answer.
 fn get(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(format!("{request}\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
@@ -112,7 +112,7 @@ fn get(port: u16, request: &str) -> String {
     answer
 }
 
-/// The figures that Prometheus would collect.
+/// Returns the figures that Prometheus would collect.
 fn figures(port: u16) -> BTreeMap<String, f64> {
     let answer = get(port, "GET /metrics HTTP/1.1");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -138,7 +138,7 @@ fn figures_for_prometheus() {
             ("set b 1 ex 1000", "OK"),
             ("mget a b c", "[1 1 nil]"),
             ("exists a", "1"),
-            ("incr a", "2"), // it does not only look
+            ("incr a", "2"), // neither a hit nor a miss: it writes
             ("eval 'return redis.call(\"get\", KEYS[1])' 1 nothing", "nil"),
             ("get a b", "-ERR wrong number of arguments for 'get' command"),
             ("select 3", "OK"),
@@ -174,7 +174,7 @@ fn figures_for_prometheus() {
     assert!(get(port, "GET /other HTTP/1.0").starts_with("HTTP/1.1 404 "));
     assert!(get(port, "POST /metrics HTTP/1.0").starts_with("HTTP/1.1 400 "));
     assert!(get(port, "nonsense").starts_with("HTTP/1.1 400 "));
-    // Clients see the same.
+    // Clients see the same numbers.
     let info = client.ask("info stats");
     assert!(info.contains("keyspace_hits:3\r\n") && info.contains("keyspace_misses:2\r\n"), "{info}");
     let moved = "-ERR CONFIG SET failed (possibly related to argument 'metrics') - Unable to listen there: a \
@@ -183,7 +183,7 @@ fn figures_for_prometheus() {
         client,
         &[("CONFIG SET metrics 127.0.0.1:1", moved), (&format!("CONFIG SET metrics {address}"), "OK")],
     );
-    // While a script is slow that has a shard locked, all but the numbers of keys is there.
+    // While a slow script has a shard locked, the numbers of keys are absent, and other figures are there.
     assert_eq!(client.ask("CONFIG SET busy-reply-threshold 1"), "OK");
     client.send("eval 'while true do end' 1 a");
     let other = &mut server.client();
@@ -193,12 +193,12 @@ fn figures_for_prometheus() {
     assert_eq!(other.ask("script kill"), "OK");
     assert!(client.reply().contains("Script killed"));
     assert!(figures(port).contains_key("redis_db_keys{db=\"db0\"}"));
-    // Somebody who says nothing is not waited for for ever.
+    // A connection without a request does not hold up others for ever.
     let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
     figures(port);
 }
 
-/// How a process ends, and what it says then.
+/// Runs a command to its end. Returns whether it succeeded, and its messages on stderr.
 fn ends(command: &mut Command) -> (bool, String) {
     let output = command.stdout(Stdio::null()).output().unwrap();
     (output.status.success(), String::from_utf8(output.stderr).unwrap())
@@ -215,7 +215,7 @@ fn whether_it_answers() {
     assert_eq!(ping(&[]), (true, String::new()));
     assert_eq!(server.client().ask("CONFIG SET requirepass secret"), "OK");
     assert_eq!(ping(&[]), (true, String::new()));
-    // The last port counts.
+    // If the port is given twice, the last one counts.
     let (is_there, told) = ping(&["--port", &free_port().to_string()]);
     assert!(!is_there && told.contains("no answer from 127.0.0.1:"), "{told}");
     let port = format!("port {}", free_port());
@@ -225,7 +225,7 @@ fn whether_it_answers() {
     let (is_there, told) =
         ends(Command::new(env!("CARGO_BIN_EXE_pheap-redis")).args(["--ping", "--port", "0"]));
     assert!(!is_there && told.contains("neither `port` nor `unixsocket`"), "{told}");
-    // One that is there, and is another.
+    // Another program answers at the port.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port().to_string();
     std::thread::scope(|scope| {
@@ -266,7 +266,7 @@ fn what_cannot_be_opened_is_left_as_it_is() {
     drop(counter);
     other.close().unwrap();
     std::fs::remove_file(&heap).unwrap();
-    // One that is in use.
+    // A heap that is in use.
     let mut server = Server::start(folder.path(), &["--durability", "process"]);
     assert_eq!(server.client().ask("set a 1"), "OK");
     let pid = folder.path().join("pid");
@@ -280,14 +280,14 @@ fn what_cannot_be_opened_is_left_as_it_is() {
     server.process().wait().unwrap();
     drop(server);
     let good = std::fs::read(&heap).unwrap();
-    // Its beginning is damaged, with the copy that there is of it; it was cut off.
+    // The first 256 KiB are damaged; or the file is cut off.
     let mut damaged = good.clone();
     damaged[..256 << 10].iter_mut().for_each(|byte| *byte ^= 0x55);
     std::fs::write(&heap, &damaged).unwrap();
     refuses_and_keeps("is not a pheap file");
     std::fs::write(&heap, &good[..good.len() / 2]).unwrap();
     refuses_and_keeps("is truncated");
-    // As it was, it is as it was.
+    // The undamaged file opens as before.
     std::fs::write(&heap, &good).unwrap();
     let server = Server::start(folder.path(), &["--durability", "process"]);
     assert_eq!(server.client().ask("get a"), "1");
@@ -309,7 +309,7 @@ fn a_full_disk_is_logged_and_reads_go_on() {
     assert!(refused.starts_with("-OOM command not allowed: "), "{refused}");
     assert!(wait_for_line(folder.path(), "a write was refused").contains(" ERROR "));
     assert!((0..stored).all(|i| client.ask(&format!("strlen k:{i}")) == "60000"));
-    // What is removed makes room, when it was found.
+    // Removed values make room once the collector has found them.
     for i in 0..stored / 2 {
         assert_eq!(client.ask(&format!("del k:{i}")), "1");
     }
@@ -347,18 +347,19 @@ fn a_signal_ends_it_as_it_should() {
         assert_eq!(std::fs::read_to_string(&pid).unwrap().trim(), server.process().id().to_string());
         let client = &mut server.client();
         assert_eq!(client.ask("get n"), if round == 0 { "nil".to_owned() } else { acknowledged.to_string() });
-        // Two that write all the time, and one that waits.
+        // Two clients that write, and one that waits.
         let mut other = server.client();
         let mut waits = server.client();
         waits.send("blpop nothing 0");
-        // One packet, so the server reads all of it or nothing: the end of its connection is a friendly one.
+        // One small write, which the server should read wholly or not at all.
         client.try_send(&b"incr n\r\n".repeat(1000));
         other.try_send(&b"incr m\r\n".repeat(1000));
         acknowledged = client.reply().parse::<i64>().unwrap();
         signal(&mut server, name);
         let mut rest = String::new();
         client.rest(&mut rest);
-        // All replies are whole, and what was done was answered.
+        // All replies are whole. The next round, if there is one, checks that each executed command was
+        // answered.
         assert!(rest.is_empty() || rest.ends_with("\r\n"), "{rest:?}");
         acknowledged += rest.lines().count() as i64;
         assert_eq!(next(), "STOPPING=1");
@@ -367,7 +368,7 @@ fn a_signal_ends_it_as_it_should() {
         assert!(!pid.exists());
         let log = std::fs::read_to_string(folder.path().join(format!("log{round}"))).unwrap();
         assert!(log.contains(&format!("SIG{name} ends the server")), "{log}");
-        // It was closed, so there was nothing to do.
+        // The heap was closed, and had been closed at the end of the round before, if there was one.
         assert!(log.contains("which was closed in") && !log.contains("was not closed"), "{log}");
     }
 }
@@ -376,7 +377,7 @@ fn a_signal_ends_it_as_it_should() {
 fn a_log_is_as_long_as_it_may_be() {
     let folder = tempfile::tempdir().unwrap();
     // All values together are several times as long as the log may be before it is folded into the heap's
-    // file. Later commands wait for that. (A line may have 64 KiB.)
+    // file. (A line may have 64 KiB.)
     let server = Server::start(folder.path(), &["--set", "auto-aof-rewrite-min-size 128kb"]);
     let mut client = server.client();
     let value = "x".repeat(32 << 10);
@@ -391,15 +392,15 @@ fn nobody_holds_up_the_end() {
     let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
     let metrics = format!("127.0.0.1:{port}");
     let mut server = Server::start(folder.path(), &["--durability", "process", "--metrics", &metrics]);
-    // Many who would be waited for, one after the other, because they ask for nothing.
+    // Many connections without a request. To wait for one after the other would take too long.
     let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
     let began = Instant::now();
     signal(&mut server, "TERM");
     assert_eq!(server.process().wait().unwrap().code(), Some(0));
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     drop(silent);
-    // A client that does not read its replies gets some time to do so. When a service manager sends a signal
-    // in that time, after a SHUTDOWN, the server still closes the heap.
+    // A client that does not read its replies gets some time to do so. If a signal comes in that time, after
+    // a SHUTDOWN, the server still ends with success.
     let mut server = Server::start(folder.path(), &["--durability", "process"]);
     let mut slow = server.client();
     assert_eq!(slow.ask(&format!("SET long {}", "x".repeat(60_000))), "OK");

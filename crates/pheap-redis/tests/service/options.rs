@@ -1,4 +1,4 @@
-//! Options as Redis has them, files that Redis has left, and files that nobody may lose.
+//! Options as Redis has them, files that a Redis has left, and files that the server must not replace.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::common::{Client, Server, converse, free_port};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_pheap-redis");
 
-/// What a server says on the terminal that cannot begin.
+/// Runs a server that must refuse to start. Returns its message.
 fn refused(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
@@ -16,19 +16,19 @@ fn refused(command: &mut Command) -> String {
     told
 }
 
-/// A file with a text.
+/// Writes a file.
 fn file(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
     path
 }
 
-/// An RDB file in a folder: `key` is `value`.
+/// Writes an RDB file in which `key` is `value`.
 fn rdb(folder: &Path, name: &str) -> PathBuf {
     file(folder, name, b"REDIS0010\xfe\x00\x00\x03key\x05value\xff\0\0\0\0\0\0\0\0")
 }
 
-/// All that a file has. A log may be written meanwhile.
+/// Returns the content of a file, or nothing if it cannot be read.
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
@@ -52,18 +52,18 @@ fn copies_replace_only_copies() {
         );
     }
     assert_eq!(std::fs::read(&dump).unwrap(), before);
-    // The advice is followed.
+    // Another name, as the message advises.
     converse(
         client,
         &[("CONFIG SET dbfilename copy", "OK"), ("SAVE", "OK"), ("SET a 1", "OK"), ("SAVE", "OK")],
     );
-    // The name of an unfinished copy may be somebody's, too.
+    // A file may have the name of an unfinished copy.
     let letter = file(folder.path(), "copy.new", "a letter");
     assert!(client.ask("SAVE").contains("copy.new is no heap, so it is not replaced"));
     assert_eq!(text(&letter), "a letter");
     std::fs::remove_file(&letter).unwrap();
     assert_eq!(client.ask("SAVE"), "OK");
-    // The heap itself, by another name, and that of another server.
+    // The heap itself, a link to it, and the heap of another server.
     std::os::unix::fs::symlink(folder.path().join("heap"), folder.path().join("link")).unwrap();
     let other = tempfile::tempdir().unwrap();
     let _other = Server::start(other.path(), &[]);
@@ -136,12 +136,12 @@ fn what_redis_has_left_is_seen_and_imported() {
     for told in [told, text(&log)] {
         assert!(told.contains("dump.rdb has data of a Redis, which are not served"), "{told}");
     }
-    // The advice is followed; the second time, there is nothing to do.
+    // `--import auto`, as the message advises. The second time, there is nothing to do.
     for _ in 0..2 {
         assert_eq!(said(start(&["--import", "auto"])).0, "value");
     }
     assert!(dump.exists() && !said(start(&[])).1.contains("dump.rdb has data"));
-    // The log of Redis may be newer.
+    // The log of a Redis may be newer than its RDB file.
     for name in ["heap", "heap.wal"] {
         std::fs::remove_file(folder.path().join(name)).unwrap();
     }
@@ -206,7 +206,7 @@ fn started_as_redis_is() {
         Server::wait_for(process, port)
     };
     let ask = |server: &Server, lines: &[(&str, &str)]| converse(&mut server.client(), lines);
-    // As Docker images have it.
+    // Options as in Docker images.
     let server = start(&["--save", "60", "1", "--loglevel", "warning", "--dir", &dir], "");
     ask(
         &server,
@@ -237,7 +237,7 @@ fn started_as_redis_is() {
     ask(&server, &lines);
     ask(&server, &[("AUTH x", "OK"), ("CONFIG GET maxclients", "[maxclients 77]")]);
     drop(server);
-    // A file of its own, and what `CONFIG REWRITE` does to it.
+    // `CONFIG REWRITE` changes the configuration file.
     let text_before = format!("include {}\nport 1\n", secret.display());
     let conf = file(folder.path(), "redis.conf", &text_before);
     let server =
@@ -253,13 +253,13 @@ fn started_as_redis_is() {
     );
 }
 
-/// The file of Debian's package, which these tests need anyway, byte for byte.
+/// The server starts with the unchanged file of Debian's package, if the test can read it.
 #[test]
 fn the_file_of_debian() {
     let folder = tempfile::tempdir().unwrap();
     let (log, port) = (folder.path().join("log"), free_port());
     if std::fs::read("/etc/redis/redis.conf").is_err() {
-        return; // It is readable for its owner only.
+        return; // The file is absent, or only its owner may read it.
     }
     let in_folder = |name: &str| folder.path().join(name).display().to_string();
     let mut command = Command::new(BINARY);
@@ -290,7 +290,7 @@ fn the_file_of_debian() {
 
 #[test]
 fn memory_that_does_not_outlive_power_takes_consent() {
-    // Where the build is, there is neither DAX nor, mostly, tmpfs.
+    // The build is mostly on a disk, with neither DAX nor tmpfs.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let heap = pheap::Heap::open(folder.path().join("probe")).unwrap();
     let is_disk = heap.info().offered == Some(pheap::Durability::Wal);

@@ -1,5 +1,5 @@
-//! A server that follows a Redis, which must be installed (Debian: `redis-server`). A fake master does the
-//! things that a Redis does not do.
+//! A server that follows a Redis, which must be installed (Debian: `redis-server`). `replica_broken.rs` has
+//! the tests with a fake master.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -13,10 +13,10 @@ use pheap_testkit::Rng;
 
 const READONLY: &str = "-READONLY You can't write against a read only replica.";
 
-/// Kills of a server, for a longer run than usual.
+/// Environment variable: the number of kills of a server.
 const KILLS: &str = "PHEAP_REPLICA_KILLS";
 
-/// Options of a Redis that waits for nobody else when a replica asks for its data.
+/// Options of a Redis that sends its data to a replica without a delay, and has a large backlog.
 const AT_ONCE: [&str; 4] = ["--repl-diskless-sync-delay", "0", "--repl-backlog-size", "64mb"];
 
 fn follower(folder: &std::path::Path, master: u16, more: &[&str]) -> Server {
@@ -24,14 +24,14 @@ fn follower(folder: &std::path::Path, master: u16, more: &[&str]) -> Server {
     Server::start(folder, &[&["--replicaof", "127.0.0.1", &port], more].concat())
 }
 
-/// How often a replica has gone on where it was.
+/// Returns how often a replica of this master has continued with a partial synchronization.
 fn goes_on(master: &mut Client) -> u64 {
     info(master, "stats", "sync_partial_ok").parse().unwrap()
 }
 
-/// Compares all that they have. Nobody writes meanwhile.
+/// Compares the databases in use, and the functions. No client may write meanwhile.
 fn assert_same(master: &mut Client, replica: &mut Client) {
-    // What expires within some milliseconds has expired then.
+    // Keys with a deadline of some milliseconds have expired then.
     thread::sleep(Duration::from_millis(50));
     catch_up(master, replica);
     let (theirs, ours) = (shown::all(master, 0..DBS), shown::all(replica, 0..DBS));
@@ -55,7 +55,7 @@ fn the_data_come_while_the_master_is_written_to() {
         assert_eq!(master.ask("debug populate 5000 many 100"), "OK");
         let server = Server::start(ours.path(), &["--threads", ["1", "2"][round]]);
         let mut replica = server.client();
-        // What was there is gone.
+        // These will be gone.
         converse(
             &mut replica,
             &[
@@ -82,7 +82,7 @@ fn the_data_come_while_the_master_is_written_to() {
         assert_same(&mut master, &mut replica);
         assert_eq!(replica.ask("exists own"), "0");
         assert_eq!(info(&mut master, "stats", "sync_full"), "1");
-        // And all of it is still there when nobody sends it again.
+        // The data are still there after a restart without the master.
         let before = shown::all(&mut replica, 0..DBS);
         drop((server, redis));
         let server = Server::start(ours.path(), &[]);
@@ -110,7 +110,7 @@ fn it_is_killed_again_and_again_and_goes_on_exactly_where_it_was() {
                     let (mut client, mut rng) = (redis.client(), Rng::new(&[5, number]));
                     while !is_done.load(Relaxed) {
                         work(&mut client, &mut rng, 20);
-                        // Done twice, or left out, each of these would be seen.
+                        // If one of these were applied twice or not at all, the comparison would fail.
                         client.ask("append once x");
                         client.ask("rpush once-more x");
                     }
@@ -119,13 +119,13 @@ fn it_is_killed_again_and_again_and_goes_on_exactly_where_it_was() {
             for round in 0..kills {
                 let read = || info(&mut redis.client(), "replication", "master_repl_offset");
                 let before: u64 = read().parse().unwrap();
-                // In the midst of it, wherever that is.
+                // A random moment in the stream.
                 let enough = before + rng.below(100_000) as u64;
                 until("the master has done something", || read().parse::<u64>().unwrap() > enough);
                 drop(server.take()); // kill -9
                 server = Some(follower(ours.path(), redis.port(), &arguments));
                 if round % 2 == 0 {
-                    // Each second one may be killed before it has asked.
+                    // After the other rounds, the server may be killed before it asks its master.
                     until("it has gone on", || goes_on(&mut redis.client()) > round / 2);
                 }
             }
@@ -148,7 +148,7 @@ fn what_was_acknowledged_to_the_master_is_there() {
         master.ask("incr number");
         until("the replica has it", || master.ask("wait 1 1000") == "1");
         drop(server); // kill -9
-        // One that follows a master that is not there.
+        // The server follows a master that does not exist.
         let server = follower(ours.path(), free_port(), &[]);
         converse(&mut server.client(), &[("get number", &number.to_string())]);
     }
@@ -196,7 +196,7 @@ fn it_says_what_it_is() {
         let it = info(&mut master, "replication", "slave0");
         it.starts_with(&format!("ip=127.0.0.1,port={own},state=online,offset={offset},"))
     });
-    // Nobody writes here.
+    // Clients may not write.
     converse(
         &mut replica,
         &[
@@ -216,7 +216,7 @@ fn it_says_what_it_is() {
         ],
     );
     assert!(replica.ask("eval \"return redis.call('set', KEYS[1], 1)\" 1 a").starts_with(READONLY));
-    // Unless they may.
+    // Clients may write if `replica-read-only` is off.
     converse(
         &mut replica,
         &[
@@ -264,7 +264,7 @@ fn its_clients_see_what_the_master_does() {
     assert_eq!(reader.reply(), "[[x [[2-2 [c d]]]]]");
     assert_eq!(watcher.ask("exec"), "nil");
     until("the monitor has seen it", || monitor.reply().ends_with(r#""lpush" "k" "v""#));
-    // Who waits for what a client would have to write does not any more.
+    // A client that waits for a key is unblocked when the server becomes a replica.
     let (second, folder) = (free_port(), tempfile::tempdir().unwrap());
     let alone = Server::start(folder.path(), &[]);
     let (mut one, mut waits) = (alone.client(), alone.client());
@@ -282,7 +282,7 @@ fn keys_expire_when_the_master_says_so() {
     let server = follower(ours.path(), redis.port(), &[]);
     let mut replica = server.client();
     until("the link is up", || is_up(&mut replica));
-    // Nobody sees them, even if the master can say nothing.
+    // Clients do not see expired keys, even if the master is silent.
     converse(&mut master, &[("set gone 1 px 300", "OK"), ("set later 1 ex 100000", "OK")]);
     catch_up(&mut master, &mut replica);
     let deadline = replica.ask("pexpiretime later");
@@ -303,7 +303,7 @@ fn without_its_master_it_goes_on_reading_and_waits() {
     let server = follower(ours.path(), port, &["--set", "repl-timeout 1"]);
     let mut replica = server.client();
     until("the link is up", || is_up(&mut replica));
-    // It is silent for longer than a second, which is no end: a Redis says something every ten seconds.
+    // A frozen master is silent for longer than `repl-timeout`, so the link is lost.
     redis.freeze();
     until("the link is down", || !is_up(&mut replica));
     assert!(info(&mut replica, "replication", "master_link_error").contains("`repl-timeout`"));
@@ -328,7 +328,7 @@ fn without_its_master_it_goes_on_reading_and_waits() {
         ],
     );
     assert!(info(&mut replica, "replication", "master_link_error").starts_with("the master "));
-    // Another one at the same place, which has other data.
+    // Another master at the same address, with other data.
     let redis = Redis::start_with(tempfile::tempdir().unwrap().path(), port, &AT_ONCE);
     redis.client().ask("set b 1");
     until("the link is up", || is_up(&mut replica));
@@ -388,7 +388,8 @@ fn promoted_it_stays_so() {
     );
     assert_eq!(master.ask("set a 2"), "OK");
     drop(server); // kill -9
-    // Its start says what it always did. What clients have written is not given up for that.
+    // The arguments still name the master. The server ignores that, to keep the data that clients have
+    // written.
     for starts in ["1", "2"] {
         let server = follower(ours.path(), redis.port(), &[]);
         let mut replica = server.client();
@@ -397,7 +398,7 @@ fn promoted_it_stays_so() {
             &[("get a", "1"), ("get b", "1"), ("role", "[master 0 []]"), ("incr c", starts)],
         );
     }
-    // But if somebody says so, it is.
+    // `REPLICAOF` gives the data up.
     let server = follower(ours.path(), redis.port(), &[]);
     let mut replica = server.client();
     assert_eq!(replica.ask(&format!("replicaof 127.0.0.1 {}", redis.port())), "OK");
@@ -415,7 +416,8 @@ fn started_for_itself_it_is_no_replica() {
     let server = follower(ours.path(), redis.port(), &[]);
     until("the link is up", || is_up(&mut server.client()));
     drop(server);
-    // As with Redis, it is the options that say so. But what clients may have written since is of no master.
+    // The options decide whether the server is a replica, as with Redis. Its clients may have written since,
+    // so the next start as a replica loads all data again.
     let server = Server::start(ours.path(), &[]);
     converse(&mut server.client(), &[("role", "[master 0 []]"), ("get a", "1"), ("set a 2", "OK")]);
     drop(server);

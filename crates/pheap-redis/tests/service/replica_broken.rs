@@ -1,4 +1,4 @@
-//! A server that follows a master which says what none should, or ends in the midst of it.
+//! A server that follows a fake master. The master sends wrong data, or ends in the middle of them.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn follower(folder: &Path, master: &Fake) -> Server {
     Server::start(folder, &["--replicaof", "127.0.0.1", &master.port().to_string()])
 }
 
-/// Waits until it says that there is no link for this reason.
+/// Waits until the replica reports an error of its link with this text.
 fn lost(replica: &mut Client, why: &str) {
     until(why, || {
         replica
@@ -32,7 +32,7 @@ fn data_that_come_in_part_are_gone() {
     let data = file(&[("a", "1"), ("long", &long), ("longer", &long), ("z", "1")]);
     let (mut guest, asked) = master.guest();
     assert_eq!(asked, "PSYNC ? -1");
-    // While it does not come, what was there is.
+    // Until the data come, the old data are there.
     assert_eq!(replica.ask("get old"), "1");
     guest.say(format!("+FULLRESYNC {ID} 7\r\n$EOF:{MARK}\r\n").as_bytes());
     guest.say(&data[..data.len() / 2]);
@@ -48,11 +48,11 @@ fn data_that_come_in_part_are_gone() {
         ],
     );
     assert_eq!(info(&mut replica, "replication", "master_sync_in_progress"), "1");
-    // Cut.
+    // The connection is cut.
     drop(guest);
     lost(&mut replica, "the master has closed the connection");
     converse(&mut replica, &[("get a", "nil"), ("get old", "nil"), ("dbsize", "0"), ("ping", "PONG")]);
-    // It tries again. Killed in the midst of it, it has nothing, and says so.
+    // The replica tries again, and is killed while it loads. It has no data then, and asks for all of them.
     let (mut guest, asked) = master.guest();
     assert_eq!(asked, "PSYNC ? -1");
     guest.say(format!("+FULLRESYNC {ID} 7\r\n${}\r\n", data.len()).as_bytes());
@@ -62,7 +62,7 @@ fn data_that_come_in_part_are_gone() {
     let server = follower(folder.path(), &master);
     let mut replica = server.client();
     assert_eq!(replica.ask("dbsize"), "0");
-    // All of it, by its length.
+    // All data, with their length.
     let (mut guest, asked) = master.guest();
     assert_eq!(asked, "PSYNC ? -1");
     guest.say(format!("+FULLRESYNC {ID} 7\r\n${}\r\n", data.len()).as_bytes());
@@ -91,7 +91,7 @@ fn data_that_are_wrong() {
     damaged[at] ^= 1;
     let is_there = |replica: &mut Client| replica.ask("get old") == "1";
     let sized = |len: usize| format!("${len}\r\n").into_bytes();
-    // What it says, why that is no link, and whether what was there stays.
+    // What the master sends, the error of the link, and whether the old data stay.
     let wrong: [(Vec<u8>, &str, bool); 9] = [
         (b"-ERR no\r\n".to_vec(), "refuses its data: ERR no", true),
         (b"$x\r\n".to_vec(), "data of x bytes", true),
@@ -105,7 +105,7 @@ fn data_that_are_wrong() {
             "its end is not marked",
             false,
         ),
-        // A string of so many bytes.
+        // A string that claims 2^60 bytes.
         (
             [format!("$EOF:{MARK}\r\n").as_bytes(), b"REDIS0010\x00\x81\x10\x00\x00\x00\x00\x00\x00\x00x"]
                 .concat(),
@@ -124,7 +124,7 @@ fn data_that_are_wrong() {
         lost(&mut replica, why);
         assert_eq!(is_there(&mut replica), stays, "{why}");
         assert!(!is_up(&mut replica) && info(&mut replica, "persistence", "loading") == "0");
-        // At once again, and not when it has waited.
+        // Lets the replica try again at once.
         let again = format!("replicaof 127.0.0.1 {}", master.port());
         converse(&mut replica, &[("replicaof no one", "OK"), (&again, "OK")]);
     }
@@ -146,7 +146,8 @@ fn a_transaction_comes_wholly_or_not_at_all() {
     let at = 100 + before.len() as u64;
     guest.has(at);
     converse(&mut replica, &[("select 2", "OK"), ("get before", "1"), ("get a", "nil")]);
-    // Lost in the midst of it, it asks for all of it again, in the same database.
+    // The link is lost in a transaction: the replica asks for all of the transaction again. The database
+    // stays selected.
     drop(guest);
     let (mut guest, asked) = master.guest();
     assert_eq!(asked, format!("PSYNC {ID} {}", at + 1));
@@ -159,7 +160,7 @@ fn a_transaction_comes_wholly_or_not_at_all() {
     let at = at + all.len() as u64;
     guest.has(at);
     converse(&mut replica, &[("mget a b", "[2 1]"), ("dbsize", "3")]);
-    // The history has another name now, also after a crash.
+    // The history has the new ID, also after a crash.
     drop((server, guest));
     let _server = follower(folder.path(), &master);
     let (_, asked) = master.guest();
@@ -173,7 +174,7 @@ fn for_a_master_no_key_has_expired() {
     let server = follower(folder.path(), &master);
     let mut replica = server.client();
     let mut guest = master.new_guest(&[], 0);
-    // These times have passed. (0 would be none.)
+    // These deadlines have passed. (0 would mean none.)
     let commands = [
         "SELECT 0",
         "SET counter 5 PXAT 1000",
@@ -194,7 +195,7 @@ fn for_a_master_no_key_has_expired() {
     let bytes = stream(&commands);
     guest.say(&bytes);
     guest.has(bytes.len() as u64);
-    // The server looks for such keys ten times a second. As a replica, it does not.
+    // A server that is no replica would remove expired keys in this time.
     std::thread::sleep(std::time::Duration::from_millis(300));
     converse(
         &mut replica,
@@ -216,7 +217,7 @@ fn what_cannot_be_run_is_told() {
     let options = ["--set", &logfile, "--replicaof", "127.0.0.1", &master.port().to_string()];
     let server = Server::wait_for(Server::spawn(folder.path(), port, &options), port);
     let mut replica = server.client();
-    // As a Redis does, it goes on after a command that it does not know, or that fails here.
+    // As a Redis does, the replica goes on after a command that it does not know, or that fails.
     let mut guest = master.new_guest(&[("text", "x")], 0);
     let bytes = stream(&["SELECT 0", "SOMETHING.NEW a b", "LPUSH text x", "SET a 1"]);
     guest.say(&bytes);
@@ -228,14 +229,14 @@ fn what_cannot_be_run_is_told() {
             |line: &str| line.contains(" WARN a command of the master was refused") && line.contains(refused);
         assert!(logged.lines().any(is_told), "{refused} in {logged}");
     }
-    // But nothing goes to the wrong database.
+    // But a failed `SELECT` ends the link: else commands would go to the wrong database.
     guest.say(&stream(&["SET b 1", "SELECT 16", "SET a 2"]));
     lost(&mut replica, "DB index is out of range");
     converse(&mut replica, &[("mget a b", "[1 nil]")]);
     drop(guest);
     let (mut guest, asked) = master.guest();
     assert_eq!(asked, format!("PSYNC {ID} {}", bytes.len() + 1));
-    // What it says may be no commands at all.
+    // Bytes and replies that are no valid protocol.
     guest.say(format!("+CONTINUE {ID}\r\n*1\r\nhello\r\n").as_bytes());
     lost(&mut replica, "cannot be understood");
     let (mut guest, _) = master.guest();
@@ -244,7 +245,7 @@ fn what_cannot_be_run_is_told() {
     let (mut guest, _) = master.guest();
     guest.say(b"-ERR unknown command\r\n");
     lost(&mut replica, "refuses PSYNC: ERR unknown command");
-    // The master has lost its history: all begins anew.
+    // The master has lost its history, and sends all data again.
     let (mut guest, asked) = master.guest();
     assert_eq!(asked, format!("PSYNC {ID} {}", bytes.len() + 1));
     guest.say(format!("+FULLRESYNC {MARK} 3\r\n$EOF:{MARK}\r\n").as_bytes());
@@ -261,7 +262,7 @@ fn a_master_that_does_not_stop_talking_is_left() {
     let cases: [(&[u8], &[u8], &str); 3] = [
         (b"", b"\n", "replicaof no one"),
         (begin.as_bytes(), b"\n", "replicaof no one"),
-        // While data come, no other master can be followed; but the server can be stopped.
+        // While data come, `REPLICAOF` is refused, but the server can be stopped.
         (&file, b"\xfa\x01a\x01b", "shutdown nosave"),
     ];
     for (begins, goes_on, command) in cases {
@@ -300,7 +301,7 @@ fn a_master_does_not_say_whom_to_follow() {
 
 #[test]
 fn a_script_of_a_master_that_does_not_end() {
-    // The second one has changed so much that nobody can read beside it.
+    // The second script first writes many keys.
     let many = "for i=1,30000 do redis.call('set','{a}'..i,i) end while true do end";
     for [threads, script] in [["1", "while true do end"], ["1", many], ["2", many]] {
         let folder = tempfile::tempdir().unwrap();
@@ -323,12 +324,12 @@ fn a_script_of_a_master_that_does_not_end() {
             reply.starts_with(busy)
         });
         assert!(replica.ask("get a").starts_with(busy));
-        // What it does cannot be left out.
+        // A script of a master cannot be killed.
         let unkillable = "-UNKILLABLE The busy script was sent by a master instance in the context of replication and cannot be killed.";
         assert_eq!(replica.ask("script kill"), unkillable);
         replica.send("shutdown nosave");
         replica.read_to_end();
-        // It asks for all of it again.
+        // After a restart, the server asks for the script again.
         drop((server, guest));
         let _server = follower(folder.path(), &master);
         let (_, asked) = master.guest();

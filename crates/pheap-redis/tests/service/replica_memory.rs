@@ -1,4 +1,4 @@
-//! A replica with a limit on its memory: what it has is its master's affair, until it is promoted.
+//! A replica with a limit on its memory. It evicts nothing until it is promoted.
 
 use crate::common::{Server, converse};
 use crate::replication::fake::{Fake, stream};
@@ -6,7 +6,7 @@ use crate::replication::{info, until};
 use pheap_redis::data::Owned;
 use pheap_redis::rdb;
 
-/// What the tests read of memory.
+/// Returns a number of `INFO`.
 fn number(client: &mut crate::common::Client, section: &str, field: &str) -> u64 {
     info(client, section, field).parse().unwrap()
 }
@@ -29,11 +29,11 @@ fn a_replica_evicts_nothing_until_it_is_promoted() {
         let bytes = stream(&[&lines[..], &["EVAL redis.call('set','script','1') 0"]].concat());
         guest.say(&bytes);
         guest.has(bytes.len() as u64);
-        // What clients ask for evicts nothing, either, nor does the time.
+        // Neither commands of clients nor the time evict anything.
         std::thread::sleep(std::time::Duration::from_millis(300));
         converse(&mut replica, &[("dbsize", "201"), ("get file:7", &"x".repeat(100)), ("dbsize", "201")]);
         assert_eq!(number(&mut replica, "stats", "evicted_keys"), 0);
-        // Promoted, it has a limit as any other server.
+        // After its promotion, the limit counts.
         assert_eq!(replica.ask("replicaof no one"), "OK");
         until("all keys have gone", || replica.ask("dbsize") == "0");
         assert_eq!(number(&mut replica, "stats", "evicted_keys"), 201);

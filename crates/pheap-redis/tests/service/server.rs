@@ -1,4 +1,4 @@
-//! The server as clients meet it: started, spoken to, killed, started again.
+//! Basic tests of a server: start, commands, kill, restart.
 
 use std::process::Command;
 
@@ -18,7 +18,8 @@ fn what_was_acknowledged_is_there_after_a_kill() {
                 assert_eq!(client.ask("get n"), (100 * round).to_string());
                 assert!(client.ask("pttl later").parse::<i64>().unwrap() > 0);
             }
-            // In one go, so that several commands are one transaction of the heap.
+            // Without waiting for replies, so that the server may run several commands in one transaction of
+            // the heap.
             (0..100).for_each(|_| client.send("incr n"));
             (0..100).for_each(|_| drop(client.reply()));
             converse(&mut client, &[("multi", "OK"), ("select 0", "QUEUED")]);
@@ -141,7 +142,7 @@ fn channels_and_notifications() {
     assert_eq!(one.reply(), "[message news hello]");
     assert_eq!(two.ask("set a 1 px 1"), "OK");
     assert_eq!(one.reply(), "[pmessage __key*__:* __keyevent@0__:set a]");
-    // Nobody asks for the key: it expires by itself.
+    // No command uses the key: it expires by itself.
     assert_eq!(one.reply(), "[pmessage __key*__:* __keyevent@0__:expired a]");
     assert_eq!(two.ask("dbsize"), "0");
 }
@@ -184,10 +185,10 @@ fn passwords() {
         let refused = client.ask(&format!("config set {option} 18446744073709551615"));
         assert!(refused.ends_with("argument must be a memory value"), "{refused}");
     }
-    // Bytes that are no text all look the same.
+    // A password must be UTF-8, because other bytes would all look the same.
     let refused = client.ask("config set requirepass \"\\xff\\xfe\"");
     assert!(refused.ends_with("argument must be UTF-8"), "{refused}");
-    // Who has not said it gets no memory for what it does not read.
+    // Before it has given the password, a client gets little memory for replies that it does not read.
     let mut stranger = server.client();
     for _ in 0..1000 {
         stranger.try_send(&b"GET a\r\n".repeat(1000));
@@ -277,7 +278,7 @@ fn clients_that_wait_for_a_key() {
                 std::thread::yield_now();
             }
         };
-        // Who came first is first, and what one moves on wakes the next.
+        // The client that came first is served first. An element that it moves serves the next one.
         one.send("blmove a b left right 0");
         blocked(1, &mut writer);
         two.send("blpop x b 0");
@@ -290,7 +291,7 @@ fn clients_that_wait_for_a_key() {
         assert_eq!(three.reply(), "[a 2]");
         blocked(0, &mut writer);
         assert_eq!(writer.ask("dbsize"), "0");
-        // Somebody who is gone takes nothing.
+        // A client that has gone takes no element.
         drop(one);
         two.send("blpop a 0");
         blocked(1, &mut writer);
@@ -301,7 +302,7 @@ fn clients_that_wait_for_a_key() {
     }
 }
 
-/// Commands that came together with one for which there is no space: each of them counts by itself.
+/// A command for which there is no space fails alone, even if the server runs it together with others.
 #[test]
 fn a_full_heap_refuses_what_does_not_fit_and_loses_nothing() {
     for durability in ["disk", "process"] {

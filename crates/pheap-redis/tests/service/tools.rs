@@ -1,5 +1,4 @@
-//! Behavior that libraries and tools rely on, beyond the documented one: the same commands go to a Redis and
-//! to this server.
+//! Behavior that libraries and tools rely on, beyond the documented one. Some tests compare with a Redis.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -10,7 +9,7 @@ use crate::common::{Client, Server, converse};
 
 const DEBUG: &[&str] = &["--durability", "process", "--set", "enable-debug-command yes"];
 
-/// Fields of `INFO` that say nothing here.
+/// Fields of `INFO` that this server does not have.
 const LEFT_OUT: &[&str] = &["gcc_version"];
 
 fn fields(info: &str) -> BTreeSet<&str> {
@@ -21,7 +20,7 @@ fn field<'i>(info: &'i str, name: &str) -> &'i str {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim()
 }
 
-/// Does some of everything. What `INFO` says then.
+/// Sends various commands. Returns `INFO` once some of its figures have changed.
 fn use_it(client: &mut Client, other: &mut Client) -> String {
     for number in 0..200 {
         client.ask(&format!("SET key{number} {number}"));
@@ -63,8 +62,7 @@ fn info_has_the_fields_of_redis_and_they_move_as_there() {
     let missing: Vec<_> =
         fields(&theirs).difference(&fields(&ours)).filter(|name| !LEFT_OUT.contains(name)).copied().collect();
     assert!(missing.is_empty(), "{missing:?}");
-    // What is counted, and what is there, is so in both. (How much of it differs, and what is about forks and
-    // replicas is always 0 here.)
+    // These fields are positive in both servers, or in neither. (Their values differ.)
     for name in [
         "connected_clients",
         "used_memory",
@@ -118,7 +116,7 @@ fn few_elements_come_at_once_and_in_order() {
         }
         assert_eq!(client.ask("ZSCAN z 0"), format!("[0 {}]", client.ask("ZRANGE z 0 -1 WITHSCORES")));
         assert!(client.ask("HSCAN h 0 COUNT 1").starts_with("[0 ["));
-        // In transactions and in scripts.
+        // `SCAN` in transactions and in scripts.
         converse(&mut client, &[("MULTI", "OK"), ("SET b 1", "QUEUED"), ("SCAN 0 COUNT 50", "QUEUED")]);
         let told = client.ask("EXEC");
         assert!(["OK", "[0 [", "a", "b", "z"].iter().all(|part| told.contains(part)), "{told}");
@@ -174,14 +172,15 @@ fn debug_does_what_tests_ask_for() {
     let told = client.ask("DEBUG OBJECT k");
     assert!(told.contains("encoding:embstr serializedlength:6 "), "{told}");
     assert!(client.ask("DEBUG JMAP").starts_with("-ERR unknown subcommand"));
-    // A mistake of the server: the client is gone, and nobody else.
+    // A panic of the server ends the connection of one client only.
     let mut gone = server.client();
     gone.send("MULTI\r\nSET k other\r\nDEBUG PANIC\r\nEXEC");
     let mut told = String::new();
     gone.rest(&mut told);
     assert!(!told.contains("*3"), "{told}");
     assert_eq!(client.ask("GET k"), "value");
-    // What was committed before is told, and what was rolled back leaves no function behind.
+    // Commands before the panic are committed, and their messages are sent. A library whose load was rolled
+    // back leaves no function.
     let mut listener = server.client();
     assert_eq!(listener.ask("SUBSCRIBE ch"), "[subscribe ch 1]");
     let mut gone = server.client();
@@ -311,7 +310,7 @@ fn dumps_are_compressed_and_redis_reads_them() {
     let mut there = redis.client();
     assert_eq!(there.ask("GET text"), text);
     assert_eq!(there.ask("LRANGE list 0 -1"), format!("[{text} short {text}]"));
-    // The same text with escapes for what is no text: shorter than the value.
+    // The dump is shorter than the value.
     let len: usize = client.ask("EVAL \"return #redis.call('dump', 'text')\" 0").parse().unwrap();
     assert!(len < 1000, "{len}");
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Client, Server, converse};
 
-/// A client in RESP3, and its number.
+/// Returns a client that uses RESP3, and its ID.
 fn resp3(server: &Server) -> (Client, String) {
     let mut client = server.client();
     client.ask("hello 3");
@@ -22,24 +22,24 @@ fn what_is_told_comes_after_the_reply_and_before_the_next() {
             assert_eq!(client.reply(), *reply, "{i} of {lines:?}");
         }
     };
-    // The second `GET` is remembered, though it was sent before the first was told.
+    // The `GET` in the pipeline is remembered, although it was sent before the first notice came.
     let own = "[invalidate [k]]";
     replies(
         &mut client,
         "set k 2\r\nset k 3\r\nget k\r\nset k 4\r\nping",
         &["OK", own, "OK", "3", "OK", own, "PONG"],
     );
-    // In a transaction, after all of it.
+    // The notices of a transaction come after the reply to `EXEC`.
     converse(&mut client, &[("get k", "4")]);
     replies(
         &mut client,
         "multi\r\nincr k\r\nget k\r\nincr k\r\nexec\r\nping",
         &["OK", "QUEUED", "QUEUED", "QUEUED", "[5 5 6]", own, own, "PONG"],
     );
-    // Who wants no replies is told nevertheless.
+    // A client that wants no replies gets notices nevertheless.
     converse(&mut client, &[("get k", "6")]);
     replies(&mut client, "client reply off\r\nset k 7\r\nclient reply on", &[own, "OK"]);
-    // A command that fails has read; one that waits has not, until it is answered.
+    // A command that fails has read its key.
     converse(
         &mut client,
         &[("lrange k 0 -1", "-WRONGTYPE Operation against a key holding the wrong kind of value")],
@@ -50,7 +50,7 @@ fn what_is_told_comes_after_the_reply_and_before_the_next() {
         "get k\r\nwatch w\r\nset w 1\r\nunwatch\r\nflushall\r\nping",
         &["nil", "OK", "OK", "OK", "OK", "[invalidate nil]", "PONG"],
     );
-    // Scripts: keys that are declared, if something is read.
+    // A script reads all its declared keys if one of its commands reads anything.
     replies(
         &mut client,
         "eval \"return redis.call('set', KEYS[1], 1)\" 2 a b\r\nset b 1\r\nping",
@@ -61,7 +61,7 @@ fn what_is_told_comes_after_the_reply_and_before_the_next() {
         "eval \"redis.call('exists', 'x') return redis.call('set', KEYS[1], 2)\" 2 a b\r\nset b 2\r\nping",
         &["OK", "[invalidate [a]]", "OK", "[invalidate [b]]", "PONG"],
     );
-    // Without `CLIENT TRACKING`, what was read is forgotten; `RESET` ends it.
+    // Without `CLIENT TRACKING`, the keys that the client has read are forgotten. `RESET` ends tracking.
     converse(
         &mut client,
         &[
@@ -118,7 +118,7 @@ fn only_what_is_asked_for() {
             ("client trackinginfo", "[flags [on optin caching-yes] redirect 0 prefixes []]"),
             ("get b", "nil"),
             ("get c", "nil"),
-            // It is about a transaction as a whole.
+            // `CACHING YES` before `MULTI` holds for the whole transaction.
             ("client caching yes", "OK"),
             ("multi", "OK"),
             ("get d", "QUEUED"),
@@ -161,7 +161,7 @@ fn a_client_that_leaves_has_its_writes_told() {
         for i in 0..20 {
             client.ask(&format!("mget k{i} other"));
             let mut writer = server.client();
-            // It does not wait for its reply, or does not want it.
+            // The writer wants no reply, and leaves at once.
             writer.send(&format!("client reply off\r\nset k{i} 1"));
             drop(writer);
             assert_eq!(client.reply(), format!("[invalidate [k{i}]]"));
@@ -203,7 +203,7 @@ fn messages_go_to_another_client() {
     assert_eq!(client.ask(&format!("client tracking on redirect {id}")), "OK");
     converse(&mut client, &[("get k", "nil"), ("set k 1", "OK"), ("get k", "1")]);
     assert_eq!(listener.reply(), "[message __redis__:invalidate [k]]");
-    // It is read before it expires, for time stands still.
+    // Time stands still in a transaction, so the key is read before it expires.
     client.send("multi\r\nset k 2 px 1\r\nget k\r\nexec");
     assert_eq!([(); 4].map(|()| client.reply()), ["OK", "QUEUED", "QUEUED", "[OK 2]"]);
     assert_eq!(listener.reply(), "[message __redis__:invalidate [k]]");
@@ -213,7 +213,7 @@ fn messages_go_to_another_client() {
     converse(&mut client, &[("flushdb", "OK"), ("get k", "nil")]);
     assert_eq!(listener.reply(), "[message __redis__:invalidate nil]");
     assert!(client.ask("client list").contains(&format!(" redir={id} ")));
-    // It leaves.
+    // The listener leaves.
     assert_eq!(listener.ask("quit"), "OK");
     let mut rest = String::new();
     listener.rest(&mut rest);

@@ -1,4 +1,4 @@
-//! Fills a database with the same rows as a heap. One transaction loads a warehouse, as in a heap.
+//! Fills a database with the same rows as a heap, except for times. One transaction loads a warehouse.
 
 use std::path::Path;
 

@@ -8,8 +8,8 @@ use crate::rows::now;
 use crate::tables::{DISTRICTS, ONE, Text};
 
 pub(super) fn run(connection: &mut Connection, request: &Request) -> Result<Answer> {
-    // Transactions that write lock the database when they begin. Otherwise two of them could read the same
-    // rows, and then neither could change them.
+    // Transactions that write lock the database when they begin. Otherwise a transaction that has read could
+    // not write any more after another one has written.
     let behavior = match request {
         Request::OrderStatus { .. } | Request::StockLevel { .. } => TransactionBehavior::Deferred,
         _ => TransactionBehavior::Immediate,
@@ -94,7 +94,8 @@ fn data(row: &rusqlite::Row, column: usize) -> Result<Text<50>> {
     Ok(Text::new(row.get_ref(column)?.as_blob()?))
 }
 
-/// Returns the number of a customer.
+/// Returns the number of a customer. If several customers have the last name, it is the middle one by first
+/// name.
 fn find(txn: &Transaction, warehouse: u32, district: u8, who: &Who) -> Result<u32> {
     let name = match who {
         Who::Number(number) => return Ok(*number),

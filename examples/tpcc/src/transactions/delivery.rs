@@ -20,7 +20,7 @@ pub(super) fn run(warehouse: &Root<Warehouse>, carrier: u8) -> Result<(Answer, C
     })
 }
 
-/// Delivers the oldest order of a district. Returns its number, if there is one.
+/// Delivers the oldest new order of a district. Returns its number, if there is one.
 #[txn]
 fn deliver<'r>(
     tx: &mut Txn<'r>,

@@ -1,4 +1,4 @@
-//! The five transactions. Each returns before it is durable. Its [`Commit`] shows when it is.
+//! The five transactions. Each may return before it is durable. Its [`Commit`] shows when it is.
 
 mod delivery;
 mod new_order;

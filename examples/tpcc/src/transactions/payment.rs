@@ -45,7 +45,7 @@ fn pay<'r>(tx: &mut Txn<'r>, home: P<'r, Warehouse<'r>>, payment: &Payment) -> R
     Ok((number, account.balance))
 }
 
-/// Returns the notes on a customer with bad credit: each payment, the newest first.
+/// Returns the notes on a customer with bad credit: this payment, and the notes before, cut off if too long.
 fn note(customer: &Customer, payment: &Payment, number: u32) -> Text<500> {
     let mut text = Vec::with_capacity(600);
     let Payment { warehouse, district, customer_warehouse, customer_district, amount, .. } = payment;
@@ -55,7 +55,7 @@ fn note(customer: &Customer, payment: &Payment, number: u32) -> Text<500> {
     Text::new(&text)
 }
 
-/// Changes the warehouse that receives the payment.
+/// Changes the warehouse and the district that receive the payment.
 #[txn]
 fn take<'r>(
     tx: &mut Txn<'r>,
