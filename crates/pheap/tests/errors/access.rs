@@ -285,7 +285,7 @@ fn copied(path: &Path) -> u64 {
     sum
 }
 
-/// Many threads would help, and there are none.
+/// Many threads would help, and no further one can be started.
 #[test]
 fn no_more_threads() -> Result<()> {
     if let Some((_, path)) = role() {
@@ -330,7 +330,7 @@ fn no_more_threads() -> Result<()> {
     Ok(())
 }
 
-/// Nodes of 128 bytes: 13 MB.
+/// Number of nodes of 128 bytes: 13 MB.
 const LONG: usize = 100_000;
 
 #[derive(Persist, Default)]
