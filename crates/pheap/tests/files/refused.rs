@@ -61,7 +61,7 @@ const CALLS: [(&str, libc::c_long, Of, &[libc::c_int]); 32] = {
         ("prlimit64", libc::SYS_prlimit64, All, RULES),
         ("sysinfo", libc::SYS_sysinfo, All, RULES),
         ("sched_getaffinity", libc::SYS_sched_getaffinity, All, RULES),
-        // The second that pthread_create would use is refused as well.
+        // With these errors, `pthread_create` does not try `clone` instead.
         ("clone3", libc::SYS_clone3, All, &[libc::EPERM, libc::EAGAIN]),
         ("mmap", libc::SYS_mmap, Heaps, MEMORY),
         ("mprotect", libc::SYS_mprotect, Heaps, MEMORY),
