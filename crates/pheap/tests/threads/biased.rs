@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::for_each_kind;
 use pheap_testkit::Rng;
 
-/// Enough, with what ships.
+/// Transactions in a row: so many that the lock should become biased.
 const OFTEN: u64 = 1200;
 const ROUNDS: u64 = 3;
 const OTHERS: u64 = 2;

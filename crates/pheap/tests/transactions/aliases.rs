@@ -85,7 +85,7 @@ enum Step {
     LoadElement {
         element: usize,
     },
-    /// Neighbouring assignments, which share a log entry.
+    /// Neighbouring assignments, which may be logged together.
     Group {
         variables: [usize; 2],
         value: u64,
