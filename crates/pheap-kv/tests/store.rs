@@ -333,7 +333,7 @@ fn nothing_is_made_for_a_copy_of_a_store_that_cannot_be_read() {
     assert!(!path.exists());
 }
 
-/// At lengths around those at which a key's form changes, in spaces with prefixes of both lengths.
+/// At lengths around those at which a key's form changes, in spaces with prefixes of one byte and of three.
 #[test]
 fn keys_of_all_lengths_are_kept_apart() {
     let dir = tempdir();

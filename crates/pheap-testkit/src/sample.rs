@@ -38,7 +38,7 @@ pub fn sample(path: &Path) -> Vec<u8> {
 }
 
 /// Makes a file that looks like a valid heap of enormous size: its second arena has 4 TiB, nearly all of them
-/// holes, and an extent of the type table takes all that the arena's page table leaves. Its root `n` is 7.
+/// holes, and an extent of the type table takes all that the arena's span table leaves. Its root `n` is 7.
 ///
 /// # Panics
 /// If the file cannot be made.

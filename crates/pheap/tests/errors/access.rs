@@ -197,7 +197,7 @@ fn names_that_are_too_long() -> Result<()> {
             .to_string()
             .contains("choose a shorter one")
     );
-    // Other durabilities need no log; nor does a backup have the longer name that it is made under.
+    // Other durabilities need no log, and a backup can have any name that a file can have.
     small().open(&longer)?.close()?;
     let copy = dir.path().join("y".repeat(255));
     heap.backup(&copy)?;
