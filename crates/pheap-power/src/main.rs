@@ -1,9 +1,9 @@
 //! The load of the power-cut tests. It runs inside a virtual machine whose power will be cut, and reports on
 //! stdout what must survive.
 //!
-//! The program opens the heap, checks it, changes it for some seconds and closes it, again and again until
-//! the machine is switched off. `ci/power_cut.py` keeps the lines on stdout that leave the machine, so it
-//! knows what the next run must find:
+//! The program opens the heap, checks it, changes it for up to four seconds and closes it, again and again
+//! until the machine is switched off. `ci/power_cut.py` keeps the lines on stdout that leave the machine, so
+//! it knows what the next run must find:
 //!
 //! | line | |
 //! |---|---|

@@ -49,7 +49,7 @@ pub fn run_killed(test: &str, role: &str, path: &Path) {
 /// Runs a child that must succeed.
 ///
 /// # Panics
-/// If the child fails.
+/// If the child fails, or as [`run`].
 pub fn run_well(test: &str, role: &str, path: &Path) {
     let status = run(test, role, path);
     assert!(status.success(), "{role}: {status}");

@@ -90,7 +90,7 @@ fn add(root: &Root<u64>) {
 #[test]
 fn a_transaction_beside_reads_that_overlap() -> Result<()> {
     let (heap, a, _) = two_roots()?;
-    // The lock may be biased to another thread, or to none.
+    // In the first round, the lock may have an owner. In the second, it has none any more.
     for before in [0, 3000] {
         (0..before).for_each(|_| add(&a));
         let turns = turns(&[&a], || add(&a));

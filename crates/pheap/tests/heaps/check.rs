@@ -263,7 +263,7 @@ fn problems_are_capped() -> Result<()> {
     Ok(())
 }
 
-/// Everything can be read.
+/// Asserts that everything can be read, and that the check is clean.
 fn is_sound(heap: &Heap) -> Result<()> {
     assert_eq!(heap.roots().len(), 2, "a root is lost");
     for root in heap.roots() {

@@ -26,7 +26,7 @@ fn program() {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Use {
     Closed,
-    /// By a program that was killed.
+    /// Not closed: its program was killed or failed, or it is a copy of a heap that was open.
     Left,
     /// By the program with this number.
     By(usize),

@@ -364,7 +364,7 @@ fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], memory: &mut 
     }
 }
 
-/// What spills, unless the transaction cannot be seen by other threads any more.
+/// What spills, unless the transaction is doomed.
 trait LeaveCopies {
     fn leave_copies(&mut self);
 }
