@@ -9,7 +9,8 @@ use pheap_gc::{Budget, Marking, Progress};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What a program does, with objects that it can reach: all numbers are modulo what there is.
+/// What a program does, with objects that it can reach. All numbers are modulo the number of what can be
+/// chosen.
 #[derive(Clone, Debug)]
 enum Change {
     /// A pointer to the second object goes to a word of the first; null without one.

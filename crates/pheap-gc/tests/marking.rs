@@ -10,8 +10,8 @@ use graph::{Graph, shape};
 use pheap_gc::{Budget, Marking, Progress, mark_all};
 use proptest::prelude::*;
 
-/// Marks everything with `threads` threads, in slices of `work`. Each thread ends after `slices` slices, and
-/// new threads go on. Returns the number of marked objects.
+/// Marks everything with `threads` threads, in slices of `work`. Each thread ends after `slices` slices, or
+/// when all is marked, and new threads go on. Returns the number of marked objects that have words.
 fn mark_shared<O: Copy + Send>(
     marking: &Marking<O>,
     heap: &(impl pheap_gc::Heap<Object = O> + Sync),
@@ -64,7 +64,7 @@ proptest! {
             let mut budget = Budget::work(work);
             let progress = marking.run(&graph, &mut budget);
             marked += budget.marked_objects();
-            // Beyond the budget by one object at most.
+            // At most 64 bytes beyond the budget.
             prop_assert!(budget.marked_bytes() <= work + 64);
             if progress == Progress::Done {
                 break;

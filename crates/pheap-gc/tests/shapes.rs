@@ -98,7 +98,7 @@ fn slices_of_a_huge_array_are_short() {
     assert_eq!(array.0.count_ones(), LONG as usize);
 }
 
-/// Objects point to more and more others, until two threads were seen.
+/// Each traced object points to four others, until two threads were seen.
 struct Endless(Mutex<HashSet<ThreadId>>);
 
 impl Heap for Endless {
@@ -131,7 +131,8 @@ fn a_thread_that_waits_is_given_work() {
     assert_eq!(heap.0.into_inner().unwrap().len(), 2);
 }
 
-/// Objects with six pointers to anywhere, traced in halves: the number of the object, and of the half.
+/// Objects with six pointers to anywhere, traced in halves: a part has the number of the object, and of the
+/// half.
 struct Tangle(Bitmap);
 
 impl Tangle {

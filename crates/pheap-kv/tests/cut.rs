@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const DURABILITIES: [(&str, Durability); 3] =
     [("process", Durability::Process), ("pmem", Durability::Pmem), ("wal", Durability::Wal)];
-/// Writes of a batch: enough that it gets separate shards.
+/// Writes of a batch: so many that it should get separate shards.
 const LARGE: u64 = 9000;
 
 fn open(path: &Path, durability: Durability) -> Store {
@@ -33,7 +33,7 @@ fn scattered(n: u64) -> Vec<u8> {
     n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes().repeat(1 + n as usize % 5)
 }
 
-/// Every third entry expires, later than this test runs.
+/// Whether an entry is written to expire, in an hour: about every third is.
 fn expires(key: &[u8]) -> bool {
     key[7].is_multiple_of(3)
 }
@@ -77,7 +77,7 @@ fn check(store: &Store, path: &Path) {
         let mut backwards: Vec<_> = space.iter().rev().map(|entry| entry.expect("an entry")).collect();
         backwards.reverse();
         assert!(entries == backwards, "{name}: backwards");
-        // The first ones, as many as there are.
+        // The writes of the first transactions, as many as there are entries.
         let (mut count, mut expected) = (0, Vec::new());
         while expected.len() < entries.len() {
             expected.extend(writes(count).into_iter().map(|key| (key, count.to_le_bytes().to_vec())));
@@ -122,7 +122,7 @@ fn shards_that_were_cut_have_all_that_they_had() {
             let path = dir.path().join("killed.kv");
             let (batches, singles) = (1 + rng.scaled(4), 1 + rng.scaled(8000));
             run_until(TEST, name, &path, || told(&path, 1) >= batches || told(&path, 0) >= singles);
-            // Again while it recovers, most of the time.
+            // Kills it twice again, perhaps while it recovers.
             for _ in 0..2 {
                 let mut child = child(TEST, &format!("{name} again"), &path).spawn().expect("a child");
                 std::thread::sleep(Duration::from_millis(rng.scaled(20)));

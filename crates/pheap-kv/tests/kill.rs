@@ -22,9 +22,9 @@ fn acknowledged(path: &Path, thread: u64) -> PathBuf {
     path.with_extension(format!("acknowledged.{thread}"))
 }
 
-/// Keys of up to 40 bytes: some lie in the nodes, others outside of them.
+/// Keys of 16 to 40 bytes: some lie in the nodes, others outside of them.
 fn key(thread: u64, n: u64) -> Vec<u8> {
-    // In no order, so that all shards are written to.
+    // Scattered, so that all shards are written to.
     let middle = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     [&thread.to_be_bytes()[..], &middle.to_be_bytes(), &[7; 24][..n as usize % 25]].concat()
 }
@@ -34,7 +34,7 @@ fn value(n: u64) -> Vec<u8> {
 }
 
 /// Writes until the process is killed. Each batch puts one entry into each of two key spaces, and their count
-/// into the second. Every third entry is removed again, and every fifth replaced.
+/// into the second. From the first, every third entry is removed again, and every fifth is put once more.
 fn write(store: &Store, path: &Path, thread: u64) {
     let other = store.space("other").expect("a space");
     let mut file =
@@ -89,7 +89,7 @@ fn check(store: &Store, path: &Path) {
     assert_eq!(store.iter().count() as u64, all);
 }
 
-/// Entries of a key space that is removed: several transactions' worth.
+/// Entries of a key space that is removed.
 const MANY: u64 = 2000;
 
 /// Until it is killed: fills a key space, removes it, and says so.
@@ -107,7 +107,8 @@ fn fill_and_remove(store: &Store, path: &Path) {
     }
 }
 
-/// The removed key space is there as a whole, or not at all, and one that is made later has nothing of it.
+/// The removed key space has all entries or none, or is not there, and one that is made later has nothing of
+/// it.
 fn check_removed(store: &Store) {
     let names = store.spaces().expect("names");
     assert!(names.is_empty() || names == ["removed"], "{names:?}");

@@ -23,7 +23,7 @@ enum Op {
     Append(usize, Vec<u8>, u8),
     Swap(usize, Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>),
     Batch(Vec<(usize, Vec<u8>, Option<Vec<u8>>)>),
-    /// Many entries, so that shards are split.
+    /// Many entries, so that shards may be split.
     Fill(usize, u8),
     RemoveSpace(usize),
     Range(usize, Bound<Vec<u8>>, Bound<Vec<u8>>, Vec<bool>),

@@ -46,7 +46,7 @@ fn a_store_that_is_only_read_is_its_own_snapshot_and_can_be_written_out() {
     let users = store.space("users").expect("a space");
     store.put("a", "1").expect("a put");
     users.put_for("b", "2", Duration::from_secs(3600)).expect("a put");
-    // What this needs is in the file, and is not to be seen by others.
+    // The file now has old versions for this snapshot. Other readers must not see them.
     let before = store.snapshot().expect("a snapshot");
     store.put("a", "3").expect("a put");
     store.delete("gone").expect("a delete");
@@ -69,7 +69,7 @@ fn a_store_that_is_only_read_is_its_own_snapshot_and_can_be_written_out() {
     check("read only", &wal().heap(|heap| heap.read_only(true)).open(&path).expect("a store"));
 }
 
-/// As it is if the program was killed between what makes it.
+/// The state if the program was killed after it had made the root of a store, and before the rest.
 #[test]
 fn a_store_that_was_not_made_to_the_end_is_made_by_who_may_write() {
     #[derive(pheap::Persist, Default)]

@@ -13,7 +13,7 @@ fn open(path: &Path) -> Store {
     options().open(path).expect("a store")
 }
 
-/// The text of the error, which is one.
+/// The text of the error, and the error.
 fn refusal(result: pheap_kv::Result<Store>) -> (String, Error) {
     let error = result.expect_err("an error");
     (error.to_string(), error)
@@ -333,7 +333,7 @@ fn nothing_is_made_for_a_copy_of_a_store_that_cannot_be_read() {
     assert!(!path.exists());
 }
 
-/// At all lengths at which something changes, in spaces with prefixes of both lengths.
+/// At lengths around those at which a key's form changes, in spaces with prefixes of one byte and of three.
 #[test]
 fn keys_of_all_lengths_are_kept_apart() {
     let dir = tempdir();
@@ -427,7 +427,7 @@ fn nothing_is_left_of_a_key_space_that_was_removed() {
     assert_eq!(store.stats().expect("counters").entries, 0);
 }
 
-/// All that can be done with a handle of a key space that was removed, when there is a new one by that name.
+/// Calls with a handle of a key space that was removed, without a new one by that name and with one.
 #[test]
 fn a_removed_key_space_is_not_written_to() {
     let store = Store::in_memory().expect("a store");
@@ -498,7 +498,7 @@ fn a_removal_for_which_there_is_no_room_removes_nothing() {
     }
 }
 
-/// Each lies behind the ones that were removed.
+/// The prefix of each is new, and follows those of the removed ones.
 #[test]
 fn key_spaces_that_come_and_go_take_the_room_of_one() {
     let dir = tempdir();
@@ -600,7 +600,7 @@ fn a_write_that_has_happened_does_not_fail_because_there_is_no_room_to_split_its
     // In no order, or there would be nothing to move.
     let key = |n: u16| n.wrapping_mul(40503).to_be_bytes();
     let put = |store: &Store, n: u16| store.put(key(n), [7; 16_000]);
-    // The next one asks whether the shard is large.
+    // One more, and the store looks whether the shard is large.
     (0..255).try_for_each(|n| put(&store, n)).expect("room");
     let size = store.stats().expect("counters").heap.file_bytes;
     store.close().expect("an end");
@@ -681,7 +681,7 @@ fn a_large_batch_leaves_nothing_in_the_log() {
 #[test]
 fn a_large_batch_happens_in_its_order() {
     let store = Store::in_memory().unwrap();
-    // Several shards, and more of the batch for each than is written together.
+    // Several shards, and a batch with many writes for each.
     let key = |n: u32| (n * 7919 % 20_011).to_be_bytes();
     let fill = |value: u8| {
         let mut batch = Batch::new();

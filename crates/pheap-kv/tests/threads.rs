@@ -20,12 +20,12 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
 }
 
-/// In the order of their hashes, so to speak: neighbours are in different shards.
+/// The key of an account. Those of consecutive numbers lie far apart, so most are in different shards.
 fn account(n: u64) -> [u8; 8] {
     n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
 }
 
-/// Moves money from one account to another by a batch, as only this thread may.
+/// Moves money from one account to another by a batch. No other thread may change these accounts meanwhile.
 fn transfer(store: &Store, from: u64, to: u64) {
     let (mut batch, get) =
         (Batch::new(), |n| number(&store.get(account(n)).expect("a read").expect("an account")));
@@ -144,8 +144,8 @@ fn store_again(path: &std::path::Path, entries: u64) -> Store {
     store
 }
 
-/// Writers get handles all the time, and use them until their key space is removed. A key space has an owner,
-/// whose name is the value of all entries.
+/// Writers get handles all the time, and use each for some writes, or until its key space is removed. A key
+/// space has an owner, whose number is the value of all entries.
 #[test]
 fn an_entry_of_a_removed_key_space_is_in_no_other_one() {
     const NAMES: [&str; 2] = ["a", "b"];
@@ -244,14 +244,14 @@ fn an_entry_of_a_removed_key_space_is_in_no_other_one() {
     assert_eq!(store.stats().expect("counters").entries, entries as u64);
 }
 
-/// While threads read and write the key spaces before and behind them.
+/// While threads read and write other key spaces.
 #[test]
 fn nothing_is_lost_while_shards_are_given_up_and_used_again() {
     const ENTRIES: u32 = 3000;
     let dir = tempdir();
     let store = store(&dir);
     let fill = |space: &pheap_kv::KeySpace| {
-        // In no order: the shards are divided in the middle.
+        // Scattered: the shards are divided in the middle.
         for n in 0..ENTRIES {
             space.put(n.wrapping_mul(0x9e37_79b1).to_be_bytes(), "").expect("a put");
         }
@@ -313,7 +313,7 @@ fn nothing_is_lost_while_shards_are_given_up_and_used_again() {
     assert!(heap.check().expect("a check").is_clean());
 }
 
-/// Each of them makes it anew, writes to it, and removes it again.
+/// Each of them makes it if it is not there, writes to it, and removes it again.
 #[test]
 fn threads_that_make_and_remove_one_key_space_agree() {
     let store = Store::in_memory().expect("a store");
@@ -393,7 +393,7 @@ fn a_snapshot_shows_the_same_for_ever() {
         for _ in 0..20_000 {
             let snapshot = store.snapshot().expect("a snapshot");
             let get = || snapshot.get_with("n", number).expect("a read");
-            // At once, and when a write that was under way is done.
+            // At once, and later, when a write that was under way may be done.
             let first = get();
             assert!((0..5).all(|_| get() == first));
         }
@@ -401,7 +401,7 @@ fn a_snapshot_shows_the_same_for_ever() {
     });
 }
 
-/// Each makes shards for its own keys, and finds that others have made some.
+/// Each makes shards for its own keys; others may have made some before.
 #[test]
 fn large_batches_of_several_threads_are_whole() {
     const THREADS: u64 = 3;
@@ -494,7 +494,7 @@ fn iterators_skip_and_repeat_nothing_while_shards_are_cut() {
             }
             done.store(true, Release);
         });
-        // Which of the fixed ones there are, in order.
+        // The fixed entries that were found must be these, in order.
         let check = |found: Vec<pheap_kv::Entry>, expected: &[Vec<u8>]| {
             assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0));
             assert!(found.iter().filter(|(_, value)| value == b"fixed").map(|(key, _)| key).eq(expected));

@@ -21,7 +21,7 @@ fn scattered(n: u64) -> [u8; 8] {
     n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
 }
 
-/// How many entries there are: the first ones that were written.
+/// Checks that the entries are the first ones that were written. Returns their number.
 fn check(store: &Store) -> u64 {
     let value = |entry: pheap_kv::Result<(Vec<u8>, Vec<u8>)>| entry.expect("an entry").1;
     let number = |entry| u64::from_le_bytes(value(entry).try_into().expect("a number"));
@@ -52,7 +52,7 @@ fn a_split_that_is_lost_takes_place_later() {
         std::fs::write(log_of(&path), log).expect("a log");
         open(&path)
     };
-    // Between the last place that is too early for it, and the first that is not.
+    // Narrows down where the log must end for the split to be lost, and where it is kept.
     let (mut lost, mut kept) = (16 << 10, log.len());
     while kept - lost > 64 {
         let middle = lost.midpoint(kept);
@@ -124,7 +124,7 @@ fn shards_that_are_given_up_lose_nothing() {
         let counts = NAMES.map(count);
         let all: u64 = counts.into_iter().flatten().map(|count| 1 + count).sum();
         assert_eq!(store.stats().expect("counters").entries, all);
-        // Each is whole before the next one begins.
+        // The first one is whole before another begins, and the last two are never there together.
         let whole = |i: usize| counts[i] == Some(ENTRIES);
         let is_in_order = match counts {
             [_, None, None] => true,

@@ -1,5 +1,5 @@
-//! Content of the heap. All of it follows from the number of the last transaction, so a part of a transaction
-//! cannot go unnoticed.
+//! Content of the heap. Except for the money and the witnesses, the content of a root follows from its number
+//! or key and the number of its last transaction. So the checks notice a part of a transaction.
 
 use pheap::{P, Persist, Result, Txn, View};
 use pheap_testkit::rng::mix;
@@ -9,8 +9,7 @@ pub const ITEMS: u64 = 128;
 /// Words of a block of the large slice. The slice has [`BLOCKS`] blocks.
 const BLOCK: u64 = 512;
 const BLOCKS: u64 = 16;
-/// Cells of a shard. They are small and lie close together, so a transaction that changes all of them does
-/// not stay short.
+/// Cells of a shard: so many that a transaction that changes all of them should not stay short.
 const CELLS: u64 = 1100;
 /// Largest number of shards.
 pub const MOST_ROOTS: usize = 16;
@@ -25,9 +24,10 @@ pub struct Shard<'r> {
     /// Number of the last transaction.
     pub n: u64,
     check: u64,
-    /// Money of the shard. Transfers move it between shards, and its sum stays the same.
+    /// Money of the shard. Transfers move it between shards, and its sum over all shards stays the same.
     pub money: u64,
-    /// For each root, its last transaction that a transaction of this shard has read or was part of.
+    /// For each root, its last transaction that a transaction of this shard knows of: it was read before that
+    /// began, or the two were one transaction of several roots.
     pub witness: [u64; MOST_ROOTS],
     items: P<'r, [Item<'r>]>,
     bulk: P<'r, [u64]>,
@@ -68,7 +68,8 @@ enum Draft {
     Chain(Vec<u64>),
 }
 
-/// Returns a word that transaction `n` of `root` writes.
+/// Returns the pseudo-random word number `i` of transaction `n` of `root`, which is the number or the key of
+/// a root.
 pub fn word(root: u64, n: u64, i: u64) -> u64 {
     mix(mix(mix(root.wrapping_add(0x5eed)) ^ n).wrapping_add(i))
 }
@@ -87,7 +88,7 @@ fn draft(root: u64, n: u64) -> Draft {
     let words = |len: u64| (0..len).map(|i| word(root, n, i)).collect();
     match kind % 8 {
         0..=3 => Draft::Record(Record { number: n, words: std::array::from_fn(|i| word(root, n, i as u64)) }),
-        // Some are too large to share a span with others.
+        // A few have 40 000 bytes, so they are large objects.
         4 if size % 64 == 0 => Draft::Words(words(5000)),
         4 => Draft::Words(words(size % 120)),
         5 => {
@@ -139,7 +140,7 @@ pub fn step<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>) -> Result<u64> {
     Ok(n)
 }
 
-/// Stores to single fields, because of `#[txn]`. The other changes use `IndexMut`.
+/// With `#[txn]`, these are stores to single fields.
 #[pheap::txn]
 fn set_number<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, n: u64, check: u64) {
     tx[shard].n = n;
@@ -157,7 +158,7 @@ fn put_item<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, root: u64, n: u64) ->
     let item = match draft(root, n) {
         Draft::Nothing => Item::Nothing,
         Draft::Record(record) => match tx[place] {
-            // Half of the records are changed in place.
+            // About half of the old records are changed in place.
             Item::Record(old) if record.words[0] % 2 == 0 => {
                 tx[old] = record;
                 return Ok(());
@@ -178,7 +179,8 @@ fn put_item<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, root: u64, n: u64) ->
     Ok(())
 }
 
-/// Compares a shard with the content that its number implies. Returns the first difference.
+/// Compares a shard, except for its money and its witnesses, with the content that its number implies. The
+/// error describes the first difference.
 pub fn verify_shard<'r>(view: &View<'r>, shard: P<'r, Shard<'r>>, root: u64) -> Result<(), String> {
     let &Shard { n, check, .. } = &view[shard];
     let wrong = |what: String| Err(format!("shard {root} at transaction {n}: {what}"));
@@ -239,7 +241,7 @@ pub struct Temp<'r> {
     words: P<'r, [u64]>,
 }
 
-/// Creates a temporary root. Some are so large that the file grows.
+/// Creates a temporary root. An eighth of them have 20 000 words or more, so the file may have to grow.
 pub fn new_temp<'r>(tx: &mut Txn<'r>, key: u64) -> Result<Temp<'r>> {
     let size = mix(key);
     let len = if size.is_multiple_of(8) { 20_000 + size % 60_000 } else { size % 2000 };
@@ -247,7 +249,7 @@ pub fn new_temp<'r>(tx: &mut Txn<'r>, key: u64) -> Result<Temp<'r>> {
     Ok(Temp { key, n: 0, words })
 }
 
-/// Changes all of a temporary root.
+/// Changes all words of a temporary root: three times in place, then in a new slice.
 pub fn step_temp<'r>(tx: &mut Txn<'r>, temp: P<'r, Temp<'r>>) -> Result<()> {
     let (key, n, words) = (tx[temp].key, tx[temp].n + 1, tx[temp].words);
     tx[temp].n = n;
@@ -260,7 +262,8 @@ pub fn step_temp<'r>(tx: &mut Txn<'r>, temp: P<'r, Temp<'r>>) -> Result<()> {
     Ok(())
 }
 
-/// Compares a temporary root with the content that its number implies. Returns an error if they differ.
+/// Compares a temporary root with the content that its key and its number imply. Returns an error if they
+/// differ.
 pub fn verify_temp<'r>(view: &View<'r>, temp: P<'r, Temp<'r>>, key: u64) -> Result<(), String> {
     let &Temp { key: found, n, words } = &view[temp];
     let good = |(i, &value): (usize, &u64)| value == word(key, n, i as u64);

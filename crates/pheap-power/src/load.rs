@@ -1,4 +1,5 @@
-//! The load: several threads change the heap until it is closed or the machine loses power.
+//! The load: several threads change the heap for some time, unless one of them fails or the machine loses
+//! power.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ pub struct Load<'a> {
     stop: AtomicBool,
 }
 
-/// Changes the heap for this time.
+/// Changes the heap for this time, or until a thread fails.
 pub fn run(
     args: &Args,
     heap: &Heap,
@@ -48,7 +49,7 @@ pub fn run(
 }
 
 impl Load<'_> {
-    /// Runs `f`. If it fails, reports the error and stops the other threads.
+    /// Runs `f`. If it fails, reports the error and stops the other threads. If it panics, stops them.
     fn guarded(&self, f: impl FnOnce() -> Result) -> Result {
         let _stop = StopOnPanic(&self.stop);
         let result = f();
@@ -64,7 +65,8 @@ impl Load<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Reads shards until `end`. The transactions that it has seen must never be lost.
+    /// Reads shards until `end`, or until the load stops. The transactions that it has seen must not be lost.
+    /// Then stops the load.
     fn read(&self, mut rng: Rng, end: Instant) -> Result {
         for round in 0.. {
             let root = &self.shards[rng.scaled(self.shards.len() as u64) as usize];
@@ -92,7 +94,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Checks all shards in one transaction.
+    /// Compares the money and the witnesses of all shards, read in one transaction.
     fn audit(&self) -> Result {
         let found = pheap::txn(self.shards, |mut shards| {
             Ok((0..shards.len())

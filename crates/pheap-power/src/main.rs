@@ -1,9 +1,9 @@
 //! The load of the power-cut tests. It runs inside a virtual machine whose power will be cut, and reports on
 //! stdout what must survive.
 //!
-//! The program opens the heap, checks all of it, and then changes it until the machine is switched off. A
-//! line on stdout leaves the machine at once. `ci/power_cut.py` keeps the lines, so it knows what the next
-//! run must find:
+//! The program opens the heap, checks it, changes it for up to four seconds and closes it, again and again
+//! until the machine is switched off. `ci/power_cut.py` keeps the lines on stdout that leave the machine, so
+//! it knows what the next run must find:
 //!
 //! | line | |
 //! |---|---|
@@ -50,7 +50,7 @@ struct Args {
     /// Roots that are never removed.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(2..=MOST_ROOTS as u64))]
     roots: u64,
-    /// Acknowledge after at most this many transactions.
+    /// Each thread acknowledges after a number of commits that it draws from 1 to this.
     #[arg(long, value_name = "N", default_value_t = 8)]
     ack_every: u64,
     /// The seed of the random choices.
@@ -110,7 +110,7 @@ fn run(args: &Args) -> Result {
     let mut cut_after = args.cut_after.map(Duration::from_millis);
     say(format_args!("started"));
     loop {
-        // A heap that was closed is opened with other options, and sometimes at another address.
+        // Each opening draws its options, and sometimes the address.
         let heap = args.open(&mut rng)?;
         let roots = verify::verify(&heap, args.roots, args.threads)?;
         let info = heap.info();

@@ -16,8 +16,8 @@ pub struct Life {
     root: Option<Root<Temp<'static>>>,
 }
 
-/// Counts a step durably before it is made. After a power cut, the count includes steps whose lines were lost
-/// in the machine.
+/// Counts a step, in a transaction of its own, before it is made. After a power cut, the count includes steps
+/// whose lines were lost in the machine.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Steps {
@@ -54,8 +54,8 @@ impl Life {
         let there =
             |steps| name(thread, steps).filter(|name| heap.roots().iter().any(|root| root.name == *name));
         let mut names = vec![steps_name(thread)];
-        // The last step that was begun was made, or was not. If there is no root after one of the two, there
-        // is one after the other.
+        // The last step that was begun was made, or was not. If `begun` is not 0, and there is no root after
+        // one of the two, there is one after the other.
         let before = begun.saturating_sub(1);
         let (steps, root) = match (there(begun), there(before)) {
             (Some(name), _) => (begun, Some(name)),
@@ -76,7 +76,7 @@ impl Life {
         Ok((Life { thread, steps, root }, names))
     }
 
-    /// Prints the number of steps.
+    /// Prints this word, the thread and the number of its steps.
     pub fn say(&self, word: &str) {
         say(format_args!("{word} {} {}", self.thread, self.steps));
     }

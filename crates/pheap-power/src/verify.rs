@@ -8,7 +8,8 @@ use crate::content::{MONEY, MOST_ROOTS, Shard, verify_shard};
 use crate::temps::Life;
 use crate::{Result, say, shard_name, text};
 
-/// Checks all of the heap, and prints its transactions. Returns the temporary roots of the threads.
+/// Checks the heap, and prints the last transaction of each shard and the steps of each thread. Returns the
+/// temporary roots of the threads.
 pub fn verify(heap: &Heap, roots: u64, threads: u64) -> Result<Vec<Life>> {
     let report = heap.check().map_err(text)?;
     if !report.is_clean() {

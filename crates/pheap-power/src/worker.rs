@@ -19,7 +19,8 @@ pub struct Worker<'a> {
     thread: u64,
     life: Life,
     rng: Rng,
-    /// For each root, the last transaction that is committed and not acknowledged; 0 if there is none.
+    /// For each root, the last transaction of this thread that is committed and not acknowledged; 0 if there
+    /// is none.
     pending: Vec<u64>,
     commits: u64,
     ack_every: u64,

@@ -9,8 +9,8 @@ pub(crate) struct Bench {
     /// Names of the pheap variant with straightforward code, after the durability. The first one that exists
     /// counts.
     pub(crate) written: &'static [&'static str],
-    /// Variants of pheap that begin with other data, or only serve as an explanation, so they are not
-    /// compared.
+    /// Parts of names of variants. A variant of pheap with such a part is not compared: it begins with other
+    /// data, or only serves as an explanation.
     pub(crate) not_comparable: &'static [&'static str],
     /// The variant of volatile Rust that pheap is compared with. `None` if there is none.
     pub(crate) volatile: Option<&'static str>,
@@ -87,7 +87,8 @@ pub(crate) fn bench(name: &str) -> Option<&'static Bench> {
     BENCHES.iter().find(|bench| bench.name == name)
 }
 
-/// Returns whether a variant of PMDK is compared. A variant without a transaction is not.
+/// Returns whether a variant of PMDK is compared. One with `persist` in its name, which has no transaction,
+/// is not.
 pub(crate) fn pmdk_is_comparable(variant: &str) -> bool {
     !variant.contains("persist")
 }

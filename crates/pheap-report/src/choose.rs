@@ -17,7 +17,7 @@ pub(crate) enum Choice {
 pub(crate) enum Code {
     /// The fastest variant at this size.
     Best,
-    /// Straightforward code, which changes fields in place and logs each change.
+    /// Straightforward code: the first of the names that count as such.
     Written,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Code {
 /// time.
 const AS_FAST: f64 = 1.05;
 
-/// The times of a row, or of a sum of rows.
+/// The times of a row, or of a sum of multiples of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) variant: String,
@@ -39,7 +39,7 @@ impl Figure {
         Figure { variant: row.variant.clone(), seconds: row.seconds, min: row.min(), max: row.max() }
     }
 
-    /// Returns `factor` times a row of the floor.
+    /// Returns `factor` times another figure, under this name.
     fn times(factor: f64, name: &str, row: &Figure) -> Figure {
         Figure { variant: name.to_owned(), seconds: 0.0, min: 0.0, max: 0.0 }.plus(factor, row)
     }

@@ -12,7 +12,7 @@ pub(crate) fn three_digits(value: f64) -> String {
     format!("{rounded:.decimals$}")
 }
 
-/// Formats seconds in the largest unit in which the value is at least one.
+/// Formats seconds in the largest unit in which the value is at least one, or in nanoseconds.
 pub(crate) fn time(seconds: f64) -> String {
     let (scale, unit) = unit_of(seconds);
     format!("{} {unit}", three_digits(seconds * scale))

@@ -1,5 +1,5 @@
-//! The file of results. It has the lines of the benchmarks. A line before each part describes the machine and
-//! the time of the run.
+//! The file of results. It has the lines of the benchmarks. A line before those of a run describes the
+//! machine and the time of the run.
 
 use crate::Result;
 use crate::row::Row;

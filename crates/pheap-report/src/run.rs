@@ -88,7 +88,7 @@ impl Run<'_> {
         command.current_dir(self.repository).args(["bench", "--bench", name, "--"]);
         match (name, self.quick) {
             (_, true) => drop(command.arg("--quick")),
-            // Fewer threads and entries, to save time: a million take some stores half a minute, each time.
+            // Fewer threads and entries, to save time.
             ("stores", false) => drop(command.args(["--threads", "1,4,16", "--inserts", "150000"])),
             _ => {}
         }
@@ -156,7 +156,8 @@ impl std::error::Error for Failed {}
 const KEPT: usize = 30;
 
 /// Runs a command. Passes the lines of its standard output to `take`, and those of its standard error to
-/// `seen`. Returns the last lines of standard error.
+/// `seen`. Returns the last lines of standard error, without those of cargo on single crates, if the command
+/// succeeds.
 pub(crate) fn lines_of(
     mut command: Command,
     mut take: impl FnMut(&str) -> Result<()>,
@@ -206,7 +207,7 @@ pub(crate) fn lines_of(
     if status.success() { Ok(said) } else { Err(Failed { command: name, status, said }.into()) }
 }
 
-/// Formats a command as a user would type it.
+/// Formats a command for a message: the program's name, and its arguments.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());

@@ -55,8 +55,8 @@ impl Verdict {
     }
 }
 
-/// Compares pheap with its target at this size. Without a target, the bound is the time of PMDK. Returns
-/// `None` if the row to compare with is missing.
+/// Compares pheap with its target at this size. Without a target, and for straightforward code, the bound is
+/// the time of PMDK. Returns `None` if pheap's row or the row to compare with is missing.
 pub(crate) fn verdict(rows: Rows<'_>, bench: &Bench, size: Size, code: Code) -> Option<Verdict> {
     let figure = rows.find(bench, size, Choice::Pheap("pmem", code))?.seconds;
     let target = TARGETS.iter().find(|target| target.bench == bench.name && (target.sizes)(size));

@@ -1,11 +1,11 @@
-//! Macros for the tests of pheap. They change a type as another crate's macro could.
+//! Macros for the tests of pheap. They do what macros of another crate could do.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use proc_macro::{Group, TokenStream, TokenTree};
 
-/// Replaces each `word` of the item by other words: `#[replace(word, other words)]`.
+/// Replaces each identifier `word` of the item by other words: `#[replace(word, other words)]`.
 #[proc_macro_attribute]
 pub fn replace(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut args = args.into_iter();
@@ -14,8 +14,8 @@ pub fn replace(args: TokenStream, item: TokenStream) -> TokenStream {
     replaced(item, &word, &others)
 }
 
-/// Expands to `these` at the n-th expansion with this name, and to `others` at each other one:
-/// `nth!(name n {these} {others})`. Expansions count from 0.
+/// Expands to `these` at the n-th expansion with this name, and to `others` at each other one: `nth!(name n
+/// {these} {others})`. Expansions count from 0, in each run of the compiler.
 #[proc_macro]
 pub fn nth(input: TokenStream) -> TokenStream {
     static EXPANDED: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);

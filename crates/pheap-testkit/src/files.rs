@@ -47,7 +47,7 @@ fn seal(slot: &mut [u8]) {
     set_word(slot, 63 * 8, sum);
 }
 
-/// Returns all offsets of `needle` in `bytes`.
+/// Returns all offsets of `needle`, which must not be empty, in `bytes`.
 pub fn find(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
     bytes.windows(needle.len()).enumerate().filter(|(_, w)| *w == needle).map(|(i, _)| i).collect()
 }
@@ -55,7 +55,7 @@ pub fn find(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
 /// Returns the Rust files below a folder, in order: their paths within it, and their text.
 ///
 /// # Panics
-/// If the folder does not exist.
+/// If the folder, or a file in it, cannot be read.
 pub fn sources(folder: impl AsRef<Path>) -> Vec<(String, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.as_ref().to_owned()]);
     while let Some(next) = folders.pop() {
@@ -86,7 +86,7 @@ pub fn log_of(path: &Path) -> PathBuf {
     with_suffix(path, ".wal")
 }
 
-/// Copies a file of a heap, or its log, as a kill would leave it.
+/// Copies a file of a heap, or its log, as a kill would leave it, but for [`forget_file`].
 ///
 /// # Panics
 /// If it cannot be copied.
@@ -97,15 +97,15 @@ pub fn copy_as_killed(from: &Path, to: &Path) {
 /// Returns the content of such a copy.
 ///
 /// # Panics
-/// If the file does not exist.
+/// If the file cannot be read.
 pub fn as_killed(path: &Path) -> Vec<u8> {
     let mut bytes = fs::read(path).expect("a file");
     forget_file(&mut bytes);
     bytes
 }
 
-/// Removes the identity of the file from the header. An opening then does not take the file for a copy made
-/// during use, which could be torn.
+/// Removes the identity of the file from each intact slot of the header, so that the heap opens a copy of a
+/// file that was in use.
 pub fn forget_file(bytes: &mut [u8]) {
     for slot in bytes.chunks_exact_mut(PAGE).take(2) {
         // A damaged slot stays damaged.

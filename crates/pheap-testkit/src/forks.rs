@@ -10,21 +10,22 @@ use crate::threads::says_asleep;
 /// Longest time for a child.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Longer than a thread of pheap sleeps before it looks again whether it must go on.
+/// Time between two looks at the threads of a child. It should be longer than any timed sleep of pheap's
+/// threads.
 const ASLEEP: Duration = Duration::from_secs(7);
 
-/// Exit status of a successful child. A process that ends by itself does not have it.
+/// Exit status of a successful child: neither 0 nor the 101 of a program that panicked.
 const WELL: i32 = 42;
 
 /// Forks a child, which has only the calling thread. Returns its number; in the child it returns 0, and the
 /// child must [`end`].
 ///
 /// # Panics
-/// If the system permits no further process.
+/// If this process cannot fork.
 pub fn split() -> libc::pid_t {
     // SAFETY: the child has only this thread, so it must not wait for a lock that another thread held at this
-    // moment. It makes a few calls of pheap, whose behaviour there is being tested, and then ends by `_exit`,
-    // without running other code of its parent.
+    // moment. The tests make a few calls of pheap there, whose behaviour in a child is being tested, and then
+    // call [`end`].
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no more processes");
     child
@@ -54,10 +55,11 @@ pub fn end_without<T>(value: &T, well: bool) -> ! {
     end(well && catch_unwind(AssertUnwindSafe(drops)).is_ok())
 }
 
-/// Waits for a child. Kills it if it waits for ever.
+/// Waits for a child. Kills it if it seems to wait for ever: at two looks all its threads slept, and none had
+/// run in between, or [`LONG`] is over.
 ///
 /// # Errors
-/// If the child waits for ever, or does not [`end`] well.
+/// If the child was killed for that, or does not [`end`] well.
 pub fn ended(child: libc::pid_t) -> Result<(), String> {
     let (mut status, start) = (0, Instant::now());
     let (mut looked, mut asleep, mut is_stuck) = (start, None, false);
@@ -105,8 +107,8 @@ pub fn kill_stuck(process: libc::pid_t) -> String {
     if let Ok(said) = debugger.stdin(Stdio::null()).output() {
         doing += &String::from_utf8_lossy(&said.stdout);
     }
-    // SAFETY: `process` has not ended by itself and was not waited for, so its number belongs to no other
-    // process.
+    // SAFETY: the call has no pointers. `process` is a child that was not waited for, so its number belongs
+    // to no other process.
     unsafe { libc::kill(process, libc::SIGKILL) };
     doing
 }

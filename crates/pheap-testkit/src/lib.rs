@@ -5,7 +5,7 @@
 //! | [`rng`] | random numbers from a seed |
 //! | [`files`] | the bytes of a heap file, and copies as a kill leaves them |
 //! | [`sample`] | a small heap with content |
-//! | [`process`] | other processes: this test program again, in another role |
+//! | [`process`] | other processes: this test program again in another role, and examples |
 //! | [`forks`] | children of this process |
 //! | [`threads`] | whether a thread waits |
 
@@ -26,8 +26,7 @@ use pheap::{Durability, Options};
 /// A mebibyte.
 pub const MIB: u64 = 1 << 20;
 
-/// Returns the number of rounds of a test: `few` for each change, and twenty times as many each night, when
-/// `PHEAP_THOROUGH` is set.
+/// Returns the number of rounds of a test: `few`, or twenty times as many if `PHEAP_THOROUGH` is set.
 pub fn rounds(few: u32) -> u32 {
     if is_thorough() { few * 20 } else { few }
 }
@@ -42,7 +41,8 @@ pub fn small() -> Options {
     Options::new().arena_size(MIB).reserve(1 << 30).durability(Durability::Process)
 }
 
-/// Returns options for both kinds of transactions: short ones if possible, and only long ones.
+/// Returns options for both kinds of transactions: ones that begin short, and ones that are long from the
+/// beginning.
 pub fn both() -> [Options; 2] {
     [small(), small().pin_undo(true)]
 }

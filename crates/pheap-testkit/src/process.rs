@@ -17,7 +17,7 @@ pub fn role() -> Option<(String, PathBuf)> {
 /// Returns the command that runs the test `test` in this role.
 ///
 /// # Panics
-/// If the test does not exist.
+/// If the test does not exist, or this program cannot be run.
 pub fn child(test: &str, role: &str, path: &Path) -> Command {
     let this = || Command::new(std::env::current_exe().expect("a path"));
     // Without the test, the program would do nothing and succeed.
@@ -32,7 +32,7 @@ pub fn child(test: &str, role: &str, path: &Path) -> Command {
 /// Runs a child to its end.
 ///
 /// # Panics
-/// If the child cannot be started.
+/// If the test does not exist, or the child cannot be started.
 pub fn run(test: &str, role: &str, path: &Path) -> ExitStatus {
     child(test, role, path).status().expect("the test program can be started")
 }
@@ -40,7 +40,7 @@ pub fn run(test: &str, role: &str, path: &Path) -> ExitStatus {
 /// Runs a child that must end by [`die`].
 ///
 /// # Panics
-/// If the child ends in another way.
+/// If the child ends otherwise than by `SIGKILL`, or as [`run`].
 pub fn run_killed(test: &str, role: &str, path: &Path) {
     let status = run(test, role, path);
     assert_eq!(status.signal(), Some(libc::SIGKILL), "{role}: {status}");
@@ -49,17 +49,17 @@ pub fn run_killed(test: &str, role: &str, path: &Path) {
 /// Runs a child that must succeed.
 ///
 /// # Panics
-/// If the child fails.
+/// If the child fails, or as [`run`].
 pub fn run_well(test: &str, role: &str, path: &Path) {
     let status = run(test, role, path);
     assert!(status.success(), "{role}: {status}");
 }
 
-/// Runs a child, and ends it with `kill -9` when `is_enough` returns true. Calls `is_enough` every
+/// Runs a child, and ends it with `kill -9` when `is_enough` returns true. Calls `is_enough` about once a
 /// millisecond.
 ///
 /// # Panics
-/// If the child cannot be started, or ends before.
+/// If the test does not exist, or the child cannot be started or ends before.
 pub fn run_until(test: &str, role: &str, path: &Path, is_enough: impl FnMut() -> bool) {
     let mut child = child(test, role, path).spawn().expect("the test program can be started");
     wait_until(&mut child, is_enough);
@@ -67,7 +67,7 @@ pub fn run_until(test: &str, role: &str, path: &Path, is_enough: impl FnMut() ->
     child.wait().expect("a child");
 }
 
-/// Waits until `is_so` returns true.
+/// Waits until `is_so` returns true. Panics if the child ends before.
 fn wait_until(child: &mut Child, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(child.try_wait().expect("a child").is_none(), "the child has ended");
@@ -75,14 +75,15 @@ fn wait_until(child: &mut Child, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Mounts a tmpfs that only this process sees. Returns false (and prints a note) if that is not possible.
+/// Mounts a tmpfs that only the calling thread sees, and the threads and processes that it starts afterwards.
+/// Returns false (and prints a note) if that is not possible.
 ///
 /// # Panics
 /// If the path has a zero byte.
 pub fn mount_tmpfs(path: &Path, options: &std::ffi::CStr) -> bool {
     let target = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("no zeros");
     // SAFETY: the strings and null pointers are valid arguments of these calls, and the strings live until
-    // they return. Only this process sees the mount, which ends with it.
+    // they return. Other processes do not see the mount.
     let mounted = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(
@@ -103,7 +104,7 @@ pub fn mount_tmpfs(path: &Path, options: &std::ffi::CStr) -> bool {
 
 /// Kills this process with `kill -9`.
 pub fn die() -> ! {
-    // SAFETY: sends a signal to this process; no code of it runs afterwards.
+    // SAFETY: the call has no pointers; it sends a signal to this process.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     loop {
         std::thread::park();
@@ -119,10 +120,11 @@ pub fn ready_and_wait(path: &Path) {
     let _ = std::io::read_to_string(std::io::stdin());
 }
 
-/// Starts a child, and waits until it is ready. The child ends after [`release`].
+/// Starts a child, and waits until it is ready. [`release`] lets it go on.
 ///
 /// # Panics
-/// If the child does not get ready.
+/// If the test does not exist, or the child cannot be started, ends before it is ready, or is not ready
+/// within a minute.
 pub fn start(test: &str, role: &str, path: &Path) -> Child {
     let mut child =
         child(test, role, path).stdin(Stdio::piped()).spawn().expect("the test program can be started");
@@ -135,7 +137,7 @@ pub fn start(test: &str, role: &str, path: &Path) -> Child {
     child
 }
 
-/// Lets a child go on, and waits for its end.
+/// Lets a child of [`start`] go on, and waits for its end.
 ///
 /// # Panics
 /// If the child fails.
@@ -144,8 +146,8 @@ pub fn release(mut child: Child) {
     assert!(child.wait().expect("a child").success());
 }
 
-/// Returns the program of an example, built with the profile of these tests. `cargo test` has built it,
-/// unless only one test was built.
+/// Returns the program of an example. If there is none beside these tests, builds it, with their profile:
+/// `dev` or `release`.
 ///
 /// # Panics
 /// If the example cannot be built.

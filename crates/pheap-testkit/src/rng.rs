@@ -15,14 +15,14 @@ pub fn mix(mut x: u64) -> u64 {
 }
 
 impl Rng {
-    /// Makes the generator for these numbers. Their order matters. Programs of the crash lab, and their
-    /// recorded results, depend on its sequence.
+    /// Makes the generator for these numbers. Their order matters. Another sequence would change which
+    /// programs the crash lab runs.
     pub fn new(parts: &[u64]) -> Rng {
         Rng(parts.iter().fold(0x5eed, |state, &part| mix(state ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// Makes the generator that begins in this state. It is cheaper than [`new`](Rng::new), and good enough
-    /// if one number distinguishes the sequences.
+    /// Makes the generator that begins in this state. It is cheaper than [`new`](Rng::new), which mixes its
+    /// numbers.
     #[inline]
     pub fn from_seed(seed: u64) -> Rng {
         Rng(seed)
@@ -40,7 +40,8 @@ impl Rng {
         (self.next_u64() % n as u64) as usize
     }
 
-    /// Returns a number below `n`. It is the high half of a product, so a timed loop has no division.
+    /// Returns a number below `n`, or 0 if `n` is 0. It is the high half of a product, so a timed loop has no
+    /// division.
     #[inline]
     pub fn scaled(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64

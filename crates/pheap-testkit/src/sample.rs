@@ -13,9 +13,9 @@ use super::{PAGE, newest_slot, patch_header, set_word, small, tempdir, word};
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Record<'r> {
-    /// The number 7.
+    /// The number 7 in a sample; 0 by default.
     pub number: u64,
-    /// A hundred numbers.
+    /// The numbers 0 to 99 in a sample.
     pub items: Option<P<'r, [u64]>>,
 }
 
@@ -37,8 +37,8 @@ pub fn sample(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// Makes a file that looks like a valid heap of enormous size: its second arena, and an extent of the type
-/// table in it, have 4 TiB, which are holes. Its root `n` is 7.
+/// Makes a file that looks like a valid heap of enormous size: its second arena has 4 TiB, nearly all of them
+/// holes, and an extent of the type table takes all that the arena's span table leaves. Its root `n` is 7.
 ///
 /// # Panics
 /// If the file cannot be made.
@@ -71,10 +71,11 @@ pub fn enormous(path: &Path) {
     file.write_all_at(&words(&[entry | (entry % 255 + 1) << 24]), start + page).unwrap();
 }
 
-/// Opens a file with these bytes. Returns the error. The file must not change.
+/// Opens a file with these bytes. Returns the error. Unless the file is not a heap, opening it to read only
+/// must fail with the same message. The file must not change.
 ///
 /// # Panics
-/// If the file opens, or changes.
+/// If the file opens or changes, or the two messages differ.
 pub fn opening(bytes: &[u8]) -> Error {
     let dir = tempdir();
     let path = dir.path().join("x");
@@ -94,7 +95,7 @@ pub fn opening(bytes: &[u8]) -> Error {
 /// Opens a changed [`sample`]. Returns the error.
 ///
 /// # Panics
-/// As [`opening`].
+/// As [`sample`] and [`opening`].
 pub fn altered(change: impl FnOnce(&mut Vec<u8>)) -> Error {
     let dir = tempdir();
     let mut bytes = sample(&dir.path().join("sample"));

@@ -7,7 +7,8 @@ pub fn this_thread() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Returns whether a thread of this process sleeps. A thread that waits for a processor does not.
+/// Returns whether a thread of this process is in an interruptible sleep. A thread that waits for a processor
+/// is not, nor is one that has ended.
 pub fn sleeps(thread: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
     says_asleep(&stat)

@@ -1,7 +1,8 @@
 //! Code of the program that pheap calls may call pheap in turn: the call works, or returns `Error::Nested`.
 //! Nothing waits for ever.
 //!
-//! Each method of [`Heap`] and [`Root`] is called in each callback, on a new heap.
+//! Each method of [`Heap`] and [`Root`] is called in each callback, on a new heap: all in memory, and with a
+//! log all in a thorough run, else a third of them.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::any::Any;
@@ -26,7 +27,7 @@ use pheap::{
 use pheap_testkit::{is_thorough, sleeps, small, sources, tempdir, this_thread};
 use tracing::span;
 
-/// A call that takes longer waits for ever.
+/// A call that takes longer counts as one that waits for ever.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A heap with some roots.
@@ -66,7 +67,7 @@ impl Here {
         self.folder.path().join(self.files.fetch_add(1, SeqCst).to_string())
     }
 
-    /// What can be restored.
+    /// A backup of an empty heap.
     fn copy() -> &'static [u8] {
         static COPY: OnceLock<Vec<u8>> = OnceLock::new();
         COPY.get_or_init(|| {
@@ -88,7 +89,7 @@ mod v1 {
     }
 }
 
-/// With a field that is new.
+/// `Old` with a new field.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(id = "Old")]
@@ -98,7 +99,7 @@ struct New {
     value: u64,
 }
 
-/// What a function makes of it.
+/// What `Migrate` makes of `Old`.
 #[derive(Persist)]
 #[repr(C)]
 struct Migrated {
@@ -169,7 +170,7 @@ fn poll<T>(future: impl Future<Output = Result<T>>) -> Result<()> {
 
 type Method = (&'static str, fn(&Here) -> Result<()>);
 
-/// All methods, and what else begins something.
+/// The methods of [`Heap`] and [`Root`], and other calls that begin something.
 const METHODS: &[Method] = &[
     ("Heap::open", |here| match here.file.as_ref().map(Heap::open) {
         Some(Err(Error::AlreadyOpen { .. })) | None => Ok(()),
@@ -418,7 +419,7 @@ impl<R: Read> Read for Calling<'_, R> {
 /// Has a waker called, and dropped, by the thread of the heap that syncs, unless what this returns is dropped
 /// before.
 fn wait_for(here: &Here, waker: Waker) -> Result<Commit> {
-    // Then nothing syncs before it is asked to.
+    // So that the commit is not durable yet when it is polled.
     here.heap.set_sync_policy(SyncPolicy::OnDemand)?;
     let ((), mut commit) = here.same.txn_deferred(|tx, n| Ok(tx[n] += 1))?;
     assert!(pin!(&mut commit).poll(&mut Context::from_waker(&waker)).is_pending());
@@ -481,7 +482,7 @@ fn run(durability: Option<Durability>, callback: &Callback, method: &Method) -> 
         Err(Error::Closed) if is_closed => {}
         called => called?,
     }
-    // Whatever was done, the heap works, unless it was closed; then that can be opened which it has left.
+    // Whatever was done, the heap works, unless it was closed; and its file can be opened again.
     match here.heap.check() {
         Err(Error::Closed) => assert!(is_closed, "the heap is closed"),
         report => assert!(report?.is_clean()),
@@ -499,14 +500,14 @@ fn run(durability: Option<Durability>, callback: &Callback, method: &Method) -> 
     Ok(result)
 }
 
-/// The result of a method, or the text of a panic.
+/// The result of [`run`], or the text of a panic.
 type Outcome = Result<Result<Result<()>>, String>;
 
 /// Calls methods in a callback, all at the same time, because some of them wait. Returns the outcome of each,
 /// with its name.
 ///
 /// # Panics
-/// If one of them waits for ever.
+/// If one of them takes longer than [`PATIENCE`].
 fn run_all(
     durability: Option<Durability>,
     callback: &'static Callback,
@@ -544,7 +545,7 @@ fn run_all(
     names.into_iter().zip(all.into_values()).collect()
 }
 
-/// Calls methods in a callback. Where heaps cost little, and in nightly runs, these are all methods; else a
+/// Calls methods in a callback. Where heaps cost little, and in thorough runs, these are all methods; else a
 /// third of them, which differs from one callback to the next.
 fn check_all(durability: Option<Durability>, callback: &'static Callback) {
     let step = if durability.is_none() || is_thorough() { 1 } else { 3 };
@@ -694,8 +695,7 @@ fn a_backup_that_another_one_waits_for_does_not_wait_for_the_end_of_the_heap() -
     ended.recv_timeout(PATIENCE).expect("they wait for ever")
 }
 
-/// A callback that holds something gets `Nested`. A callback that holds nothing that the method needs does
-/// not.
+/// A method that needs what its callback holds returns `Nested`. Any other does not.
 #[test]
 fn what_is_nested_and_what_is_not() {
     let is_nested = |durability, callbacks: &[&str], methods: &[&str], nested: bool| {
@@ -738,7 +738,7 @@ fn what_is_nested_and_what_is_not() {
     is_nested(log, &["Waker::wake"], &["Heap::backup", "Heap::close"], false);
 }
 
-/// The names of the public methods in blocks that begin like this, of a type of which they are all.
+/// Names, after `of`, of the public methods in the blocks of pheap's sources that begin like this.
 fn methods(blocks: &[&str], of: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (file, text) in sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src")) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The collections, and the folders that have their types.
+/// The collections that have such a list, and the folders of their types.
 const COLLECTIONS: [(&str, &str); 9] = [
     ("PBTreeMap", "btree"),
     ("PBTreeSet", "btree"),
@@ -47,7 +47,7 @@ fn id(line: &str) -> Option<String> {
     rest.split('"').next().map(str::to_owned)
 }
 
-/// Up to where the first sentence ends.
+/// The first sentence, or all of the first paragraph if its end is not found.
 fn first_sentence(lines: &[&str]) -> String {
     let paragraph: Vec<&str> = lines.iter().copied().take_while(|line| !line.is_empty()).collect();
     let text = paragraph.join(" ");
@@ -81,7 +81,7 @@ fn arguments(head: &str) -> Vec<String> {
     names
 }
 
-/// The methods that a block of a source has, and that take a transaction.
+/// The methods of a block of a source that take a transaction, and `self` by value.
 fn methods_of(block: &[&str], anchor: &str) -> BTreeMap<String, Method> {
     let (mut methods, mut docs) = (BTreeMap::new(), Vec::new());
     for (i, line) in block.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Memory of the process: what transactions take of it, they give back.
+//! Memory of the process: what transactions take of it, they give back. Also the addresses that heaps
+//! reserve.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +45,7 @@ struct All<'r> {
     map: PHashMap<'r, u64, u64>,
 }
 
-/// The same work, again and again: it needs no more memory the hundredth time than the tenth.
+/// The same work, again and again: it needs hardly more memory the hundredth time than the tenth.
 #[test]
 fn transactions_leak_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,8 +108,8 @@ fn an_enormous_file_is_checked_in_little_memory() {
     assert!(most < 1 << 20, "{most} bytes");
 }
 
-/// Eight heaps of 8 TiB take all addresses. The test is in this file because other test programs open heaps
-/// in parallel.
+/// Eight heaps of 8 TiB take all addresses that pheap chooses for heaps. The test is in this file because
+/// other test programs open heaps in parallel.
 #[test]
 fn there_are_too_many_heaps() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

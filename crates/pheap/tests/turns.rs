@@ -90,12 +90,12 @@ fn add(root: &Root<u64>) {
 #[test]
 fn a_transaction_beside_reads_that_overlap() -> Result<()> {
     let (heap, a, _) = two_roots()?;
-    // The lock may be biased to another thread, or to none.
+    // In the first round, the lock may have an owner. In the second, it has none any more.
     for before in [0, 3000] {
         (0..before).for_each(|_| add(&a));
         let turns = turns(&[&a], || add(&a));
         let collected = self::turns(&[&a], || heap.collect().unwrap());
-        // Not none: some come in after it has let go of the lock, and before that is known.
+        // Not none: some may come in after it has let go of the lock, and before that is known.
         assert!(turns[0].max(collected[0]) < ENOUGH, "{turns:?} {collected:?}");
     }
     Ok(())
@@ -178,7 +178,7 @@ fn a_transaction_over_two_roots_beside_transactions_on_each() -> Result<()> {
     Ok(())
 }
 
-/// The reads take longer than new readers wait at first. There are so many that one is always inside.
+/// The reads take longer than new readers wait at first. There are so many that one should always be inside.
 #[test]
 fn a_transaction_over_two_roots_beside_many_long_reads() -> Result<()> {
     let (_heap, a, b) = two_roots()?;
@@ -190,7 +190,7 @@ fn a_transaction_over_two_roots_beside_many_long_reads() -> Result<()> {
     Ok(())
 }
 
-/// Runs `work`, and fails if it does not end.
+/// Runs `work`, and fails if it does not end within two minutes.
 fn ends(work: impl FnOnce() + Send + 'static) {
     let (tell, told) = mpsc::channel();
     let worker = thread::spawn(move || {
@@ -253,8 +253,8 @@ fn nested_reads_in_opposite_orders_beside_transactions() -> Result<()> {
     Ok(())
 }
 
-/// A transaction over `a` and `b` waits for a transaction on `b`, and keeps reads of `a` away until then. The
-/// transaction on `b` waits for a lock that the reader has.
+/// A transaction over `a` and `b` waits for a transaction on `b`, which waits for a lock that a reader of `a`
+/// has. So the transaction over both must not keep the reader away until it has had its turn.
 #[test]
 fn a_read_that_the_other_root_waits_for() -> Result<()> {
     let (_heap, a, b) = two_roots()?;

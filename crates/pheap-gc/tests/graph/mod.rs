@@ -9,7 +9,7 @@ use pheap_gc::bitmap::Bitmap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Words that are traced at a time.
+/// Most words that are traced at a time.
 const PART: usize = 4;
 /// No object lies below.
 const FIRST: u64 = 0x1000;
@@ -45,7 +45,7 @@ pub(crate) enum Word {
     Wild(u64),
 }
 
-/// Anything.
+/// Any word; most are pointers.
 pub(crate) fn word() -> impl Strategy<Value = Word> {
     prop_oneof![
         1 => Just(Word::Null),
@@ -62,7 +62,7 @@ pub(crate) fn shape() -> impl Strategy<Value = (Vec<Vec<Word>>, Vec<Word>)> {
 }
 
 impl Graph {
-    /// A graph of this shape, and its roots.
+    /// A graph of this shape, and its roots without nulls.
     pub(crate) fn new((shape, roots): &(Vec<Vec<Word>>, Vec<Word>)) -> (Graph, Vec<u64>) {
         let mut graph = Graph { objects: Vec::new(), marks: Bitmap::new(CAPACITY) };
         shape.iter().for_each(|words| graph.place(words.len()));
@@ -97,7 +97,7 @@ impl Graph {
         (pointer - object.start <= 8 * object.words.len() as u64).then_some(i)
     }
 
-    /// What can be reached from pointers, by the book.
+    /// What can be reached from pointers, by a plain search.
     pub(crate) fn reachable(&self, from: &[u64]) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         let mut stack: Vec<usize> = from.iter().filter_map(|&pointer| self.find(pointer)).collect();
@@ -117,7 +117,7 @@ impl Graph {
         self.marks.clear();
     }
 
-    /// How many of these objects have pointers.
+    /// How many of these objects have words.
     pub(crate) fn with_pointers(&self, objects: &BTreeSet<usize>) -> u64 {
         objects.iter().filter(|&&object| !self.objects[object].words.is_empty()).count() as u64
     }

@@ -72,12 +72,13 @@ fn position(value: f64, logarithmic: bool) -> f64 {
     if logarithmic { value.log10() } else { value }
 }
 
-/// Moves labels apart. `wanted` has their ideal heights. Each label gets `gap`, all lie within `range`, and
-/// their order stays.
+/// Moves labels apart. `wanted` has their ideal heights. Each label gets `gap`, and their order stays. All
+/// lie within `range` if there is room.
 pub(super) fn spread(wanted: &[i32], gap: i32, range: (i32, i32)) -> Vec<i32> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|&i| wanted[i]);
-    // Clusters of labels that touch, each centred on the ideal heights of its members: (members, top).
+    // Clusters of labels that touch, each centred on the ideal heights of its members, as far as `range`
+    // allows: (members, top).
     let mut clusters: Vec<(Vec<usize>, i32)> = Vec::new();
     for i in order {
         let mut members = vec![i];

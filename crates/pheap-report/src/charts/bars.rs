@@ -24,7 +24,7 @@ pub(crate) struct Bar {
 
 const WIDTH: i32 = 960;
 const TOP: i32 = 76;
-/// Left ends of the bars, and right end of the longest whisker.
+/// Pixels of the value 0, and of the right end of the longest whisker.
 const BARS: (i32, i32) = (190, 850);
 const BAR: i32 = 27;
 const THICKNESS: i32 = 18;

@@ -24,7 +24,7 @@ pub(super) struct LineChart {
 pub(super) struct Line {
     pub(super) label: String,
     pub(super) look: Look,
-    /// In the order of `x`.
+    /// In the order in which the line connects them.
     pub(super) points: Vec<Point>,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn draw(chart: &LineChart) -> Result<String> {
         for line in chart.lines.iter().filter(|line| line.look.marker != Marker::None) {
             whiskers(&area, chart, line)?;
         }
-        // The first line of the table is drawn last, on top.
+        // The first line is drawn last, on top.
         for line in chart.lines.iter().rev() {
             let path: Vec<(i32, i32)> =
                 line.points.iter().map(|point| chart.pixel(point.x, point.y)).collect();
@@ -163,7 +163,7 @@ fn marker(area: &Area<'_>, (x, y): (i32, i32), look: &Look) -> Result<()> {
     Ok(())
 }
 
-/// Draws labels at the right ends of the lines, without overlaps.
+/// Draws the labels to the right of the plot, and connects each with the end of its line.
 fn labels(area: &Area<'_>, chart: &LineChart) -> Result<()> {
     let ends: Vec<(i32, i32)> = chart
         .lines

@@ -114,7 +114,8 @@ fn series_of(rows: Rows<'_>, name: &str, x: X, y: Y, series: &[Series]) -> Vec<L
     lines.into_iter().map(|(_, line)| line).collect()
 }
 
-/// Returns a point of a line, if its size belongs to a chart with this axis.
+/// Returns a point of a line, if its size belongs to a chart with this axis, and a logarithmic axis has a
+/// place for it.
 fn point(size: Size, figure: &Figure, x: X, y: Y) -> Option<Point> {
     let at = match x {
         X::N | X::Exponent => Some(size.n).filter(|_| size.threads == 1),

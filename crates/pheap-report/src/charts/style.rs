@@ -2,7 +2,8 @@
 
 use plotters::style::RGBColor;
 
-/// The palette of Okabe and Ito, which is distinguishable with any kind of colour vision, and two greys.
+/// The palette of Okabe and Ito, which was made to be distinguishable without full colour vision, and two
+/// greys.
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const VERMILION: RGBColor = RGBColor(213, 94, 0);
 const PURPLE: RGBColor = RGBColor(204, 121, 167);
@@ -13,9 +14,9 @@ const YELLOW: RGBColor = RGBColor(240, 228, 66);
 const DARK: RGBColor = RGBColor(60, 60, 60);
 const GREY: RGBColor = RGBColor(150, 150, 150);
 
-/// Text.
+/// Text, and the whiskers of bars.
 pub(super) const INK: RGBColor = RGBColor(40, 40, 40);
-/// Less important text.
+/// Less important text, and the lines of axes.
 pub(super) const FAINT_INK: RGBColor = RGBColor(105, 105, 105);
 /// Lines of the grid.
 pub(super) const GRID: RGBColor = RGBColor(215, 215, 215);
@@ -46,7 +47,7 @@ pub(crate) fn display_name(system: &str) -> &str {
     SYSTEMS.iter().find(|known| known.0 == system).map_or(system, |known| known.1)
 }
 
-/// Returns the position of a system in lists.
+/// Returns the position of a system in lists. Unknown systems come last.
 pub(crate) fn rank(system: &str) -> usize {
     SYSTEMS.iter().position(|known| known.0 == system).unwrap_or(SYSTEMS.len())
 }
@@ -86,7 +87,7 @@ impl Look {
         Look { system, stroke, marker }
     }
 
-    /// Returns the style of a system that has only one variant.
+    /// Returns the style of a system in charts that have one variant of each.
     pub(crate) fn of_system(system: &str) -> Look {
         let known = SYSTEMS.iter().find(|known| known.0 == system).map_or("", |known| known.0);
         match known {

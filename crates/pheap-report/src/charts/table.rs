@@ -25,7 +25,7 @@ pub(super) enum Kind {
 pub(super) enum X {
     /// `n`, on a logarithmic axis.
     N,
-    /// `n` on a linear axis: `n` is an exponent, or another logarithm of the work.
+    /// `n` on a linear axis: the work grows exponentially with `n`, or faster.
     Exponent,
     Threads,
     /// Number of objects in a transaction.
@@ -55,10 +55,10 @@ pub(super) struct Group {
 }
 
 pub(super) enum Bars {
-    /// A bar for each series, at the only size of a benchmark; the time of one of the `n` operations.
+    /// A bar for each series, at the last size of a benchmark; the time of one of the `n` operations.
     Each(&'static [Series]),
-    /// A bar for each system; the time of one of the `n` operations. Only rows whose variant has this part
-    /// are used, or all if it is empty.
+    /// A bar for each system; the time of one of the `n` operations. The first row of a system counts whose
+    /// variant has this part, or the first of all if it is empty.
     Systems(&'static str),
     /// A bar for each of these variants, with its name for people; the time of the whole run.
     Variants(&'static [(&'static str, &'static str, Look)]),
@@ -102,7 +102,7 @@ const VOLATILE: Series = Series {
 const FLOOR: Series =
     Series { label: "floor", choice: Choice::Floor, look: Look::new("floor", Stroke::Dashed, Marker::None) };
 const ALL: &[Series] = &[PHEAP, PHEAP_WRITTEN, PHEAP_PROCESS, PHEAP_WAL, PMDK, PMDK_WRITTEN, VOLATILE, FLOOR];
-/// Without `Process`, because `Process` and `Pmem` only differ when a process ends or the power fails.
+/// For benchmarks that fill or open a heap: without `Process` and the floor.
 const RESTART: &[Series] = &[PHEAP, PHEAP_WRITTEN, PHEAP_WAL, PMDK, PMDK_WRITTEN, VOLATILE];
 
 const fn lines(bench: &'static str, x: X, y: Y, x_title: &'static str) -> Kind {

@@ -1,5 +1,5 @@
-//! The cost of `#[txn]` and `#[derive(Persist)]` in a build: a generated program and an example are built
-//! with and without them.
+//! The cost of `#[txn]` and `#[derive(Persist)]` in a build: a generated program is built with and without
+//! them, and an example with and without `#[txn]`.
 
 mod program;
 
@@ -22,7 +22,7 @@ pub(crate) fn cargo() -> Command {
 /// The cargo commands that are measured, as rows name them.
 const KINDS: [&str; 2] = ["check", "build"];
 
-/// Size of the programs, and number of builds.
+/// Size of the programs, and number of builds of each.
 struct Plan {
     functions: usize,
     records: usize,
@@ -46,8 +46,8 @@ pub(crate) fn measure(repository: &Path, quick: bool, sink: &mut Sink) -> Result
     let workspace = Workspace::generate(folder.path(), repository, &plan)?;
     for kind in KINDS {
         for group in &workspace.groups {
-            // All crates of a group have the same dependencies and features, so no measured build has to
-            // build these.
+            // The first crate of a group has all dependencies of the others, with the same features, so no
+            // measured build has to build these.
             sink.say(format!("compile: cargo {kind}, dependencies"));
             workspace.build(kind, group.crates[0])?;
             workspace.measure(kind, group, plan.rounds, sink)?;
@@ -148,7 +148,7 @@ impl Workspace {
             .current_dir(&self.path)
             .args([kind, "-p", name, "--target-dir"])
             .arg(self.path.join("target"));
-        // The source has not changed, so an incremental build would do nothing.
+        // The source has not changed, so an incremental build would do almost nothing.
         command.env("CARGO_INCREMENTAL", "0");
         let start = Instant::now();
         lines_of(command, |_| Ok(()), |_| {})?;

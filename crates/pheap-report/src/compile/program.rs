@@ -101,7 +101,7 @@ impl Record{record} {{
 }
 
 /// Bodies of functions, on a heap and with `&mut`. `A` and `B` are fields, `I` is a number that differs from
-/// function to function, and `CALL` calls the previous function.
+/// function to function, and `CALL` calls the previous function, or is `x` in the first one of a record.
 const BODIES: [(&str, &str); 8] = [
     (
         "tx[s].A = tx[s].A.wrapping_add(x);

@@ -55,13 +55,13 @@ struct Part {
     dir: &'static str,
     processors: u64,
     sync: bool,
-    /// Number of entries. `ycsb_g` has a tenth.
+    /// Number of entries. Rows with a tenth, as `ycsb_g` has it, count too.
     entries: u64,
     workloads: &'static [&'static str],
     values: &'static [u64],
 }
 
-/// Sizes of values in db_bench's workloads, and of the records of YCSB.
+/// Bytes of values, in the workloads of db_bench and of YCSB.
 const LARGE: &[u64] = &[800, 1_000, 10_000];
 const DB_BENCH: &[&str] =
     &["fillseq", "fillrandom", "overwrite", "readrandom", "readwhilewriting", "seekrandom", "deleterandom"];

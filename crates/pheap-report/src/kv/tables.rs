@@ -4,7 +4,8 @@ use super::{Line, Row, is_pheap, systems};
 use crate::numbers::{three_digits, with_commas};
 use crate::report::{NOTHING, table as markdown};
 
-/// Returns a table of rates, in thousands of operations per second, and of the 99th percentiles in µs.
+/// Returns a table of rates, in thousands of operations per second, and of the 99th percentiles in µs, and a
+/// sentence on the rows in which another system is faster.
 pub(super) fn rates(lines: &[Line<'_>]) -> String {
     let systems = systems(lines.iter().flat_map(|line| line.rows.iter().copied()));
     if systems.is_empty() {
@@ -36,7 +37,7 @@ pub(super) fn threads(number: u64) -> String {
     if number == 1 { "1 thread".into() } else { format!("{number} threads") }
 }
 
-/// Returns a table of each store's write amplification, of the size of its files, and of its memory.
+/// Returns a table of each store's rate and write amplification, of the size of its files, and of its memory.
 pub(super) fn written(unsynced: Option<&Line<'_>>, synced: Option<&Line<'_>>) -> String {
     let lines = [(unsynced, "no"), (synced, "each write")];
     let cells = lines.iter().filter_map(|(line, sync)| Some(((*line)?, sync))).flat_map(|(line, sync)| {
@@ -76,7 +77,8 @@ pub(super) fn written(unsynced: Option<&Line<'_>>, synced: Option<&Line<'_>>) ->
 /// Bytes of a key, in db_bench's workloads.
 const KEY: u64 = 16;
 
-/// Returns the rows of redb's own comparison.
+/// Returns the table of redb's own comparison, and a sentence on the times for which another system is
+/// faster.
 pub(super) fn redb(lines: &[Line<'_>]) -> String {
     let systems = systems(lines.iter().flat_map(|line| line.rows.iter().copied()));
     if systems.is_empty() {
@@ -129,7 +131,7 @@ fn bold(text: String, is_best: bool) -> String {
     if is_best { format!("**{text}**") } else { text }
 }
 
-/// Number of rows, and the rows in which another system is faster than pheap-kv.
+/// Number of rows that have pheap-kv, and the rows in which another system is faster.
 #[derive(Default)]
 struct Wins {
     all: usize,
@@ -137,10 +139,10 @@ struct Wins {
 }
 
 impl Wins {
-    /// Adds a row with the time of each system.
+    /// Adds a row with the time of each system, if pheap-kv has one.
     fn add(&mut self, what: &str, systems: &[&str], times: &[Option<f64>]) {
         let all = || systems.iter().zip(times).filter_map(|(system, time)| Some((*system, (*time)?)));
-        // If pheap-kv was measured twice, the slower run counts.
+        // If there are several systems of pheap, the slowest counts.
         let own = all().filter(|(system, _)| is_pheap(system)).map(|(_, time)| time).reduce(f64::max);
         let Some(own) = own else { return };
         let others = all().filter(|(system, _)| !is_pheap(system));

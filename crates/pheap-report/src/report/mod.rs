@@ -67,7 +67,7 @@ pub(crate) fn fill(page: &str, block: &dyn Fn(&str) -> Option<String>) -> Result
     Ok(out)
 }
 
-/// Returns a table in Markdown. The first column has text, the others have numbers.
+/// Returns a table in Markdown.
 pub(crate) fn table(header: &[&str], lines: &[Vec<String>]) -> String {
     let mut out = format!("| {} |\n|{}\n", header.join(" | "), "---|".repeat(header.len()));
     for line in lines {

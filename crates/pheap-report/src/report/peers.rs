@@ -43,7 +43,7 @@ pub(super) fn list(rows: Rows<'_>) -> String {
     }
 }
 
-/// Returns a line if the peer is faster.
+/// Returns a line if the peer is faster, or else nothing.
 fn faster(what: &str, peer: &Figure, pheap: &Figure) -> String {
     let ratio = pheap.seconds / peer.seconds;
     let mut out = String::new();
@@ -54,8 +54,8 @@ fn faster(what: &str, peer: &Figure, pheap: &Figure) -> String {
     out
 }
 
-/// Returns whether `pheap` is pheap's row of the same work. A store that should wait for the disk and does
-/// not is not compared.
+/// Returns whether `pheap` is pheap's row of the same work as `other`, a row of the same benchmark. With one
+/// thread, a store that should wait for the disk and does not is not compared.
 fn is_counterpart(pheap: &Row, other: &Row) -> bool {
     let comparable = |row: &Row| {
         row.bench.ends_with("_nosync") || row.bench == "get" || row.syncs_each_commit != Some(false)

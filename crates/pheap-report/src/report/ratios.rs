@@ -8,7 +8,7 @@ use crate::row::Size;
 use crate::targets::{FLAT, Verdict, verdict};
 use std::fmt::Write as _;
 
-/// Returns the table. A size has two lines if straightforward code is not the fastest variant.
+/// Returns the table. A size has two lines if straightforward code does not count as the best variant.
 pub(super) fn table(rows: Rows<'_>) -> String {
     let mut lines = Vec::new();
     let mut counts = (0, 0);
@@ -116,7 +116,7 @@ pub(super) fn size(size: Size) -> String {
     out
 }
 
-/// Compares the times of opening large heaps and small ones.
+/// Compares the times of opening the largest heap and the smallest one.
 fn flat(rows: Rows<'_>) -> Option<String> {
     let bench = BENCHES.iter().find(|bench| bench.name == "fill_heap_open")?;
     let figures: Vec<(u64, f64)> = rows

@@ -78,7 +78,7 @@ fn keys(first: u64, n: u64, step: u64) -> impl Iterator<Item = u64> {
     (0..n).map(move |i| (first.wrapping_add(i.wrapping_mul(step)) as i64).rem_euclid(3000) as u64)
 }
 
-/// What keys and values are made of, so that the operations serve for maps of several types.
+/// A key that is made of a number, so that the operations serve for maps of several types.
 trait Key<'r>: OrdKey<'r> {
     type Std: Ord + Clone + std::borrow::Borrow<Self::Query>;
     fn make(number: u64) -> Self::Std;

@@ -73,7 +73,7 @@ fn sample(path: &Path) -> Result<Vec<u8>> {
     Ok(fs::read(path).expect("the file can be read"))
 }
 
-/// Reads all that there is, in all ways.
+/// Reads the collections, most of them in several ways.
 fn read<'r>(view: &View<'r>, all: P<'r, All<'r>>) -> u64 {
     let all = &view[all];
     let number = |p: &P<'r, u64>| view[*p];
@@ -104,7 +104,7 @@ fn read<'r>(view: &View<'r>, all: P<'r, All<'r>>) -> u64 {
     sum
 }
 
-/// Changes all that there is.
+/// Changes most of the collections.
 fn change(root: &Root<All<'static>>) -> Result<()> {
     root.txn(|tx, all| {
         let number = tx.alloc(1)?;
@@ -136,7 +136,7 @@ fn changed_bytes_are_errors_or_harmless() {
     let good = sample(&dir.path().join("sample")).unwrap();
     let path = dir.path().join("forged");
     let mut rng = Rng::from_seed(7);
-    // Bytes that mean something; the header and the tables are tested elsewhere.
+    // Bytes that are not zero, behind the header.
     let places: Vec<usize> = (4096 * 4..good.len()).filter(|&at| good[at] != 0).collect();
     let (mut refused, mut used) = (0, 0);
     for i in 0..600 {
@@ -218,7 +218,7 @@ fn hostile_words_are_errors_or_harmless() {
     assert!(refused > 150, "{refused}");
 }
 
-/// Types that are nonsense, with checksums that hold.
+/// Types that may be nonsense, with checksums that hold.
 #[test]
 fn a_forged_type_table_is_refused_or_another_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -277,7 +277,7 @@ fn inline_bytes_have_a_form_and_own_their_bytes() {
     }
 }
 
-/// Returns the report on a heap in which one word of a vector was overwritten.
+/// Returns the report on a heap in which one word of the root object was overwritten.
 fn verdict(field: &str, place: u64, value: u64) -> String {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("forged");
@@ -339,7 +339,7 @@ fn few_entries_are_few() {
     }
 }
 
-/// Two vectors with one buffer: the second of them to grow would free what the first has freed.
+/// A vector and a queue with one buffer: the second of them to grow would free what the first has freed.
 #[test]
 fn a_buffer_has_one_owner() {
     let dir = tempfile::tempdir().unwrap();
@@ -391,8 +391,9 @@ fn what_nobody_writes_has_no_other_pointers() {
     assert_eq!(owned.count(), 2, "{complaints:?}");
 }
 
-/// Visits and counts all values below this one. Follows no pointers except those of texts, such as keys. A
-/// damaged value is shown as damaged, and has nothing below it.
+/// Counts this value and all values below it, down from `left`. Returns `None` if there are more. Follows no
+/// pointers except those of texts, such as keys. A damaged value is shown as damaged, and has nothing below
+/// it.
 fn count(value: &Value<'_>, left: &mut u64) -> Option<()> {
     *left = left.checked_sub(1)?;
     match value {

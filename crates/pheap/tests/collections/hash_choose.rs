@@ -1,7 +1,7 @@
 //! Random entries of hash maps and sets: the choice finds each entry as often as the others.
 //!
-//! The tests compare the sum of squares that Pearson's test computes. A fair choice exceeds the bound once in
-//! 10^17 runs.
+//! The tests compare the sum of squares that Pearson's test computes. A fair choice should exceed the bound
+//! about once in 10^17 runs.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use pheap_testkit::rng::Rng;
 
 use crate::hash::Clumsy;
 
-/// So many times as there are entries, one is chosen.
+/// How many times each entry is chosen, on average.
 const TIMES: usize = 200;
 
 fn assert_fair(counts: &HashMap<u64, u64>, keys: impl ExactSizeIterator<Item = u64>) {
@@ -72,7 +72,6 @@ fn buckets_of_different_depth() {
     }
 }
 
-/// Entries are counted off.
 #[test]
 fn most_entries_have_been_removed() {
     for left in [1, 2, 30] {

@@ -14,7 +14,7 @@ enum Change {
     Insert(u64, u64),
     Remove(u64, u64),
     Retain(u64),
-    /// All entries go, and some come back.
+    /// All entries go, and some others, or the same, come.
     Refill(u64, u64),
     Shrink,
 }
@@ -161,7 +161,7 @@ fn small_maps_are_shown_at_once() {
             let mut keys: Vec<u64> = entries.map(|(k, _)| *k).collect();
             keys.sort_unstable();
             assert!(keys.into_iter().eq(0..n) && next == 0);
-            // A number that a larger map has returned once.
+            // A number that a scan of a larger map may have returned.
             assert_eq!(map.scan(view, 1 << 63).0.len() as u64, n);
         })
         .unwrap();

@@ -1,4 +1,4 @@
-//! Hash maps of all sizes, with bad hashes, and with code of the user's that panics.
+//! Hash maps of many sizes, with bad hashes, and with code of the user's that panics.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -135,8 +135,7 @@ fn few_entries_take_little() {
     assert_eq!(root.read(|view, map| map.get(view, &100).copied()).unwrap(), Some(1));
 }
 
-/// A transaction of many insertions has one fence, or two for each block of the table, but not a number of
-/// fences for each insertion.
+/// A transaction of many insertions has fewer fences than insertions.
 #[test]
 fn a_thousand_insertions_have_few_fences() {
     let dir = tempfile::tempdir().unwrap();

@@ -18,7 +18,7 @@ thread_local! {
     static PATIENCE: Cell<u32> = const { Cell::new(u32::MAX) };
     /// The key whose code has panicked; else `u64::MAX`.
     static CULPRIT: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Iterators have yielded all numbers from [`NEW`] up to this one.
+    /// Iterators have yielded all numbers from [`NEW`] on that are below this one.
     static YIELDED: Cell<u64> = const { Cell::new(NEW) };
 }
 
@@ -211,8 +211,7 @@ two! {
     Strings: PString<'r>;
 }
 
-/// The numbers in the two collections at first, in no particular order. No two are equal, except neighbours
-/// that `dedup` finds.
+/// The numbers in the first of the two collections, in no particular order. No two are equal.
 fn first() -> impl Iterator<Item = u64> {
     (0..60).map(|number| number * 7 % 60)
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::twins::{self, Twins};
 
-/// Ordered by the first.
+/// Ordered by priority, then by number.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(C)]
 struct Job {

@@ -15,7 +15,7 @@ struct All<'r> {
     text: PString<'r>,
     map: PHashMap<'r, P<'r, str>, P<'r, u64>>,
     ordered: PBTreeMap<'r, P<'r, str>, P<'r, u64>>,
-    /// So large that its buffers have spans of their own.
+    /// Becomes so large that its last buffers have spans of their own.
     large: PVec<'r, u64>,
 }
 
@@ -31,7 +31,6 @@ fn fill_and_empty<'r>(tx: &mut Txn<'r>, all: P<'r, All<'r>>, round: u64) -> phea
     (0..200).try_for_each(|_| field!(all.queue).push_front(tx, one))?;
     field!(all.text).push_str(tx, &"persistent ".repeat(30))?;
     field!(all.large).extend(tx, 0..10_000)?;
-    // More than a directory at its top can lead to.
     let map = field!(all.map);
     (0..400 + round % 3 * 3000).try_for_each(|i| map.insert(tx, &i.to_string(), one).map(drop))?;
     assert!(map.values(tx).all(|&p| tx[p] == round));
@@ -100,8 +99,8 @@ fn of_values_that_were_moved_out_and_freed() {
 
 #[test]
 fn but_not_while_the_region_is_marked() {
-    // With the smallest slices, nearly every transaction runs in the middle of a cycle. The second round has
-    // ordinary slices.
+    // The smallest value makes the heap collect all the time, so most transactions should run in the middle
+    // of a cycle.
     for least in [1, 32 << 10] {
         let heap = small().collect_least(least).collect_growth(1).in_memory().unwrap();
         let root: Root<All> = heap.root("all").unwrap();

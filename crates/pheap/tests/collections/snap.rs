@@ -38,7 +38,7 @@ fn sum(snapshot: &Snapshot<u64, i64>) -> i64 {
     snapshot.read(|accounts| accounts.values().sum()).unwrap()
 }
 
-/// As the model does, over many transactions, reopened in between.
+/// Two maps have what their models have, over many transactions. The heap is opened four times.
 #[test]
 fn maps_of_keys_and_texts() {
     let dir = pheap_testkit::tempdir();
@@ -80,7 +80,8 @@ fn maps_of_keys_and_texts() {
     }
 }
 
-/// Threads read snapshots while transactions write, old versions are collected, and pages are evicted.
+/// Threads read snapshots while transactions write, and old versions are collected. The heap with a log has
+/// little memory, so it evicts pages.
 #[test]
 fn snapshots_are_read_beside_a_writer() {
     const ACCOUNTS: u64 = 2000;
@@ -233,7 +234,7 @@ fn snapshots_nest_with_all_that_has_a_lock() {
         let other = snapshot(&root);
         other.read(|other| assert_eq!((one.get(&1), other.get(&1)), (Some(&1), Some(&3)))).unwrap();
         root.read(|view, map| assert_eq!(map.get(view, &1), Some(&3))).unwrap();
-        // These wait for all readers.
+        // These would wait for all readers.
         assert!(matches!(heap.clone().close(), Err(Error::Nested)));
         assert!(matches!(heap.remove_root("accounts"), Err(Error::Nested)));
         assert!(matches!(heap.collect(), Err(Error::Nested)));
@@ -281,7 +282,7 @@ fn a_snapshot_is_of_no_use_in_a_forked_child() {
     })
     .unwrap();
     kept.read(|_| forks::in_child(is_forked).unwrap()).unwrap();
-    // A child that is made while the snapshot is read leaves it as all do.
+    // A child that is made while the snapshot is read ends the reading as its parent does.
     let child = kept.read(|_| forks::split()).unwrap();
     if child == 0 {
         forks::end(is_forked());

@@ -30,7 +30,7 @@ pub(crate) trait Twins {
         twin: &mut Self::Std,
     ) -> Result<()>;
 
-    /// Compares all that the two hold, by all the ways there are to read it.
+    /// Compares all that the two hold, read in several ways.
     fn compare<'r>(view: &View<'r>, root: P<'r, <Self::Root as Persist>::At<'r>>, twin: &Self::Std);
 }
 
@@ -111,8 +111,8 @@ fn steps<Op: std::fmt::Debug + Clone + 'static>(op: BoxedStrategy<Op>) -> BoxedS
 }
 
 const RESERVE: u64 = 1 << 28;
-/// The first of the addresses for these heaps. They lie beyond those that pheap chooses itself. Tests run in
-/// parallel, so each heap has its private range.
+/// The first of the addresses for these heaps. They lie outside of those that pheap chooses itself. Tests run
+/// in parallel, so each heap has its private range.
 const PLACES: u64 = if cfg!(pheap_tsan) { 0x7a40_0000_0000 } else { 0x6000_0000_0000 };
 const PLACES_OF_ONE: u64 = 4;
 static HEAPS: AtomicU64 = AtomicU64::new(0);

@@ -197,7 +197,7 @@ fn names_that_are_too_long() -> Result<()> {
             .to_string()
             .contains("choose a shorter one")
     );
-    // Other durabilities need no log; nor does a backup have the longer name that it is made under.
+    // Other durabilities need no log, and a backup can have any name that a file can have.
     small().open(&longer)?.close()?;
     let copy = dir.path().join("y".repeat(255));
     heap.backup(&copy)?;
@@ -285,7 +285,7 @@ fn copied(path: &Path) -> u64 {
     sum
 }
 
-/// Many threads would help, and there are none.
+/// Many threads would help, and no further one can be started.
 #[test]
 fn no_more_threads() -> Result<()> {
     if let Some((_, path)) = role() {
@@ -330,7 +330,7 @@ fn no_more_threads() -> Result<()> {
     Ok(())
 }
 
-/// Nodes of 128 bytes: 13 MB.
+/// Number of nodes of 128 bytes: 13 MB.
 const LONG: usize = 100_000;
 
 #[derive(Persist, Default)]

@@ -1,4 +1,4 @@
-//! Files that are no heaps, or no good ones: each is an error, and is left as it was.
+//! Files that are no heaps, or no good ones: each is refused and left as it was, or opened without loss.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs;
@@ -57,7 +57,7 @@ fn what_is_no_file_is_not_opened() {
             assert!(matches!(&error, Error::NotAFile { kind, .. } if *kind == is), "{name}: {error}");
         }
     }
-    // What the message says.
+    // What the message about a directory advises.
     small().open(path("directory").join("new")).unwrap().close().unwrap();
     // Nor is a copy written there.
     let heap = pheap::Heap::in_memory().unwrap();
@@ -105,7 +105,7 @@ fn a_truncated_heap() {
 
 #[test]
 fn a_longer_file_than_the_header_says_is_fine() -> Result<()> {
-    // A crash while the heap grows leaves it so.
+    // A crash while the heap grows may leave it so.
     let dir = tempdir();
     let path = dir.path().join("x");
     let mut bytes = sample(&path);

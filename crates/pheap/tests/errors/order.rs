@@ -1,4 +1,4 @@
-//! All of a heap is checked before anything of it is written, also what only its logs know.
+//! What an opening checks, it checks before it writes anything, also what only the logs know.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn is_corrupt(error: &Error, what: &str) {
     assert!(error.to_string().contains(what), "{error}");
 }
 
-/// Entries of the first span table, of this kind.
+/// Offsets of the entries of the first span table that are of this kind.
 fn entries(bytes: &[u8], kind: u8) -> Vec<usize> {
     let entries = (TABLE..TABLE + bytes.len() / PAGE * 16).step_by(16);
     entries.filter(|&at| bytes[at] == kind).collect()

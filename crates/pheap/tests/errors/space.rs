@@ -9,7 +9,8 @@ use pheap::{Durability, Error, Options, P, Result, Root};
 use pheap_testkit::sample::*;
 use pheap_testkit::*;
 
-/// Makes lists of blocks until there is no space; what that says. The heap is full, but usable.
+/// Allocates a slice in each transaction until there is no space. Returns the error. The heap is full, but
+/// usable.
 fn fill(root: &Root<Record>) -> Error {
     for round in 0.. {
         let result = root.txn(|tx, r| {
@@ -271,7 +272,7 @@ fn the_process_may_write_less_than_the_heap_has() {
         );
         for memory in [MIB, 1 << 30] {
             let error = numbers(wal().follower(true).memory_limit(memory), &path).unwrap_err();
-            // More memory than there may be helps only where a file on the disk was tried.
+            // With the larger limit, a file on the disk may be what has no space.
             let is_right = match &error {
                 Error::MemoryLimit { need, .. } => memory < 2 * need,
                 error => memory > MIB && matches!(error, Error::OutOfSpace { .. }),

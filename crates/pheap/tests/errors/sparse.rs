@@ -9,10 +9,10 @@ use pheap::{Durability, Error, Result, Root};
 use pheap_testkit::sample::*;
 use pheap_testkit::*;
 
-/// More than any machine can read, or has.
+/// More than these tests could read, or store.
 const HUGE: u64 = 8 << 40;
 
-/// Makes a file so long.
+/// Makes a file this long, with a hole at its end.
 fn stretch(path: &Path, len: u64) -> File {
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap();
     file.set_len(len).unwrap();

@@ -6,7 +6,7 @@ use std::fs;
 use pheap::{P, Persist, Result};
 use pheap_testkit::*;
 
-/// Makes a root of one type and opens it as another; what that says.
+/// Makes a root of one type and opens it as another. Returns the text of the error.
 fn mismatch<A: Persist + Default, B: Persist + Default>() -> String {
     let dir = tempdir();
     let path = dir.path().join("x");

@@ -190,7 +190,7 @@ fn what_annotations_cover_is_taken_as_it_is() -> Result<()> {
             assert!(report.is_clean(), "{report}");
         }
         assert_eq!(heap.stats().live_objects, objects + 100);
-        // New objects go where old ones were.
+        // New objects may go where old ones were.
         queue.txn(|tx, queue| {
             field!(queue.by_id).clear(tx);
             tx[queue].last = None;
@@ -256,7 +256,7 @@ fn not_within_a_transaction_nor_while_pointers_are_held() -> Result<()> {
     Ok(())
 }
 
-/// While another thread collects, and while the cycle of an opening finds the live objects.
+/// While another thread collects.
 #[test]
 fn beside_a_collection() -> Result<()> {
     for options in [small(), small().pin_undo(true), small().collect_least(1).collect_growth(0)] {

@@ -168,7 +168,7 @@ pub(super) mod v3 {
 }
 
 thread_local! {
-    /// After how many prices the function that converts them panics, if that is not 0.
+    /// The function that converts prices panics at this one of its calls from now on, unless it is 0.
     static TICKS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -206,7 +206,7 @@ pub(super) fn make(heap: &Heap, n: u64) -> Result<Root<v1::Shop<'static>>> {
     Ok(shop)
 }
 
-/// What each version finds, in terms of the last one.
+/// Asserts what each version finds, with the names of its fields and types.
 macro_rules! holds {
     ($name:ident, $version:ident, $amount:ident, $state:ident, $also:expr) => {
         pub(super) fn $name(heap: &Heap, n: u64) -> Result<()> {
@@ -303,8 +303,8 @@ fn in_place_and_then_to_larger_slots() -> Result<()> {
 /// More than one transaction converts.
 pub(super) const MANY: u64 = 40_000;
 
-/// Cuts the conversion short between any two transactions, or within one, as a kill would. The heap can be
-/// reopened, and the next run goes on where the last one stopped.
+/// Cuts the conversion short by panics, each time later: when it reports progress, or within a transaction.
+/// The heap can be reopened, and the next run goes on where the last one stopped.
 #[test]
 fn it_goes_on_where_it_was_cut_short() -> Result<()> {
     let dir = tempdir();

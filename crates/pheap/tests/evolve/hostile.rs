@@ -65,7 +65,7 @@ mod functions {
     made!(Passed, |job, _jobs| new::Holder { last: Some(job), ..Default::default() });
 }
 
-/// A conversion ends with the panic of a function that has made a pointer.
+/// Asserts that a conversion ends with the panic of a function that has made a pointer.
 pub(crate) fn makes_a_pointer(name: &str, evolve: impl FnOnce() -> Result<bool>) {
     let panic = catch_unwind(AssertUnwindSafe(evolve)).unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
@@ -126,7 +126,8 @@ mod parts {
         }
     }
 
-    /// `Inner` is larger. The part in `Outer` is as large as before.
+    /// In `Inner`, a pointer has taken the place of the spare bytes and stands first, so `a` has moved. The
+    /// part in `Outer` is as before.
     pub(super) mod converted {
         use super::*;
         persist! {

@@ -1,9 +1,8 @@
-//! Kills a conversion (`kill -9`) again and again: 3 times, or `PHEAP_KILLS` times. It converts 20,000 jobs,
-//! or `PHEAP_JOBS`.
+//! Kills each of two conversions (`kill -9`) again and again: 3 times, or `PHEAP_KILLS` times. They convert
+//! 20,000 jobs, or `PHEAP_JOBS`.
 //!
-//! With `PHEAP_KILLS=100 PHEAP_JOBS=1000000`, for example,
-//! `cargo test --release -p pheap --test evolve killed -- --nocapture` also prints how long a conversion
-//! takes without kills.
+//! With `PHEAP_KILLS=100 PHEAP_JOBS=1000000`, for example, `cargo test --release -p pheap --test evolve
+//! killed -- --nocapture` prints how long a conversion takes without kills.
 
 use std::path::Path;
 use std::process::{Child, Command};

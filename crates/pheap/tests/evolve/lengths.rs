@@ -166,7 +166,7 @@ fn len_of(i: usize) -> usize {
     [0, 1, 2, 3, 8, 17, 100, 5000][i % 8] + i / 8 * 8
 }
 
-/// Stores slices of all lengths, those that look behind them. The first slice has `big` elements.
+/// Stores slices of many lengths, and objects that look at them. The first slice has `big` elements.
 fn fill(heap: &Heap, big: usize) -> Result<()> {
     heap.root::<old::Top>("top")?.txn(|tx, top| {
         tx[top].big = Some(tx.alloc_slice(big, |i| old::Grown { a: i as u64 })?);
@@ -264,8 +264,8 @@ fn in_one_transaction() -> Result<()> {
     Ok(())
 }
 
-/// The slices that have moved are found where an earlier call has left them: at another address, where a
-/// collection has come between.
+/// The slices that have moved are found where an earlier call has left them, though the heap was collected
+/// and opened at another address since.
 #[test]
 fn by_a_call_that_goes_on() -> Result<()> {
     // More than one transaction converts.

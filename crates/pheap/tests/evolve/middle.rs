@@ -9,7 +9,8 @@ use pheap_testkit::*;
 
 use super::converted::{MANY, holds_third, make, to_third, v1, v2, v3};
 
-/// Converts until so many transactions have been committed.
+/// Converts until progress was reported so many times. Returns `None` if the conversion was not finished by
+/// then.
 fn cut(heap: &Heap, steps: u32) -> Option<bool> {
     let left = Cell::new(steps);
     let step = |_| match left.get() {
@@ -25,7 +26,7 @@ fn is_unfinished<T: Persist>(heap: &Heap) {
     assert!(matches!(error, Error::Unfinished { .. }), "{error}");
 }
 
-/// Asserts that no program can open the root, and that the rest of the heap can be used.
+/// Asserts that none of the three programs can open the root, and that the heap can be checked and inspected.
 fn looks_unfinished(heap: &Heap) -> Result<()> {
     is_unfinished::<v1::Shop>(heap);
     is_unfinished::<v2::Shop>(heap);

@@ -48,7 +48,7 @@ fn a_part_where_another_object_is() -> Result<()> {
     Ok(())
 }
 
-/// The old object need not be aligned for what lies in the new one.
+/// A part without bytes, which only the new object has.
 #[test]
 fn a_part_without_bytes() -> Result<()> {
     mod old {
@@ -219,7 +219,7 @@ fn a_pointer_to_no_bytes_keeps_nothing() -> Result<()> {
     })?;
     heap.collect()?;
     assert_eq!(top.live().objects, 4);
-    // Something else lies there now.
+    // Something else may lie there now.
     top.txn(|tx, _| (0..5000).try_for_each(|i| tx.alloc([i; 3]).map(drop)))?;
     check(&heap)?;
     drop(top);

@@ -62,7 +62,7 @@ macro_rules! top {
 top!(Before, Old);
 top!(After, New);
 
-/// Stores `each` values in each place, numbered from 0, and removes others. Returns how many numbers it has
+/// Stores `each` values in most places, numbered from 0, and removes others. Returns how many numbers it has
 /// given out. The ring has dropped some of these values again.
 fn fill(heap: &Heap, each: u64) -> Result<u64> {
     let mut next = 0;

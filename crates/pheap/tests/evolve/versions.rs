@@ -51,7 +51,7 @@ type Map<V> = PSnapMap<'static, u64, V>;
 
 const MANY: u64 = 3000;
 
-/// With versions that are not synced, and holes.
+/// Makes a map of several transactions, with gaps between its keys.
 fn fill(heap: &Heap) -> Result<Root<Map<Pence>>> {
     let map: Root<Map<Pence>> = heap.root("map")?;
     for from in (0..MANY).step_by(500) {
@@ -82,7 +82,7 @@ where
     Ok(map)
 }
 
-/// Each kind of heap, `new` and opened again.
+/// Runs a test on a new heap of each kind.
 fn each_kind(test: impl Fn(&Heap) -> Result<()>) -> Result<()> {
     let dir = tempdir();
     let path = dir.path().join("heap");

@@ -33,7 +33,7 @@ fn add(root: &Root<Data>) -> Result<()> {
     })
 }
 
-/// All that was added is there.
+/// Asserts that all blocks that were added are there. Returns their number.
 fn check(heap: &Heap) -> Result<u64> {
     assert!(heap.check()?.is_clean());
     let root: Root<Data> = heap.existing_root("data")?;
@@ -66,7 +66,7 @@ fn step(file_bytes: u64) -> u64 {
     (file_bytes / 2 / MIB * MIB).max(MIB)
 }
 
-/// Fills a heap until less than half of its newest arena is free.
+/// Fills a heap until it has fewer free bytes than half of its newest arena.
 fn fill(heap: &Heap, root: &Root<Data>) -> Result<()> {
     let (mut before, file_bytes) = (MIB, heap.stats().file_bytes);
     while before + step(before) < file_bytes {
@@ -182,7 +182,7 @@ fn a_killed_program_may_have_left_it() -> Result<()> {
         let heap = small().open(&path)?;
         let file_bytes = heap.stats().file_bytes;
         assert_eq!(len(&path), file_bytes + MIB);
-        // It is not zero, but what grows must be.
+        // The rest of the file is not zero, but new space of the heap must be.
         let rest = vec![0xa5; MIB as usize];
         File::options().write(true).open(&path).unwrap().write_all_at(&rest, file_bytes).unwrap();
         if grows {

@@ -32,7 +32,7 @@ fn account(heap: &Heap, name: &str, money: i64) -> Result<Root<Account<'static>>
     heap.root_or::<Account>(name, |_| Ok(Account { money, transfers: 0, history: None }))
 }
 
-/// Changes both accounts, or, on an error of the second, none.
+/// Changes both accounts, or, on an error, none.
 fn transfer(from: &Root<Account<'static>>, to: &Root<Account<'static>>, amount: i64) -> Result<()> {
     pheap::txn((from, to), |((ta, a), (tb, b))| {
         let entry = ta.alloc(Transfer { amount: -amount, before: ta[a].history })?;
@@ -164,7 +164,7 @@ fn a_file_that_is_there_stays() -> Result<()> {
 }
 
 /// A program that was killed while it made a copy has left a part of the copy. In a container, the next
-/// process has the same number.
+/// process may have the same number.
 #[test]
 fn what_killed_programs_have_left_is_in_nobodys_way() -> Result<()> {
     let dir = tempdir();
@@ -179,7 +179,7 @@ fn what_killed_programs_have_left_is_in_nobodys_way() -> Result<()> {
     let others =
         ["b.00c0ffee00c0ffee.partial", ".b.c0ffee.partial", ".bb.00c0ffee00c0ffee.partial", ".b.partial"];
     let others = others.map(|name| left(name.to_owned()));
-    // In the works, somewhere else.
+    // Locked, as by a program that writes it.
     let living = left(".b.0123456789abcdef.partial".to_owned());
     let works = fs::File::open(&living).unwrap();
     works.try_lock().unwrap();

@@ -56,7 +56,7 @@ fn words(heap: &Heap) -> Result<Root<Words<'static>>> {
     })
 }
 
-/// The state is that after some transaction: which one?
+/// Asserts that the state is that after some transaction. Returns the number of that transaction.
 fn state(heap: &Heap) -> Result<u64> {
     let report = heap.check()?;
     assert!(report.is_clean(), "{report}");
@@ -70,8 +70,8 @@ fn state(heap: &Heap) -> Result<u64> {
     })
 }
 
-/// The thread that makes the copy also changes the heap between its steps, in every way that a heap can
-/// change. So no change waits for the copy.
+/// The thread that makes the copy also changes the heap between its steps, in several ways. So none of these
+/// changes waits for the copy.
 #[test]
 fn transactions_go_on_while_pages_are_copied() -> Result<()> {
     for way in ["file", "stream"] {
@@ -111,9 +111,9 @@ fn transactions_go_on_while_pages_are_copied() -> Result<()> {
         assert!(steps.get() > 6 && done == total, "{steps:?} {done} {total}");
         let all = state(&heap)?;
         let number = state(&small().open(&copy)?)?;
-        // The copy has all commits from before the last page was read, and none of the last step.
+        // The copy has the commits of the first step, and lacks the last commit.
         assert!((50 + 20..all).contains(&number), "{way}: {number} of {all}");
-        // Neither keeps anything from going on.
+        // The heap goes on.
         change(&words)?;
         heap.close()?;
         assert_eq!(state(&options().open(dir.path().join("x"))?)?, all + 1);
@@ -236,7 +236,7 @@ impl Write for Full {
     }
 }
 
-/// Whatever ends a copy early is no matter of the heap's.
+/// A copy that ends early does not harm the heap.
 #[test]
 fn a_copy_that_fails_leaves_nothing() -> Result<()> {
     let dir = tempdir();

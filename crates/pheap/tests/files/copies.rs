@@ -132,7 +132,7 @@ fn a_copy_that_somebody_answers_for_is_opened() -> Result<()> {
     Ok(())
 }
 
-/// Put back in the place of the original, which is gone: mostly with the same inode.
+/// Put back in the place of the original, which is gone: perhaps with the same inode.
 #[test]
 fn a_copy_is_one_where_the_original_was() -> Result<()> {
     let dir = tempdir();

@@ -118,7 +118,7 @@ fn try_disk(folder: &Path, number: usize) -> bool {
     let acknowledged =
         acknowledged.unwrap_or_else(|| panic!("{:?} in {folder:?}: {}\n{errors}", ALL[number], said.status));
     let acknowledged: u64 = acknowledged.parse().unwrap();
-    // While the disk is full, and when it is not.
+    // While the disk is full.
     for durability in (0..3).cycle().skip(number).take(3) {
         match options(durability).open(folder.join("heap")) {
             Ok(heap) => assert_eq!(seen(&heap), acknowledged),

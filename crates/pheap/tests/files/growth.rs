@@ -19,7 +19,7 @@ struct Data<'r> {
     count: u64,
 }
 
-/// The smallest heaps there are.
+/// Very small heaps.
 fn tiny() -> Options {
     Options::new().arena_size(32 << 10).reserve(1 << 28).durability(Durability::Process)
 }

@@ -31,7 +31,7 @@ fn space(path: &Path) -> u64 {
     (fs::metadata(path).unwrap().blocks() * 512) >> 20
 }
 
-/// Returns whether the file system is in memory, where no space can be given back.
+/// Returns whether the file system is a tmpfs, for which most of these tests are skipped.
 fn is_in_memory(path: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mount = |line: &str| {
@@ -123,7 +123,7 @@ fn space_is_given_back_and_taken_again() -> Result<()> {
         let left = space(&path);
         heap.close()?;
 
-        // The next process leaves it like that, and takes it again.
+        // The next opening leaves it like that, and new blocks take it again.
         let heap = options().verify(true).open(&path)?;
         assert!(space(&path) <= left + 1, "{left} MiB, then {}", space(&path));
         holds(&heap, &both)?;

@@ -160,7 +160,7 @@ fn a_copy_has_the_space_of_the_heap() -> Result<()> {
     heap.close()
 }
 
-/// The message says how much memory is needed, and that is so.
+/// The message says how much memory is needed. With twice as much, no file is needed.
 #[test]
 fn with_the_memory_that_is_needed_no_file_is() -> Result<()> {
     const TEST: &str = "little_memory::with_the_memory_that_is_needed_no_file_is";
@@ -190,7 +190,7 @@ fn with_the_memory_that_is_needed_no_file_is() -> Result<()> {
     heap.close()
 }
 
-/// The last transaction has records in several segments, and has not ended.
+/// The last transaction has records in several segments, and the end of the log is lost.
 #[test]
 fn segments_behind_the_end_do_not_count() -> Result<()> {
     const TEST: &str = "little_memory::segments_behind_the_end_do_not_count";

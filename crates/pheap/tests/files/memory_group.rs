@@ -71,7 +71,7 @@ fn change(path: &Path) -> Result<()> {
     }
 }
 
-/// The numbers that a child says, each behind the word `what`.
+/// The next number that a child prints behind the word `what`.
 fn said(lines: &mut impl Iterator<Item = std::io::Result<String>>, what: &str) -> Option<u64> {
     lines.find_map(|line| line.ok()?.strip_prefix(what)?.trim().parse().ok())
 }

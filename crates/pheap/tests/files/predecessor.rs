@@ -9,8 +9,8 @@
 //!   a closure. `return` and `?` do; see `leaving_a_transaction_early_ends_it`.
 //! * a string constant stored in the heap: a `&str` is not `Persist` (tests/ui/field_reference.rs). The heap
 //!   stores a copy; see `a_string_constant_comes_back_with_its_text`.
-//! * half of 6 (a store that is not logged): the only way to a `&mut` into the heap is `IndexMut` of the
-//!   transaction, which logs first.
+//! * half of 6 (a store that is not logged): a `&mut` into the heap comes from the transaction, which logs
+//! the old content or makes a copy first.
 //!
 //! Missing flushes (a new root that was not flushed, the second line of an object) cannot be seen here,
 //! because the page cache survives a killed process. The explorer of crash images in `pheap-crash` looks for
@@ -521,7 +521,6 @@ fn a_record_behind_a_torn_one_stays_dead() -> Result<()> {
         let heap = small().open(&copy)?;
         let root: Root<u64> = heap.existing_root("n")?;
         assert_eq!(root.read(|view, n| view[n])?, 1 + 10 * round);
-        // Writes the same number of entries as were there.
         root.txn(|tx, n| Ok(tx[n] = 100))?;
         root.txn(|tx, n| Ok(tx[n] = 11 + 10 * round))?;
         std::mem::drop((heap, root));

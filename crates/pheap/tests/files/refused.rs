@@ -1,5 +1,6 @@
-//! Each system call that a heap makes is refused, from the beginning or from some moment on: there is an
-//! error, or the heap does without the call. No process dies or waits for ever, and nothing is lost.
+//! System calls that a heap makes are refused, one in each run, from the beginning or from some moment on:
+//! there is an error, or the heap does without the call. No process dies or waits for ever, and nothing is
+//! lost.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 use std::fs;
@@ -14,7 +15,7 @@ use pheap::{Durability, Heap, Options, P, Persist, Result, Root, SyncPolicy};
 use pheap_testkit::*;
 
 const TEST: &str = "refused::system_calls_that_are_refused";
-/// No process takes that long.
+/// A process that takes longer counts as one that does not end.
 const LONG: Duration = Duration::from_secs(120);
 
 /// Which calls with a number are refused.
@@ -60,7 +61,7 @@ const CALLS: [(&str, libc::c_long, Of, &[libc::c_int]); 32] = {
         ("prlimit64", libc::SYS_prlimit64, All, RULES),
         ("sysinfo", libc::SYS_sysinfo, All, RULES),
         ("sched_getaffinity", libc::SYS_sched_getaffinity, All, RULES),
-        // The second that pthread_create would use is refused as well.
+        // With these errors, `pthread_create` does not try `clone` instead.
         ("clone3", libc::SYS_clone3, All, &[libc::EPERM, libc::EAGAIN]),
         ("mmap", libc::SYS_mmap, Heaps, MEMORY),
         ("mprotect", libc::SYS_mprotect, Heaps, MEMORY),
@@ -129,7 +130,8 @@ fn step(root: &Root<Data>) -> Result<()> {
     })
 }
 
-/// What the transactions have made; says how many there are at least.
+/// Asserts that the heap has what its transactions have made: all that were acknowledged, and no more than
+/// were begun.
 fn check(heap: &Heap, acknowledged: u64, begun: u64) {
     assert!(heap.check().unwrap().is_clean());
     let root: Root<Data> = heap.root("data").unwrap();
@@ -143,8 +145,8 @@ fn check(heap: &Heap, acknowledged: u64, begun: u64) {
     assert!((acknowledged..=begun).contains(&seen), "{seen} of {acknowledged} to {begun} transactions");
 }
 
-/// All that a program does with a heap. Says on stdout how many transactions were acknowledged, and how many
-/// begun.
+/// Most of what a program does with a heap. Unless the heap cannot be opened, says on stdout how many
+/// transactions were acknowledged, and how many begun.
 fn work(durability: Durability, path: &Path, refuse_now: impl FnOnce()) {
     let say = |what: &str, result: Result<()>| {
         if let Err(error) = result {
@@ -188,7 +190,8 @@ fn work(durability: Durability, path: &Path, refuse_now: impl FnOnce()) {
     say("read", options(durability).read_only(true).open(path).map(drop));
 }
 
-/// Runs a role to its end. Returns how many transactions were acknowledged, and how many were begun.
+/// Runs a role to its end. Returns how many transactions were acknowledged, and how many were begun; 0 and
+/// the largest number if the role did not say that.
 fn run_role(role: &str, path: &Path) -> (u64, u64) {
     let mut command: Command = child(TEST, role, path);
     let said = path.with_extension("said");

@@ -78,7 +78,7 @@ fn a_heap_whose_file_was_removed_says_so_and_is_saved() -> Result<()> {
     Ok(())
 }
 
-/// With a log, too: no call reports success.
+/// With a log, too: no sync, checkpoint or close reports success.
 #[test]
 fn a_heap_with_a_log_whose_file_was_removed_is_not_synced() -> Result<()> {
     let dir = tempdir();

@@ -239,8 +239,8 @@ fn a_heap_that_was_renamed_gets_its_log_beside_it() {
     assert_eq!(all(&list(&heap)), [1, 2]);
 }
 
-/// A heap whose live objects are unknown is marked and swept at once, while it is opened. In the background,
-/// no caller would get the error if the log could not be made.
+/// A heap whose live objects are unknown is swept in the background, where no caller would get the error if
+/// the log could not be made. So the opening makes the log.
 #[test]
 fn a_heap_that_is_swept_gets_its_log_when_it_is_opened() {
     let (dir, options) = (tempfile::tempdir().unwrap(), options(SyncPolicy::EveryCommit));

@@ -161,8 +161,8 @@ fn blocks(root: &Root<Blocks<'static>>) -> Vec<u64> {
     .unwrap()
 }
 
-/// The records change so many pages that several threads replay them. After each crash, the heap goes on with
-/// the same log.
+/// The records change so many pages that several threads may replay them. After each crash, the heap goes on
+/// with the same log.
 #[test]
 fn a_long_log_goes_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -571,7 +571,7 @@ fn what_is_live_is_known_after_a_close() {
     let heap = options().open(&path).unwrap();
     let list = heap.root::<Node>("list").unwrap();
     list.txn(|tx, list| (0..10).try_for_each(|i| push(tx, list, i))).unwrap();
-    // The log has records of pages that are free now, and that the bitmaps will be stored in.
+    // The log has records of pages that are free now, and that the bitmaps may be stored in.
     let gone = heap.root::<Node>("gone").unwrap();
     gone.txn(|tx, list| (0..100_000).try_for_each(|i| push(tx, list, i))).unwrap();
     heap.remove_root("gone").unwrap();
@@ -591,7 +591,7 @@ fn a_heap_with_a_part_of_a_checkpoint_passes_verify() {
     let dir = tempfile::tempdir().unwrap();
     let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
     let heap = options().open(&path).unwrap();
-    // The last one has its header in one arena and its elements in another.
+    // The last one should have its header in one arena and its elements in another.
     for (name, kib) in [("first", 600), ("second", 1500), ("third", 450)] {
         drop(heap.root_or::<PVec<u64>>(name, |tx| PVec::from_slice(tx, &vec![1; kib << 7])).unwrap());
     }
@@ -617,7 +617,7 @@ fn a_heap_with_a_part_of_a_checkpoint_passes_verify() {
     }
 }
 
-/// A log that has grown becomes short again, and goes on.
+/// A log that has grown goes on after a checkpoint. With `EveryCommit`, it is short again then.
 #[test]
 fn a_log_is_cut_down_when_it_is_in_the_file() {
     let dir = tempfile::tempdir().unwrap();

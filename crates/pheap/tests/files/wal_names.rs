@@ -291,7 +291,7 @@ fn a_program_may_give_up_the_right_to_look_into_the_directory() {
     }
 }
 
-/// It is given up, though its record is in the log.
+/// It is given up, though its record may be in the log.
 #[test]
 fn a_root_that_may_not_be_durable_is_none() {
     let dir = tempdir();
@@ -459,8 +459,8 @@ fn a_heap_that_is_mounted_by_itself_is_refused() {
         let (heap, alone, container) =
             (call(&dir.join("h")), call(&dir.join("container/h")), call(&dir.join("container")));
         let null = std::ptr::null();
-        // SAFETY: plain system calls with strings that live. Only this process sees the mounts, and they end
-        // with it.
+        // SAFETY: plain system calls with strings that live. Only this process and its children see the
+        // mounts.
         let mounted = unsafe {
             let private = libc::unshare(libc::CLONE_NEWNS) == 0
                 && libc::mount(null, c"/".as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast()) == 0
@@ -524,8 +524,8 @@ fn a_log_on_a_read_only_file_system_is_read() {
         }
         let call = std::ffi::CString::new(dir.as_os_str().as_encoded_bytes()).unwrap();
         let null = std::ptr::null();
-        // SAFETY: plain system calls with strings that live. Only this process sees the mounts, and they end
-        // with it.
+        // SAFETY: plain system calls with strings that live. Only this process and its children see the
+        // mounts.
         let mounted = unsafe {
             libc::unshare(libc::CLONE_NEWNS) == 0
                 && libc::mount(null, c"/".as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast()) == 0

@@ -35,7 +35,7 @@ fn push(root: &Root<List<'static>>, nodes: u64) -> Result<Held<Node<'static>>> {
     })
 }
 
-/// One thing that a thread of the parent does. Returns how many transactions that were.
+/// One thing that a thread of the parent does. Returns how many changes of lists were committed.
 fn work(rng: &mut Rng, heap: &Heap, lists: &Lists, path: &std::path::Path) -> u64 {
     let (root, other) = (&lists[rng.below(3)], &lists[rng.below(3)]);
     match rng.below(9) {
@@ -88,7 +88,7 @@ fn work(rng: &mut Rng, heap: &Heap, lists: &Lists, path: &std::path::Path) -> u6
                     is_child = child == 0;
                     match kind {
                         0 if is_child => Err(Error::abort("in the child")),
-                        // Not by a panic, which says so, for which it may have to wait.
+                        // Not by `panic!`, which prints a message, and may have to wait for a lock.
                         1 if is_child => std::panic::resume_unwind(Box::new("in the child")),
                         _ if is_child => Ok(()),
                         _ => {

@@ -25,7 +25,7 @@ fn durabilities() -> [(&'static str, Options); 5] {
     ]
 }
 
-/// Opens the heap at `path`, and adds 1 to its count. Returns the new count.
+/// Opens the heap at `path`, and adds 1 to its count. Returns the heap, the root and the new count.
 fn opened(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>, u64)> {
     let heap = options.open(path)?;
     let root: Root<Data> = heap.root("data")?;
@@ -319,7 +319,8 @@ fn the_advice_works() {
     }
 }
 
-/// Is refused, is locked out, waits until `may` says that it may go on, and opens the heap.
+/// Is refused, is locked out, waits until `may` says that it may go on, and opens the heap. Returns the
+/// count, or `None` if one of these was not so.
 fn follow(options: &Options, root: &Root<Data<'static>>, path: &Path, may: impl Fn() -> bool) -> Option<u64> {
     let refused = is_forked(root.read(|_, _| ()));
     let locked = matches!(options.open(path), Err(Error::Locked { .. }));

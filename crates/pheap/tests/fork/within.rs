@@ -24,8 +24,8 @@ fn unwinds(f: impl FnOnce()) -> bool {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err()
 }
 
-/// Runs `body` while other threads hold everything that a child could wait for: the root "other", the right
-/// to create roots, and the queue of "data" (`body` may hold that root).
+/// Runs `body` while other threads hold things that a child could wait for: the root "other", the right to
+/// create roots, and the queue of "data" (`body` may hold that root).
 fn while_others_are_busy(heap: &Heap, root: &Root<Data<'static>>, body: impl FnOnce()) {
     let other: Root<u64> = heap.root("other").unwrap();
     let (ready, done) = (Barrier::new(4), Barrier::new(3));
@@ -59,7 +59,7 @@ fn while_others_are_busy(heap: &Heap, root: &Root<Data<'static>>, body: impl FnO
     });
 }
 
-/// Everything that there is to call is refused, or says something, and nothing waits.
+/// Makes most of the calls that there are. Each is refused, or says something, and none waits.
 fn tries_everything(heap: &Heap, root: &Root<Data<'static>>) -> bool {
     let (_, _, _) = (heap.stats(), heap.info(), heap.types());
     let (_, _) = (heap.roots(), format!("{heap:?} {root:?} {}", root.name()));
@@ -153,7 +153,7 @@ fn a_child_that_fails_within_a_transaction() -> Result<()> {
             let now = root.read(|view, d| view[d].count).unwrap();
             assert_eq!(now % 100, count % 100 + 3);
         });
-        // A long transaction, that has written in its places; and one that has taken memory.
+        // Long transactions, which have written in place and taken memory.
         for _ in 0..2 {
             let mut is_child = false;
             let failed = root.txn(|tx, d| {
@@ -207,7 +207,7 @@ fn a_child_within_anything_else() -> Result<()> {
         if panics {
             end(is_child && tries_everything(&heap, &root));
         }
-        // Reads, one in another, with a transaction that waits for each.
+        // Reads, one in another, with a transaction that waits for the outer one, as a rule.
         let waits = |root: &Root<u64>| {
             std::thread::sleep(Duration::from_millis(if root.name() == "a" { 3 } else { 0 }))
         };

@@ -227,7 +227,7 @@ fn what_is_wrong_is_found() -> Result<()> {
             set_word(&mut bytes, offset("pairs") + 8 + 4 * 16 + 8, list + 4);
             damage(&bytes)
         }),
-        // Behind the end of the slice; between two elements; at one of its fields.
+        // Behind the end of the slice; at a field of an element; at the length of the slice.
         ("as if it were a `Pair`", with(at("favourite"), word(&good, at("pairs")) + 8 + 5 * 16)),
         ("as if it were a `Pair`", with(at("favourite"), word(&good, at("pairs")) + 8 + 8)),
         ("as if it were a `Pair`", with(at("many") + 8, word(&good, at("pairs")))),
@@ -263,7 +263,7 @@ fn problems_are_capped() -> Result<()> {
     Ok(())
 }
 
-/// Everything can be read.
+/// Asserts that everything can be read, and that the check is clean.
 fn is_sound(heap: &Heap) -> Result<()> {
     assert_eq!(heap.roots().len(), 2, "a root is lost");
     for root in heap.roots() {
@@ -325,7 +325,7 @@ fn flipped_bytes_are_errors_or_sound() -> Result<()> {
     let path = dir.path().join("x");
     let mut rng = Rng::from_seed(0x5eed);
     let (mut refused, mut opened) = (0, 0);
-    // Bytes that mean something, most of them, and some that are zero.
+    // Most of the bytes that are not zero, and some that are.
     let places: Vec<usize> = (0..good.len())
         .filter(|&at| if good[at] != 0 { rng.below(5) > 0 } else { rng.below(150) == 0 })
         .collect();
@@ -391,7 +391,7 @@ fn a_crashed_heap_is_verified_with_its_logs() -> Result<()> {
     Ok(())
 }
 
-/// After the machine went down, `Process` data are refused unless they are looked at.
+/// After the machine went down, `Process` data are refused unless they are verified.
 #[test]
 fn a_torn_machine_is_verified() -> Result<()> {
     let dir = tempdir();

@@ -151,7 +151,7 @@ fn all_kinds_of_pointers_are_followed() {
     })
     .unwrap();
     heap.collect().unwrap();
-    // Whatever is free is written over.
+    // Much of what is free is written over.
     for _ in 0..20 {
         root.txn(|tx, _| {
             list(tx, 0..1000)?;
@@ -364,7 +364,7 @@ fn collections_run_beside_transactions() {
                     let (slot, other) = ((random >> 33) as usize % 500, (random >> 20) as usize % 500);
                     root.txn(|tx, p| {
                         let many = tx[p].many.unwrap();
-                        // Each slice says where it was made, and how long it is.
+                        // The content of each slice follows from its length.
                         let len = 1 + (random >> 50) as usize % 60;
                         let new = tx.alloc_slice(len, |i| (len + i) as u64)?;
                         let old = tx[many.at(slot)];
@@ -508,7 +508,7 @@ fn statistics_know_what_they_do_not_know() {
     assert!(!frozen.stats().ready);
     frozen.close().unwrap();
 
-    // The transaction needs more than there is, so the marking is completed within it.
+    // The transaction needs more than there is, so it may have to complete the marking.
     let heap = small().open(&copy).unwrap();
     let root = heap.existing_root::<Lists>("lists").unwrap();
     root.txn(|tx, p| {

@@ -1,7 +1,7 @@
 //! Random programs run while the heap is collected, and are compared with a model in volatile memory.
 //!
-//! A cycle begins after a few bytes, and is cut into slices of a few objects, so that transactions come
-//! between all of its steps. Every other cycle is a minor one.
+//! Except in one test, a cycle begins after a few bytes, and is cut into slices of a few objects, so that
+//! transactions come between all of its steps. Every other cycle is a minor one.
 
 use std::cell::RefCell;
 

@@ -92,7 +92,7 @@ fn what_was_rolled_back_is_not_held() -> Result<()> {
         }));
         assert!(panicked.is_err());
         assert_eq!(kept.len(), 4);
-        // The same addresses, taken anew.
+        // Perhaps at the same addresses.
         let new = push(&root, 4)?;
         root.read(|view, _| {
             for held in &kept {

@@ -22,7 +22,7 @@ fn each_kind_is_counted_and_named() -> Result<()> {
     assert_eq!(of(&heap), "1 handle of the heap, 4 handles of roots (`jobs` 3 times, `stock`)");
     drop((a, b, other));
 
-    // Of a map that is empty, there is nothing to hold.
+    // A snapshot of an empty map counts, too.
     let empty = stock.read(|view, stock| view[stock].snapshot(view))??;
     assert_eq!(of(&heap), "2 handles of roots (`jobs`, `stock`), 1 snapshot (`stock`)");
     stock.txn(|tx, stock| stock.insert(tx, &1, &1))?;

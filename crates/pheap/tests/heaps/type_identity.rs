@@ -178,8 +178,8 @@ fn forge(path: &Path, new: &[&[u8]]) -> Result<()> {
     Ok(())
 }
 
-/// Replaces `old` by `new` everywhere in the type table, and makes the checksums right. `new` may be no
-/// longer than `old`.
+/// Replaces `old` by `new` everywhere in the first record of the type table, and makes its checksum right.
+/// `new` may be no longer than `old`.
 fn replace(path: &Path, old: &[u8], new: &[u8]) {
     let mut file = fs::read(path).unwrap();
     let word = |file: &[u8], at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
@@ -296,7 +296,7 @@ fn a_forged_type_table_is_refused() -> Result<()> {
 
 type In4<T> = [[[[T; 1]; 1]; 1]; 1];
 type In16<T> = In4<In4<In4<In4<T>>>>;
-/// 65 levels.
+/// 64 arrays, one in another, around a number.
 type Deepest = In16<In16<In16<In16<u64>>>>;
 type TooDeep = [Deepest; 1];
 

@@ -318,7 +318,7 @@ fn target<'a>(names: &Names<'a>, from: &[String], path: &str) -> Option<&'a [Str
     names.get(&at[..]).copied().filter(|module| !module.is_empty())
 }
 
-/// Which module imports from which, apart from those that it is part of.
+/// Which module imports from which other ones.
 fn imports(modules: &[Module]) -> BTreeMap<&[String], BTreeSet<&[String]>> {
     let names: Names<'_> = modules.iter().map(|module| &module.path[..]).collect();
     let of = |module: &Module| {

@@ -95,7 +95,7 @@ struct Node<'r> {
 }
 
 /// Runs a test twice: on the short path, which keeps writes apart until the commit, and on the long path,
-/// which writes in place behind the undo log. The code that `#[txn]` emits differs between the two.
+/// which writes in place behind the undo log. The code that `#[txn]` emits does other things on each.
 fn on_both_paths(test: impl Fn(&Heap)) {
     for pin_undo in [false, true] {
         test(&Options::new().pin_undo(pin_undo).in_memory().unwrap());

@@ -13,7 +13,7 @@ use std::process::Command;
 use pheap_testkit::is_thorough;
 use serde_json::Value;
 
-/// Returns the cells to try: all of them in nightly runs, otherwise a sixth of them, the same each time. The
+/// Returns the cells to try: all of them in thorough runs, otherwise a sixth of them, the same each time. The
 /// choice has no period, because the cells are rows of one length.
 pub(crate) fn tried(cells: &[Cell]) -> Vec<&Cell> {
     let is_tried = |i: usize| is_thorough() || (i as u32).wrapping_mul(0x9e37_79b9) < u32::MAX / 6;

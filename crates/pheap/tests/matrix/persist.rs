@@ -436,7 +436,7 @@ fn forgeries() {
          persist_enum! { [] E [] [] where [], id new \"E\" was [] removed [] repr u64 1 { \
          A as \"A\" was [] since 1 removed [] = (0) + 0, 1 {} \
          B as \"B\" was [] since 1 removed [] = (0) + 1, 1 {} } }";
-    // Each value of the tag is of a variant, so none is left for a `None`.
+    // The compiler takes all values from 0 to the largest one for the tag's, so none is left for a `None`.
     let full_tag = "#[repr(align(8))] pub enum E { A, B = 255 } \
          persist_enum! { [] E [] [] where [], id new \"E\" was [] removed [] repr u64 8 { \
          A as \"A\" was [] since 1 removed [] = (0) + 0, 1 {} \

@@ -22,7 +22,7 @@ fn what_the_old_root_alone_led_to_is_garbage() -> Result<()> {
 }
 
 /// One thread collects all the time, and another one migrates, so the root changes in the middle of cycles.
-/// Between two migrations, the first node goes behind the last one, where a marker may have been.
+/// In every other migration, the first node goes behind the last one, where a marker may have been.
 #[test]
 fn beside_a_collection() -> Result<()> {
     for options in [small(), small().pin_undo(true), small().collect_least(1).collect_growth(0)] {
@@ -81,7 +81,7 @@ fn migrate_and_turn(heap: &Heap, last: &Held<Node<'static>>) -> Result<Held<Node
     Ok(turned.unwrap())
 }
 
-/// The cycle that finds the live objects after a crash is running.
+/// The cycle that finds the live objects after a crash may be running.
 #[test]
 fn in_a_heap_that_was_just_opened() -> Result<()> {
     const TEST: &str = "collection::in_a_heap_that_was_just_opened";

@@ -1,4 +1,4 @@
-//! The content of the file: after crashes, at other addresses, in copies, and on other media.
+//! The content of the file: after crashes, at other addresses, in copies, and with each durability.
 
 use std::fs;
 

@@ -13,7 +13,7 @@ use pheap::{Error, Heap, Held, P, Persist, Result, Root};
 use pheap_testkit::*;
 use versions::*;
 
-/// Whether a heap holds what the first version has made, as the first or second version.
+/// Asserts that a heap holds what the first version has made, as a root of the first or second version.
 fn holds(heap: &Heap, second: bool, n: u64) {
     assert_eq!(contents(heap), counted(n));
     assert_eq!(heap.existing_root::<v2::List>("list").is_ok(), second);

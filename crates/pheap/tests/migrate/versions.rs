@@ -25,7 +25,7 @@ pub(crate) mod v1 {
 pub(crate) mod v2 {
     use super::*;
 
-    /// Knows its sum, and is larger than a redo record takes.
+    /// Knows its sum, and has 1624 bytes.
     #[derive(Persist)]
     #[repr(C)]
     #[persist(id = "List")]
@@ -105,7 +105,7 @@ pub(crate) fn to_third(heap: &Heap) -> Result<bool> {
     })
 }
 
-/// How the second version of the program opens its root, whatever has written it.
+/// How the second version of the program opens its root, whether that or the first has written it.
 pub(crate) fn open_second(heap: &Heap) -> Result<Second> {
     to_second(heap)?;
     heap.existing_root("list")

@@ -26,7 +26,7 @@ fn program() {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Use {
     Closed,
-    /// By a program that was killed.
+    /// Not closed: its program was killed or failed, or it is a copy of a heap that was open.
     Left,
     /// By the program with this number.
     By(usize),
@@ -221,7 +221,7 @@ impl World {
         Ok(())
     }
 
-    /// Removes what nothing is known of.
+    /// Removes the file with this name, and its log, also from the model.
     fn forget(&mut self, path: &Path) -> Result<(), String> {
         for path in [path.to_owned(), log_of(path)] {
             let _ = fs::remove_file(&path);
@@ -415,7 +415,7 @@ impl World {
         self.save(slot, node)
     }
 
-    /// Everything that has a name, in the end.
+    /// Ends all programs. Then opens everything that has a name.
     fn end(&mut self) -> Result<(), String> {
         while !self.programs.is_empty() {
             match self.below(2) {
@@ -449,7 +449,7 @@ fn run(seed: u64, kinds: &'static [&'static str], bug: &str) -> Result<(), Strin
     world.end().map_err(|why| format!("seed {seed}: {why}"))
 }
 
-/// How many runs; more of them if it is asked for.
+/// Number of runs: 30, or what `PHEAP_NAMES_RUNS` says.
 fn runs() -> u64 {
     std::env::var("PHEAP_NAMES_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(30)
 }

@@ -23,7 +23,7 @@ fn at(base: u64) -> Options {
     small().base(base)
 }
 
-/// Where the root's pointers lead.
+/// Whether the root, and what two of its pointers lead to, are in a heap at this base.
 fn is_at(root: &Root<World<'static>>, base: u64) -> bool {
     let range = base..base + RESERVED;
     root.read(|view, w| {
@@ -251,7 +251,7 @@ fn what_an_interrupted_relocation_left_is_completed() -> Result<()> {
         let mut bytes = whole.clone();
         let slot = newest_slot(&bytes);
         let mut rng = Rng::from_seed(count as u64);
-        // Every other pointer has got somewhere already.
+        // Each pointer is relative to one of the bases, at random.
         for at in (0..bytes.len() / 8).map(|word| word * 8).filter(|&at| !(slot..slot + PAGE).contains(&at)) {
             let value = word(&bytes, at);
             let is_number = word(&bytes, at.saturating_sub(8)) & 0xffff == 7; // the tag of a `Shape::Number`
@@ -409,7 +409,7 @@ fn large_heaps_and_large_objects_move() -> Result<()> {
     Ok(())
 }
 
-/// Slots that a collection has freed still have their old content.
+/// Slots that a collection has freed may still have their old content.
 #[test]
 fn a_heap_with_dead_slots_moves() -> Result<()> {
     let dir = tempdir();

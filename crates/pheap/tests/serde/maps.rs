@@ -159,7 +159,7 @@ fn sets() {
     );
 }
 
-/// A value that is no string is no key for JSON.
+/// A struct is no key for JSON.
 #[test]
 fn keys_that_json_cannot_have() {
     let heap = small().in_memory().unwrap();

@@ -4,8 +4,8 @@
 //! would leave them, also in the middle of a transaction.
 //!
 //! `cargo test` runs it for a short time. `PHEAP_STRESS_SECONDS=600 cargo test -p pheap --test stress` runs
-//! it for so long. It prints its seed, which `PHEAP_STRESS_SEED` sets. Rounds with one thread are the same
-//! each time.
+//! it for so long. It prints its seed, which `PHEAP_STRESS_SEED` sets. Rounds with one thread draw the same
+//! steps each time.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 mod kinds;
@@ -151,7 +151,7 @@ struct Run<'a> {
     dir: &'a Path,
     path: &'a Path,
     roots: Vec<Root<Top<'static>>>,
-    /// The content of each root. A thread that has a transaction on a root has its state, too.
+    /// The content of each root. A thread that has a transaction on a root has the root's state locked.
     states: Vec<Mutex<State>>,
     /// Taken for reading by each thread that uses the heap, and for writing by the thread that copies its
     /// files.
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
         is_committed
     }
 
-    /// What a kill would leave: between transactions, or in the middle of one.
+    /// Copies what a kill would leave, between transactions or in the middle of one, and checks the copy.
     fn step_and_copy(&self, random: &mut Rng) {
         let _still = self.still.write().expect("no thread has failed");
         // The thread that marks after an opening must not go on, either.

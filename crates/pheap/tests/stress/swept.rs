@@ -68,7 +68,7 @@ fn find_no_room(heap: &Heap, root: &Root<Top<'static>>) {
     assert_eq!((before, completed), (0, 1), "it was running, and was completed");
 }
 
-/// Objects of other types get the pages and numbers of the spans that are gone; some of them die.
+/// Objects of other types may get the pages and numbers of the spans that are gone; some of them die.
 fn use_what_is_free(heap: &Heap, root: &Root<Top<'static>>) {
     root.txn(|tx, top| {
         tx[top].five = Some(tx.alloc([1; 5])?);

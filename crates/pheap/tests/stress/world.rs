@@ -114,7 +114,7 @@ impl State {
     }
 }
 
-/// Whether there was no room for something: it may happen at any time, and has changed nothing.
+/// Whether there was no room for something, which may happen at any time.
 pub(crate) fn is_full(error: &Error) -> bool {
     matches!(error, Error::OutOfSpace { .. } | Error::ReservationFull { .. })
 }
@@ -132,7 +132,7 @@ fn text(value: u64) -> String {
     "text ".repeat(1 + value as usize % 60) + &value.to_string()
 }
 
-/// Does one thing to a root. If that fails for want of space, nothing has changed.
+/// Does one thing to a root and to its model. If that fails for want of space, the two still agree.
 fn step<'r>(
     tx: &mut Txn<'r>,
     top: P<'r, Top<'r>>,

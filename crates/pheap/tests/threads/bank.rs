@@ -39,7 +39,8 @@ fn accounts(heap: &pheap::Heap) -> Accounts {
     (0..ACCOUNTS).map(open).collect()
 }
 
-/// Moves money, in whatever order, and writes statements, of which an account keeps the newest two.
+/// Moves money, and writes a statement for the account that gives it. An account keeps its newest two
+/// statements.
 fn transfer(accounts: &Accounts, random: &mut Rng, number: u64) -> Kept {
     let from = random.below(ACCOUNTS);
     let to = (from + 1 + random.below(ACCOUNTS - 1)) % ACCOUNTS;
@@ -74,7 +75,7 @@ fn money_moves_and_statements_stay_what_they_are() {
     for_each_kind(
         |heap, random| {
             let accounts = accounts(heap);
-            // Made by one thread, looked at and let go of by another.
+            // Made by one thread, and looked at and let go of by any.
             let kept: Mutex<Vec<Kept>> = Mutex::default();
             let look = |random: &mut Rng| {
                 let some = {

@@ -32,7 +32,7 @@ fn change<'r>(tx: &mut Txn<'r>, p: P<'r, Same<'r>>, random: &mut Rng) -> pheap::
     let next = tx[p].number + 1;
     tx[p].number = next;
     match tx[p].array {
-        // In place, if that is not the undo log's.
+        // Mostly the old array is changed in place.
         Some(array) if random.below(3) > 0 => tx.slice_mut(array, ..).fill(next),
         _ => {
             let len = [3, 40, 300, 9000][random.below(4)];
@@ -75,7 +75,7 @@ fn write(roots: &Sames, kept: &Kept, random: &mut Rng) {
         _ => {
             let held = roots[i].txn(|tx, p| {
                 let held = change(tx, p, random)?;
-                // What others hold is not what changes now.
+                // So the array that others hold does not change any more.
                 tx[p].array = Some(tx.alloc_slice(random.below(50) + 1, |_| tx[p].number)?);
                 Ok(held)
             });

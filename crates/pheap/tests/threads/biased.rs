@@ -1,12 +1,12 @@
-//! A biased lock: the first thread that has used it gets it without taking it. The tests have other threads
-//! want it, too.
+//! A biased lock: the first thread that uses it owns it, and needs no locked instruction until a second
+//! thread comes. In the test, other threads come again and again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::for_each_kind;
 use pheap_testkit::Rng;
 
-/// Enough, with what ships.
+/// Transactions in a row, before others come.
 const OFTEN: u64 = 1200;
 const ROUNDS: u64 = 3;
 const OTHERS: u64 = 2;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use pheap::{Durability, Heap, Options, SyncPolicy};
 use pheap_testkit::{MIB, Rng, log_of, tempdir};
 
-/// Heaps of all kinds, small enough that their logs and their memory are always full, and always collecting.
+/// Heaps of all kinds, small enough that logs and memory are often full, and that collections are frequent.
 fn kinds() -> Vec<(&'static str, Options)> {
     let small = || Options::new().arena_size(MIB).reserve(1 << 30).collect_least(4 << 10).collect_threads(2);
     let log = || small().durability(Durability::Wal).log_limit(256 << 10).memory_limit(256 << 10);

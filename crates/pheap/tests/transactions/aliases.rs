@@ -85,7 +85,7 @@ enum Step {
     LoadElement {
         element: usize,
     },
-    /// Neighbouring assignments, which share a log entry.
+    /// Neighbouring assignments, which may be logged together.
     Group {
         variables: [usize; 2],
         value: u64,
@@ -364,7 +364,7 @@ fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], memory: &mut 
     }
 }
 
-/// What spills, unless the transaction cannot be seen by other threads any more.
+/// What spills, unless the transaction is doomed.
 trait LeaveCopies {
     fn leave_copies(&mut self);
 }
@@ -394,8 +394,8 @@ fn heap(is_full: bool, pins_undo: bool) -> Heap {
 }
 
 /// Makes a root whose slice `large` has that many elements. With `fields`, 20 transactions that store to a
-/// field once precede. After these, a store to a field copies only the field, until the transaction accesses
-/// an object.
+/// field once precede. After these, a store to a field copies only the field, until the transaction meets an
+/// object of which a part has a copy.
 fn root(heap: &Heap, name: &str, large: usize, fields: bool) -> Root<All<'static>> {
     let root = heap.root_or(name, |tx| {
         let mut objects = Vec::new();

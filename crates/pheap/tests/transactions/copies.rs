@@ -37,7 +37,7 @@ fn a_copy_of_a_part_is_aligned_like_the_whole() {
     .unwrap();
 }
 
-/// Words of an object, and of a slice.
+/// Words of an object, and number of objects of each kind.
 const WORDS: usize = 6;
 const OBJECTS: usize = 5;
 
@@ -310,7 +310,7 @@ proptest! {
 }
 
 proptest! {
-    // A transaction on two roots syncs more, so these are fewer.
+    // Fewer cases than above.
     #![proptest_config(ProptestConfig { cases: rounds(100), ..ProptestConfig::default() })]
 
     /// A transaction over two roots leaves the copies of both roots, whichever root causes that, also while

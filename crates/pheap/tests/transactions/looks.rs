@@ -131,8 +131,8 @@ fn pointer<'r>(tx: &Txn<'r>, p: P<'r, All<'r>>, number: usize) -> P<'r, Object> 
     }
 }
 
-/// Does one step, mostly a read. Writes only to the first `narrow` objects. With `whole`, a step may read the
-/// whole slice, which ends the short path if an element has a copy.
+/// Does one step, mostly a read. Except for swaps, writes only to the first `narrow` objects and elements.
+/// With `whole`, a step may read the whole slice, which ends the short path if an element has a copy.
 fn step<'r>(
     tx: &mut Txn<'r>,
     p: P<'r, All<'r>>,
@@ -334,7 +334,8 @@ proptest! {
                 reader.join().unwrap();
             }
         });
-        // Of the many, for whose sake this is. (Others are short, or do not look at that much.)
+        // With `Process`, a transaction of so many steps should have left its copies. Others may be too
+        // short.
         prop_assert!(durability != Durability::Process || most_steps < 2500 || spilled > 0);
         prop_assert!(heap.check().unwrap().is_clean());
     }

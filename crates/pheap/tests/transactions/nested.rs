@@ -564,7 +564,7 @@ fn in_a_transaction_over_several_roots_it_is_of_one() {
             (ta[a], tb[b]) = (1, 1);
             ta.nested(a, |ta, a| {
                 (ta[a], tb[b]) = (2, 2);
-                // So does the other one.
+                // The transaction leaves its copies, if it has any.
                 tb.shared();
                 ta[a] = 3;
                 Err::<(), _>(Error::abort("it is to fail"))

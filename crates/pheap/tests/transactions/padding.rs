@@ -6,7 +6,7 @@ use std::fs;
 use pheap::{P, Persist, Result, Root, Txn, field, txn};
 use pheap_testkit::*;
 
-/// 32 bytes, of which 7 + 4 + 6 are padding; 15 are the value.
+/// 40 bytes: 16 are the value, and 7 + 4 + 7 + 6 are padding.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 struct Gaps {
@@ -132,7 +132,7 @@ fn each_path(what: &str, change: impl for<'r> Fn(&mut Txn<'r>, P<'r, Data<'r>>))
         drop(root);
         heap.close().unwrap();
         is_clean(&path, &format!("{what}, pinned: {pin}"));
-        // And the values are unchanged.
+        // The root has its value.
         let heap = small().open(&path).unwrap();
         let root: Root<Data> = heap.existing_root("data").unwrap();
         assert_eq!(root.read(|view, d| view[d].mark).unwrap(), 2);

@@ -87,7 +87,7 @@ fn parts_count_if_all_of_them_are_there() -> Result<()> {
             let found: Vec<u64> =
                 three.iter().map(|root| root.read(|view, n| view[n])).collect::<Result<_>>()?;
             assert_eq!(found, expected, "parts {set:03b}, opening {round}");
-            // As many entries as there were, killed again.
+            // More transactions, killed again.
             add_to(&three[0], 100)?;
             add(&three[1..], 0, 1000)?;
             expected = [expected[0] + 100, expected[1] + 1000, expected[2] + 1000];

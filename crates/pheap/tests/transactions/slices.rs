@@ -149,7 +149,7 @@ fn step<'r>(
             assert!(tx[new].iter().enumerate().all(|(i, &byte)| byte == i as u8));
         }
         93 => {
-            // The many, that copies are left for.
+            // Many stores, for which copies may be left.
             for i in (0..WORDS).step_by(4) {
                 model.words[i] = model.words[i].wrapping_add(1);
                 tx[words.at(i)] = model.words[i];

@@ -16,7 +16,7 @@ struct Many<'r> {
     bigs: Option<P<'r, [Big]>>,
 }
 
-/// Writes scattered words and objects, and reads all that it has written, in copies or in their places.
+/// Writes scattered words and objects, and reads all words that it has written, in copies or in their places.
 #[test]
 fn the_write_set_grows_and_then_spills() {
     const LEN: usize = 1 << 18;
@@ -40,7 +40,7 @@ fn the_write_set_grows_and_then_spills() {
             let mut expected = model.clone();
             let result = root.txn(|tx, p| {
                 let (numbers, bigs) = (tx[p].numbers.unwrap(), tx[p].bigs.unwrap());
-                // Distinct, for the factor is odd.
+                // Distinct: the factor and the modulus have no common divisor.
                 let place = |i: usize| i * 77_773 % (LEN - 5000);
                 for i in 0..count {
                     let at = place(i);

@@ -54,7 +54,7 @@ enum Renumbered {
     Two = 1 + FIRST,
 }
 
-/// Nobody reads the tag of such an enum but a collection.
+/// An enum with one variant: Rust code need not read its tag.
 #[derive(Persist)]
 #[replace(FIRST, 2)]
 #[repr(u8)]

@@ -1,4 +1,4 @@
-// There is no way to make a pointer but to allocate.
+// A program cannot make a pointer out of an address ...
 use pheap::{P, Persist};
 
 #[derive(Persist, Default)]

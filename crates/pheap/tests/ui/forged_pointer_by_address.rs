@@ -1,4 +1,4 @@
-// ... nor is there a constructor.
+// ... nor is there a constructor that takes one.
 use pheap::{P, Persist};
 
 #[derive(Persist, Default)]

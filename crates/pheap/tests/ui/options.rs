@@ -1,4 +1,4 @@
-// `#[persist(..)]` takes a few keys, on the type.
+// `#[persist(..)]` takes a few keys: some on the type, others on fields.
 use pheap::Persist;
 
 #[derive(Persist)]

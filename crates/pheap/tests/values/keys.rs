@@ -26,7 +26,7 @@ impl<K> Default for Both<'_, K> {
     }
 }
 
-/// Both maps have these keys, in their order.
+/// Asserts that both maps have these keys, the ordered one in their order.
 fn round_trip<K>(keys: Vec<K>) -> Result<()>
 where
     K: for<'r> HashKey<'r, Query = K> + for<'r> OrdKey<'r, Query = K> + Copy + std::fmt::Debug + 'static,
