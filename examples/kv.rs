@@ -29,7 +29,7 @@ type Map<'r> = PBTreeMap<'r, P<'r, str>, P<'r, str>>;
 type Store = Root<Map<'static>>;
 
 /// The default heap. Git ignores it.
-const HEAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/kv.pheap");
+const HEAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/kv.pheap");
 
 /// A key-value store in a persistent heap.
 #[derive(Parser)]

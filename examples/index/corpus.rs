@@ -4,6 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
+/// The folder of this project.
+pub fn project() -> &'static Path {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR"));
+    examples.parent().unwrap_or(examples)
+}
+
 /// A file to index.
 #[derive(Clone)]
 pub struct Source {
@@ -47,9 +53,8 @@ fn visit(path: &Path, files: &mut Vec<Source>) -> io::Result<()> {
             }
         }
     } else if metadata.is_file() {
-        // Names of files in the folder of the examples are relative to it. Other names are whole paths.
-        let project = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let name = path.strip_prefix(project).unwrap_or(path).to_string_lossy().into_owned();
+        // Names of files in the project's folder are relative to it. Other names are whole paths.
+        let name = path.strip_prefix(project()).unwrap_or(path).to_string_lossy().into_owned();
         files.push(Source { path: path.to_owned(), name, bytes: metadata.len() });
     }
     Ok(())

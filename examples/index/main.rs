@@ -42,13 +42,13 @@ mod store;
 const LINES: usize = 50;
 
 /// The default heap. Git ignores it.
-const HEAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/index.pheap");
+const HEAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/index.pheap");
 
 /// Indexes the words of text files in a persistent heap. It can be killed at any time, and continues from
 /// there.
 #[derive(Parser)]
 struct Args {
-    /// What to index: files, and folders of *.rs, *.md and *.toml. [default: the folder of the examples]
+    /// What to index: files, and folders of *.rs, *.md and *.toml. [default: this project]
     paths: Vec<PathBuf>,
     /// The heap file; created if there is none.
     #[arg(long, value_name = "FILE", default_value = HEAP)]
@@ -133,7 +133,7 @@ fn run(args: &Args) -> Result<()> {
 /// Brings the index up to date with the files.
 fn update(index: &Root<Index>, args: &Args) -> Result<()> {
     let start = Instant::now();
-    let project = [PathBuf::from(env!("CARGO_MANIFEST_DIR"))];
+    let project = [corpus::project().to_owned()];
     let sources = corpus::find(if args.paths.is_empty() { &project } else { &args.paths })?;
     let (mut todo, stale) = compare(index, &sources)?;
     if !stale.is_empty() {
