@@ -17,8 +17,8 @@ pub struct Limits {
     pub depth: u64,
     /// Maximal number of elements of each collection.
     pub items: u64,
-    /// Maximal number of values; the size of the heap in bytes. Collections that own each other in a circle
-    /// have no end.
+    /// Maximal number of values; the size of the heap in bytes. In a damaged heap, collections may own each
+    /// other in a circle, and would have no end.
     pub values: u64,
 }
 

@@ -45,7 +45,7 @@ for (const [kind, name] of KINDS) {
 $('bar').setAttribute('aria-label', [...$('legend').children].map(li => li.textContent).join(', '));
 
 // --- treemap ---
-/** Places rectangles, nearly square, whose areas are as the sizes: each row takes items until its worst side ratio would grow. */
+/** Places nearly square rectangles, with areas as the sizes: a row takes items while its worst ratio does not grow. */
 const squarify = (items, x, y, w, h, place) => {
   const total = items.reduce((sum, i) => sum + i.size, 0);
   if (!total || w <= 0 || h <= 0) return;

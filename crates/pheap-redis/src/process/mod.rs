@@ -103,8 +103,8 @@ impl Drop for PidFile {
     }
 }
 
-/// Sends the state (`READY=1`, `STOPPING=1`) to systemd (`Type=notify`), if NOTIFY_SOCKET names a socket for
-/// it. Logs a failure.
+/// Sends the state (`READY=1`, `STOPPING=1`) to systemd (`Type=notify`), if `NOTIFY_SOCKET` names a socket
+/// for it. Logs a failure.
 pub fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let told = || {
