@@ -45,7 +45,7 @@ for (const [kind, name] of KINDS) {
 $('bar').setAttribute('aria-label', [...$('legend').children].map(li => li.textContent).join(', '));
 
 // --- treemap ---
-/** Places nearly square rectangles, with areas as the sizes: a row takes items while its worst ratio does not grow. */
+/** Places nearly square rectangles with areas as the sizes: a row grows while its worst ratio does not. */
 const squarify = (items, x, y, w, h, place) => {
   const total = items.reduce((sum, i) => sum + i.size, 0);
   if (!total || w <= 0 || h <= 0) return;
