@@ -11,7 +11,7 @@ use crate::{Outcome, Result};
 
 /// The result of examining a file.
 struct Finding {
-    /// `None` if the heap cannot be opened.
+    /// `None` if the heap cannot be opened or checked.
     report: Option<Report>,
     /// Problems that the report does not contain.
     problems: Vec<String>,
@@ -44,7 +44,7 @@ pub fn check(how: &Options, file: &Path, as_json: bool, out: &mut dyn Write) -> 
 
 /// Examines a file. Opening it with `verify` finds all problems that `Heap::check` finds, and lost roots, but
 /// its error is shorter than the report of `Heap::check`. So if it finds the heap corrupt, this returns that
-/// report, unless the heap cannot be opened without `verify` either.
+/// report, unless the heap cannot be opened or checked without `verify` either.
 fn examine(how: &Options, file: &Path) -> Result<Finding> {
     let reader = how.clone().read_only(true);
     let report = |options: Options| {

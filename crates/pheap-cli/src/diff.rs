@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::text::{brief, key_text, short};
 use crate::{Failure, Outcome, Result};
 
-/// Maximal length of a printed value (approximate, in bytes) and of a path (in characters).
+/// Approximate maximal lengths of a printed value, in bytes, and of a path, in characters.
 const VALUE: usize = 100;
 const PATH: usize = 300;
 
@@ -29,12 +29,13 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print at most this many differences, and count the others
+    /// Print at most this many differences of values, and count the others
     #[arg(long, value_name = "N", default_value_t = 1000)]
     most: usize,
 }
 
-/// A path, and the value there in either heap; `None` if a heap has none.
+/// A path and the value there, or the name of a type and its layouts, in either heap; `None` if a heap has
+/// none.
 struct Difference {
     path: String,
     a: Option<String>,
@@ -73,7 +74,7 @@ pub fn diff(a: &Heap, b: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     Ok(Outcome::of(same))
 }
 
-/// Returns the types that only one heap has, or that have different layouts.
+/// Returns the names of types that only one heap has, or that have different layouts.
 fn types(a: &[TypeInfo], b: &[TypeInfo]) -> Vec<Difference> {
     let by_name = |types: &[TypeInfo]| -> BTreeMap<String, Vec<String>> {
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -280,8 +281,8 @@ fn fields<'a: 'b, 'b>(a: Vec<pheap::Field<'a>>, b: Vec<pheap::Field<'b>>) -> Pai
     Box::new(all.into_iter())
 }
 
-/// Pairs the entries of equal keys. As long as the keys of both maps come in the same order, it keeps no
-/// entries in memory.
+/// Pairs the entries of equal keys. It keeps no entries in memory as long as the next keys of both maps are
+/// equal, or both maps are ordered by keys whose order is known here.
 fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> Pairs<'a, 'b> {
     let (mut next_a, mut next_b) = (a.next(), b.next());
     let mut rest: Option<Rest<'a, 'b>> = None;
@@ -313,7 +314,7 @@ fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> Pairs<'a, 'b> 
                 next_b = b.next();
                 Some(pair(None, y))
             }
-            // The orders differ: from here on, entries of the second map are looked up by their keys.
+            // From here on, entries of the second map are looked up by their keys.
             None => {
                 let of_a = next_a.take().into_iter().chain(a.clone());
                 let of_b = next_b.take().into_iter().chain(b.clone());
@@ -430,7 +431,7 @@ fn order_of(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     }
 }
 
-/// Returns whether two values without parts are equal.
+/// Returns whether two values without parts are equal; floating-point numbers, bit by bit.
 fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
     match (a, b) {
         (Value::Unit, Value::Unit) | (Value::Null, Value::Null) => true,

@@ -1,4 +1,4 @@
-//! `pheap dump`: the objects of a root, or of a part of it, as JSON or CSV.
+//! `pheap dump`: the objects of a root, or of a part of it, as JSON, JSON lines or CSV.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub struct Args {
     /// Follow chains of at most this many pointers
     #[arg(long, value_name = "N", default_value_t = 8)]
     depth: u64,
-    /// Print at most this many elements of each collection; {"$more": n} stands for the others
+    /// Print at most this many elements of each collection; in JSON, "$more" is the number of the others
     #[arg(long, value_name = "N")]
     items: Option<u64>,
     /// Print no spaces or line breaks
@@ -100,7 +100,8 @@ fn whole(objects: &Objects<'_>, root: &str, limits: Limits, compact: bool, out: 
     Ok(Outcome::of(sound))
 }
 
-/// Returns the object that a pointer leads to, and its type. Returns any other value unchanged.
+/// Returns the object that a pointer leads to, and its type. Returns any other value, and a pointer that
+/// leads to no object, unchanged.
 fn behind<'v>(value: Value<'v>, type_name: &str) -> (Value<'v>, String) {
     match &value {
         Value::Pointer(pointer) => match pointer.target() {
@@ -165,7 +166,8 @@ fn lines<'v>(objects: &Objects<'v>, value: Value<'v>, limits: Limits, out: &mut 
     Ok(sound)
 }
 
-/// Prints a line for each element of a collection, with a cell for each field. Returns whether all was valid.
+/// Prints a line with names, and one for each element of a collection, with a cell for each field. Returns
+/// whether all was valid. Fails if the value is no collection.
 fn table<'v>(
     objects: &Objects<'v>,
     value: Value<'v>,

@@ -1,4 +1,4 @@
-//! `pheap get`: prints the values that a path leads to.
+//! `pheap get`: prints the values or properties that a path leads to.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub fn get(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     })?
 }
 
-/// Returns the text if the value is a text or points to one. Texts are printed without quotes.
+/// Returns the text if the value is a text or points to one.
 fn text_of<'v>(value: &Value<'v>) -> Option<&'v str> {
     match value {
         Value::Str(text) => Some(text),

@@ -28,7 +28,8 @@ impl<'w> Writer<'w> {
         Writer { out, open: Vec::new(), compact, after_key: false }
     }
 
-    /// Begins an object or array. If `lines` is set, each member is on a separate line.
+    /// Begins an object or array. If `lines` is set, each member is on a separate line, unless the writer is
+    /// compact.
     pub fn begin(&mut self, brackets: [char; 2], lines: bool) -> Result<()> {
         self.separate()?;
         write!(self.out, "{}", brackets[0])?;

@@ -31,7 +31,8 @@ use progress::Progress;
 /// copy of one state between two transactions, and the program does not notice. With other durabilities, only
 /// that program can read the heap.
 ///
-/// Exit status: 0 if all is well, 1 if something is wrong with the heap, 2 if the command failed.
+/// Exit status: 0 if all is well, 1 if something is wrong with the heap or `diff` finds differences, 2 if the
+/// command failed.
 #[derive(Parser, Debug)]
 #[command(name = "pheap", version)]
 struct Args {
@@ -74,7 +75,7 @@ enum Command {
     /// Prints what a path leads to
     #[command(after_help = path::HELP)]
     Get(get::Args),
-    /// Draws which objects point to which: for Graphviz, or as SVG
+    /// Draws which objects point to which: for Graphviz, as SVG, or as JSON
     #[command(after_help = path::HELP)]
     Graph(graph::Args),
     /// Shows the differences of two heaps: types, roots, and values by their paths
@@ -129,12 +130,12 @@ struct Show {
 /// The result of a command that succeeded.
 enum Outcome {
     Well,
-    /// The heap has problems, and they were printed.
+    /// The heap has problems, or two heaps differ.
     Unsound,
 }
 
 impl Outcome {
-    /// Returns the outcome of a command on a heap that is sound or not.
+    /// Returns the outcome of a command on a heap that is sound or not, or on two that are the same or not.
     fn of(is_sound: bool) -> Outcome {
         if is_sound { Outcome::Well } else { Outcome::Unsound }
     }

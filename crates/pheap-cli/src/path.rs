@@ -37,7 +37,7 @@ pub enum Step {
 pub enum Key {
     /// A text in quotes.
     Text(String),
-    /// A number, `true`, a variant, or JSON, without quotes.
+    /// Anything without quotes: a number, `true`, a word, a variant, or JSON.
     Plain(String),
 }
 
@@ -49,7 +49,7 @@ impl Key {
     }
 }
 
-/// Returns the root that a path begins with, and the steps behind it.
+/// Returns the root that a path begins with, or the only root, and the steps behind it.
 pub fn parse(path: &str, roots: &[&str]) -> Result<(String, Vec<Step>)> {
     let begins = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
     let root = roots
@@ -207,7 +207,7 @@ impl<'v> Place<'v> {
         let Some((step, rest)) = steps.split_first() else {
             return visit(Found::Value(self.value, self.type_name));
         };
-        // A chain of pointers to pointers may be a ring, so only 1,000 of them are followed.
+        // A chain of pointers to pointers may be a ring, so fewer than 1,000 of them are followed.
         let mut followed = 0;
         while let Value::Pointer(pointer) = &self.value {
             followed += 1;
@@ -416,7 +416,7 @@ fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     (near.0 <= 1 + name.len() / 5).then_some(near.1)
 }
 
-/// Returns the number of characters to insert, remove or replace.
+/// Returns the least number of characters to insert, remove or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,5 +1,5 @@
-//! Prints values as JSON. Each object is printed once, at the place that is the fewest pointers away from the
-//! start.
+//! Prints values as JSON. Each object other than a text is printed at most once, at the place that is the
+//! fewest pointers away from the start.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -12,21 +12,22 @@ use crate::text::{hex, key_text, of_bytes};
 /// Limits of the output.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// Maximal length of a chain of pointers, and maximal nesting of collections.
+    /// Maximal length of a chain of pointers. In an object, a collection within more than this many others is
+    /// printed without its elements.
     pub depth: u64,
     /// Maximal number of elements of each collection.
     pub items: u64,
-    /// Maximal number of values; the size of the heap in bytes. In a sound heap, no byte belongs to two
-    /// values.
+    /// Maximal number of values; the size of the heap in bytes. In a damaged heap, collections may own each
+    /// other in a circle, and would have no end.
     pub values: u64,
 }
 
 /// The state of an object.
 #[derive(Clone, Copy, Default)]
 struct Mark {
-    /// Number of pointers from the start to the object, plus 1; 0 if it is too far away.
+    /// Number of pointers from the start to the object, plus 1; 0 if it was not found, or is too far away.
     level: u32,
-    /// Whether more than one pointer leads to the object.
+    /// Whether more than one pointer was found that leads to the object. The start counts as one.
     shared: bool,
     printed: bool,
 }
@@ -34,8 +35,8 @@ struct Mark {
 /// If the depth is less than this, a level and the two flags fit into a byte.
 const NEAR: u64 = 61;
 
-/// The marks of all objects: a map while there are few, and a byte for each slot of the heap when there are
-/// many.
+/// The marks of objects: a map while there are few, and a byte for each slot of the heap when there are many
+/// and `is_near` is set. Objects without a number stay in the map.
 struct Marks {
     few: HashMap<u64, Mark>,
     many: Vec<u8>,
@@ -131,13 +132,13 @@ impl<'v> Plan<'_, 'v> {
 /// An object, array or value that is not printed completely.
 enum Open<'v> {
     Fields(Fields<'v>),
-    /// Elements, and the number of them still to be printed.
+    /// Elements, and how many of them may still be printed.
     Elements(Elements<'v>, u64),
-    /// The keys of a set, and the number of them still to be printed.
+    /// The keys of a set, and how many of them may still be printed.
     Keys(Entries<'v>, u64),
-    /// The entries of a map as members of an object, and the number of them still to be printed.
+    /// The entries of a map as members of an object, and how many of them may still be printed.
     Members(Entries<'v>, u64),
-    /// The entries of a map as a list of keys and values, and the number of them still to be printed.
+    /// The entries of a map as a list of keys and values, and how many of them may still be printed.
     Pairs(Entries<'v>, u64),
     /// A bracket that is only to be closed.
     Last,
@@ -423,7 +424,7 @@ fn step(left: &mut u64) -> bool {
     is_left
 }
 
-/// Returns whether the keys of a map are printed as text.
+/// Returns whether the keys of a map are printed as text: whether the first one is, if there is one.
 pub fn has_text_keys(entries: &Entries<'_>) -> bool {
     let Some(entry) = entries.clone().next() else { return true };
     let key = match &entry.key {
@@ -440,7 +441,8 @@ pub fn has_text_keys(entries: &Entries<'_>) -> bool {
     }
 }
 
-/// Calls `visit` with each pointer in a value. `within` is the number of collections around the value.
+/// Calls `visit` with each pointer in the parts of a value that the limits allow. `within` is the number of
+/// collections around the value. A list whose first element is a scalar counts as one without pointers.
 fn pointers<'v>(
     value: Value<'v>,
     limits: &Limits,
@@ -475,7 +477,7 @@ fn pointers<'v>(
     }
 }
 
-/// Returns whether values of this kind have neither parts nor pointers.
+/// Returns whether this is a number, a bool, a char or `()`.
 pub fn is_scalar(value: &Value<'_>) -> bool {
     matches!(
         value,

@@ -122,7 +122,7 @@ pub fn types(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     print(out, as_json, &Value::Array(value.collect()), &rows)
 }
 
-/// Prints the layouts that only one of two heaps has, by the name of the type.
+/// Prints the layouts of programs' types that only one of two heaps has, by the name of the type.
 pub fn differences(heap: &Heap, other: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     let layouts = |heap: &Heap| {
         let mut layouts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

@@ -11,8 +11,8 @@ pub fn hex(offset: u64) -> String {
     format!("{offset:#x}")
 }
 
-/// Returns bytes as text if they are printable UTF-8. Otherwise returns their hexadecimal digits as the
-/// error.
+/// Returns bytes as text if they are UTF-8 without control characters other than tabs and line ends.
+/// Otherwise returns their hexadecimal digits as the error.
 pub fn of_bytes(bytes: &[u8]) -> Result<&str, String> {
     let is_plain = |text: &&str| !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'));
     std::str::from_utf8(bytes).ok().filter(is_plain).ok_or_else(|| {
@@ -23,7 +23,7 @@ pub fn of_bytes(bytes: &[u8]) -> Result<&str, String> {
     })
 }
 
-/// Returns a key of a map as it is written in JSON and in paths.
+/// Returns a key of a map as text, as a member of a JSON object or in a path has it.
 pub fn key_text(key: &Value<'_>) -> String {
     match key {
         Value::Str(text) => (*text).to_owned(),
@@ -41,7 +41,8 @@ pub fn key_text(key: &Value<'_>) -> String {
     }
 }
 
-/// Returns a value as about `most` bytes of JSON, without the objects that it points to.
+/// Returns a value as a text of about `most` bytes, similar to JSON. Of the objects that it points to, only
+/// texts are in it.
 pub fn brief(value: &Value<'_>, most: usize) -> String {
     let mut text = String::new();
     write_brief(&mut text, value, most, 0);
@@ -119,12 +120,12 @@ fn quoted(text: &str, most: usize) -> String {
     serde_json::Value::from(format!("{}…", &text[..end])).to_string()
 }
 
-/// Returns the name of a type without the path `pheap::`.
+/// Returns the name of a type without each `pheap::` in it.
 pub fn short(type_name: &str) -> String {
     type_name.replace("pheap::", "")
 }
 
-/// Describes a value for a message: `a PHashMap<u64, Job> of 3 entries`.
+/// Describes a value for a message, such as: a `PHashMap<u64, Job>` of 3 entries.
 pub fn kind(value: &Value<'_>, type_name: &str) -> String {
     let name = short(type_name);
     let some = |n: u64, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });

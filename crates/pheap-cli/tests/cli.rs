@@ -1,4 +1,4 @@
-//! The program itself, on heaps of this test: their types are known here, and not there.
+//! Runs the program on heaps of this test. The test knows their types, and the program does not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use pheap::{Durability, Heap, Options, P, Persist, Result, Root, Txn};
 use serde_json::{Value, json};
 
-/// A word index, like the first example.
+/// A word index.
 #[derive(Persist)]
 #[repr(C)]
 struct Index<'r> {
@@ -66,7 +66,7 @@ fn index<'r>(tx: &mut Txn<'r>) -> Result<Index<'r>> {
     Ok(Index { buckets: tx.alloc_slice(3, |i| (i == 1).then_some(crash))?, files: Some(a) })
 }
 
-/// A folder with a heap of one root in it.
+/// A folder for heaps.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -134,7 +134,7 @@ fn a_dump_is_the_heap() {
         "next": { "text": "heap", "times": TIMES, "uses": [{ "file": a, "line": 7 }, nowhere], "next": null },
     });
     assert_eq!(*words, json!([null, crash, null]));
-    // The only root need not be named, and blanks mean nothing.
+    // The name of the only root may be left out, and blanks mean nothing.
     assert_eq!(json("dump", &path, &["--compact"]), all);
     assert_eq!(text("dump", &path, &["--compact"]).lines().count(), 1);
 }
@@ -145,7 +145,7 @@ fn a_dump_ends_somewhere() {
     let none = json("dump", &path, &["--depth", "0"]);
     assert!(none["buckets"]["$ref"].is_string() && none["files"]["$ref"].is_string());
     let one = json("dump", &path, &["--depth", "1"]);
-    // Strings are there however far away; the other file is not, and so has no id.
+    // Strings are printed at any distance. The second file is too far away, so it is only a reference.
     assert_eq!(one["files"]["name"], "a \"quoted\" name");
     assert!(one["files"]["next"]["$ref"].is_string() && one["files"].get("$id").is_none());
     assert!(one["buckets"][1]["$ref"].is_string());
@@ -325,7 +325,7 @@ fn a_flipped_pointer_is_found() {
     assert_eq!((&clean["clean"], &clean["roots"], &clean["problems"]), (&json!(true), &json!(1), &json!([])));
 
     let mut bytes = fs::read(&path).unwrap();
-    // Not the first: that one is in the log.
+    // The last one: there may be others in logs.
     let times = bytes.windows(8).rposition(|word| word == TIMES.to_le_bytes()).unwrap();
     let file = times + 8; // the first of its uses
     bytes[file + 4] ^= 0x40;
@@ -335,7 +335,7 @@ fn a_flipped_pointer_is_found() {
     assert!(report.contains("1 problem") && report.contains("`Word.uses[0].file`"), "{report}");
     let report: Value = serde_json::from_str(&ends_with(&pheap("check", &damaged, &["--json"]), 1)).unwrap();
     assert_eq!((&report["clean"], report["problems"].as_array().unwrap().len()), (&json!(false), 1));
-    // The dump shows it, and all that it does not touch.
+    // The dump shows the invalid pointer, and everything else.
     let dump: Value = serde_json::from_str(&ends_with(&pheap("dump", &damaged, &[]), 1)).unwrap();
     let found = &dump["buckets"][1]["next"]["uses"][0]["file"]["$invalid"];
     assert!(found.as_str().unwrap().contains("outside of the heap"), "{found}");
@@ -343,7 +343,7 @@ fn a_flipped_pointer_is_found() {
     ends_with(&pheap("stats", &damaged, &[]), 1);
     assert!(options().verify(true).open(&damaged).is_err());
 
-    // What cannot be opened is not clean either.
+    // A heap that cannot be opened is not clean either.
     fs::write(&damaged, &bytes[..bytes.len() - 1]).unwrap();
     assert!(ends_with(&pheap("check", &damaged, &[]), 1).contains("truncated"));
 }
@@ -371,7 +371,7 @@ fn garbage_is_collected() -> Result<()> {
     assert!(text("collect", &path, &[]).starts_with("freed       0 objects"));
     assert_eq!(text("dump", &path, &[]), dump);
     assert!(text("check", &path, &[]).ends_with("clean\n"));
-    // It makes no heaps, and believes none.
+    // `collect` makes no heap of an empty file, and changes no damaged heap.
     let empty = place.path("empty");
     fs::write(&empty, "").unwrap();
     ends_with(&pheap("collect", &empty, &[]), 2);
@@ -385,7 +385,7 @@ fn garbage_is_collected() -> Result<()> {
     Ok(())
 }
 
-/// What looks does not touch: neither a closed heap nor one with a log to replay.
+/// Commands that only read do not change the file of a closed heap, nor that of a heap that was not closed.
 #[test]
 fn files_are_not_changed() -> Result<()> {
     let (place, closed) = Place::with_index();
@@ -397,7 +397,7 @@ fn files_are_not_changed() -> Result<()> {
         Ok(())
     })?;
     fs::copy(&open, &crashed).unwrap();
-    // In the middle of nothing, as is known here, but not to the program.
+    // No transaction ran during the copy, but the program cannot know that.
     let nothing = place.path("nothing");
     for (command, more) in [
         ("info", vec![]),

@@ -1,7 +1,7 @@
 //! Tests the program `pheap` on a heap that another process writes to at full speed. Each dump is one
 //! committed state, and no older than the dump before it.
 //!
-//! `PHEAP_DUMPS` says how many dumps are made.
+//! `PHEAP_DUMPS` says how many dumps are made of each heap.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -45,7 +45,7 @@ fn options(policy: SyncPolicy) -> Options {
     options.durability(Durability::Wal).sync_policy(policy)
 }
 
-/// Moves money for ever, and says now and then how often it has.
+/// Moves money until the process is killed, and writes every eighth number of transfers to a file.
 fn write(path: &Path, policy: SyncPolicy) -> Result<()> {
     let heap = options(policy).open(path)?;
     let bank: Root<Bank> = heap.root_or("bank", |tx| {
@@ -66,7 +66,7 @@ fn write(path: &Path, policy: SyncPolicy) -> Result<()> {
             tx[to].balance += amount;
             let number = tx[bank].transfers + 1;
             tx[bank].transfers = number;
-            // Longer and longer, so that the heap grows.
+            // Texts become longer on average, so that the heap grows.
             let text = "x".repeat(random.below(8 + number.min(1 << 18) as usize / 256));
             let statement = Statement { text: tx.alloc_str(&text)?, number };
             tx[to].newest = Some(tx.alloc(statement)?);
@@ -84,7 +84,7 @@ fn said(path: &Path) -> u64 {
     read.map_or(0, |_| u64::from_le_bytes(bytes))
 }
 
-/// Runs the program, again if the writer was too fast for it.
+/// Runs the program, again as long as the writer is too fast for it.
 fn pheap(arguments: &[&str], path: &Path) -> Output {
     loop {
         let mut program = Command::new(env!("CARGO_BIN_EXE_pheap"));
@@ -98,7 +98,7 @@ fn pheap(arguments: &[&str], path: &Path) -> Output {
     }
 }
 
-/// How often money was moved, in a dump that is right.
+/// Returns how often money was moved, by a dump. Asserts that the dump is one state.
 fn transfers(dump: &Output) -> u64 {
     let bank: Value = serde_json::from_slice(&dump.stdout).expect("JSON");
     let accounts = bank["accounts"].as_array().expect("a list");
@@ -179,13 +179,13 @@ fn dumps_beside_writers_that_are_killed() {
             let mut writer = Some(first);
             let mut times = 0u64;
             while !is_over.load(Ordering::Relaxed) {
-                // While the next dump is made, at another time each time.
+                // Waits until the next dump is made, and then for another time than before.
                 while made.load(Ordering::Relaxed) < times && !is_over.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_millis(1));
                 }
                 thread::sleep(Duration::from_millis(times % 16));
                 drop(writer.take());
-                // No look at the heap keeps it from being opened.
+                // A dump with `--follow` does not keep a writer from opening the heap.
                 writer = Some(write(if times.is_multiple_of(2) { "each" } else { "on demand" }));
                 times += 1;
             }

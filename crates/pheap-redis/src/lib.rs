@@ -1,5 +1,6 @@
-//! A server that speaks the Redis protocol and keeps its data in a persistent heap. A write that the server
-//! acknowledged is durable. Other clients do not wait for the sync of a write. A restart takes milliseconds.
+//! A server that speaks the Redis protocol and keeps its data in a persistent heap. By default, a write that
+//! the server has acknowledged survives a power failure. While a client waits for the sync of its write,
+//! other clients are served. A restart opens the heap, and does not load the data.
 //!
 //! | room | modules | contents |
 //! |---|---|---|
@@ -22,8 +23,8 @@
 //! | [`link`] | | the connection to a master: loads its data, then applies its stream |
 //! | [`net`] | | threads, connections, and clients that wait for keys or for the disk |
 //!
-//! A room is a folder. A module imports only from rooms above its own, and from modules on its left in its
-//! room. The room's name stands for all other files of the room (`tests/layers.rs`).
+//! A room is a folder. Except in tests, a module imports only from rooms above its own, and from modules on
+//! its left in its room. The room's name stands for all other files of the room (`tests/layers.rs`).
 
 #![forbid(unsafe_code)]
 
@@ -45,5 +46,5 @@ pub mod server;
 pub mod stats;
 pub mod text;
 
-/// The version of Redis whose commands this server implements.
+/// The version of Redis that this server follows.
 pub const REDIS_VERSION: &str = "7.0.15";

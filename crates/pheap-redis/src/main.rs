@@ -275,7 +275,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Returns the file to import. If the arguments name none and a Redis has left one, says so.
+/// Returns the file to import. If the arguments name none, the heap is empty, and a Redis has left a file or
+/// a log, says so.
 fn to_import(
     store: &Store,
     config: &Config,
@@ -357,7 +358,8 @@ fn serve(
     })
 }
 
-/// Opens the heap. Logs how long that took and what recovery did.
+/// Opens the heap. Logs how long that took and what recovery did. Fails if the settings ask for persistent
+/// memory, `without_dax` is not set, and the file system is neither DAX nor tmpfs.
 fn open(path: &Path, settings: Settings, shards: u32, without_dax: bool) -> Result<Store, OpenError> {
     let (began, is_new) = (Instant::now(), !path.exists());
     let store = Store::open(path, settings, shards)?;

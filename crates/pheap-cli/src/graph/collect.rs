@@ -7,7 +7,8 @@ use pheap::{Object, Pointer, Value};
 use crate::print::is_scalar;
 use crate::text::{brief, key_text, short};
 
-/// Maximal characters of a value and of a name, and maximal rows of an object. Large `items` allow more rows.
+/// Maximal characters of a value and of a name, and about the maximal rows of an object. Large `items` allow
+/// more rows.
 const VALUE: usize = 28;
 const NAME: usize = 24;
 const ROWS: usize = 40;
@@ -16,7 +17,7 @@ const SCALAR_ROWS: usize = 3;
 /// Maximal nesting of structs and collections whose parts have separate rows.
 const NESTED: usize = 6;
 
-/// Objects, in the order of their distance from the start.
+/// A picture: names at which it begins, and objects, in the order in which they were found.
 pub struct Graph {
     pub nodes: Vec<Node>,
     /// Number of roots outside the picture, and of objects outside it that objects in it point to.
@@ -30,7 +31,7 @@ pub struct Node {
     /// The offset of the object; `None` for the name of a root or a path.
     pub offset: Option<u64>,
     pub bytes: u64,
-    /// Number of pointers between the start and the object.
+    /// Number of pointers from a name to the object, 0 for a name; 1 for an object that was included.
     pub level: usize,
     pub rows: Vec<Row>,
 }
@@ -87,7 +88,7 @@ impl<'v> Collector<'v> {
         self.graph.left_out += roots;
     }
 
-    /// Adds an object even if the picture is full. Returns the number of its node.
+    /// Adds an object, if it is not there yet, even if the picture is full. Returns the number of its node.
     pub fn include(&mut self, object: Object<'v>) -> Option<usize> {
         self.follow();
         self.most = self.graph.nodes.len() + 1;
@@ -157,7 +158,7 @@ impl<'v> Collector<'v> {
                         Value::Invalid(why) => {
                             self.rows(rows, inner("[?]"), Value::Invalid(why), level, nested)
                         }
-                        // An object that the key points to gets no node: `key` has its text or its type.
+                        // An object that the key points to gets no node: `key` stands for it.
                         _ => self.rows(rows, inner(&key), entry.value, level, nested + 1),
                     }
                 }

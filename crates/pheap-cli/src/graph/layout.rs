@@ -1,5 +1,5 @@
-//! Places objects in columns by their distance from the start, each as near as possible to the rows that
-//! point to it.
+//! Places objects in columns by their distance from the start, each near the rows that point to it and the
+//! objects that it points to.
 
 use super::collect::{Graph, Node};
 
@@ -42,7 +42,7 @@ impl Box {
     }
 }
 
-/// Characters that the dot at the end of a row takes.
+/// Characters that the dot or arrow at the end of a row takes.
 const DOT: usize = 2;
 
 fn letters(text: &str) -> usize {
@@ -80,7 +80,7 @@ pub fn layout(graph: &Graph) -> Layout {
         }
         x += width + ALLEY;
     }
-    // From left to right: each object is placed as near as possible to the first row that points to it.
+    // From left to right: each object is placed near the uppermost row on its left that points to it.
     if let Some(first) = columns.first() {
         stack(&mut boxes, first, |_| None);
     }
@@ -91,7 +91,8 @@ pub fn layout(graph: &Graph) -> Layout {
         *column = order.iter().map(|&i| column[i]).collect();
         stack(&mut boxes, column, |i| Some(wants[order[i]]));
     }
-    // From right to left: each object is placed near the middle of the objects that it points to.
+    // From right to left: each object is placed near the middle of the objects on its right that it points
+    // to.
     for level in (0..levels.saturating_sub(1)).rev() {
         let column = &columns[level];
         let middles: Vec<Option<f64>> = column
@@ -116,8 +117,8 @@ pub fn layout(graph: &Graph) -> Layout {
     Layout { boxes, width, height }
 }
 
-/// Returns the upper edge at which an object's title has the height of the first row on the left that points
-/// to it.
+/// Returns the upper edge at which an object's title has the height of the uppermost row on the left that
+/// points to it; a large number if there is no such row.
 fn wanted(graph: &Graph, boxes: &[Box], number: usize) -> f64 {
     let level = graph.nodes[number].level;
     let lines =
@@ -128,7 +129,7 @@ fn wanted(graph: &Graph, boxes: &[Box], number: usize) -> f64 {
     lines.fold(f64::INFINITY, f64::min).min(1e9)
 }
 
-/// Places the objects of a column below one another, each as near as possible to its wanted upper edge.
+/// Places the objects of a column below one another, each near its wanted upper edge.
 fn stack(boxes: &mut [Box], column: &[usize], wanted: impl Fn(usize) -> Option<f64>) {
     let mut y = f64::NEG_INFINITY;
     let mut shift = 0.0;

@@ -26,7 +26,7 @@ pub fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML cannot represent these characters.
+            // XML cannot represent most of these characters.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -116,8 +116,8 @@ fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, text: &str)
     }
 }
 
-/// Draws a pointer from the right end of a row to the left end of a title. A pointer back goes from the right
-/// end to the right end.
+/// Draws a pointer from the right end of a row to the left end of a title. A pointer to the same column or to
+/// one on the left goes from the right end to the right end.
 fn edge(out: &mut String, (from, y1): (&Box, f64), to: &Box, is_forward: bool) {
     let (x1, y2) = (from.x + from.width, to.head());
     let (class, x2, bend) = if is_forward {

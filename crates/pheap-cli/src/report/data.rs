@@ -1,4 +1,4 @@
-//! The data of a report page. Its size has a limit, however large the heap is.
+//! The data of a report page. Its size hardly depends on that of the heap.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -49,9 +49,9 @@ struct Survey {
     of_types: u64,
     /// For each part of the file: bytes of spans, of live objects, and of spans that hold no objects.
     parts: Vec<[u64; 3]>,
-    /// Bytes of spans, by the share of their slots that is in use, in tenths.
+    /// Bytes of spans of objects, by the share of their slots that holds live objects, in tenths.
     tenths: [u64; 11],
-    /// The bytes and the offsets of the largest objects.
+    /// The bytes of the slots, and the offsets, of the largest objects.
     largest: BinaryHeap<Reverse<(u64, u64)>>,
 }
 

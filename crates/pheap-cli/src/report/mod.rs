@@ -26,7 +26,7 @@ pub struct Args {
     objects: usize,
 }
 
-/// The page. The style, the data and the script replace their names in it.
+/// The page. The style, the data and the script replace the comments with their names in it.
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

@@ -1,7 +1,7 @@
 'use strict';
 const data = JSON.parse(document.getElementById('data').textContent);
 const $ = id => document.getElementById(id);
-/** An element with these attributes and content. Content is text, never markup. */
+/** Makes an element with these attributes and content. Content is text or elements, never markup. */
 const el = (tag, attributes = {}, ...content) => {
   const e = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -45,7 +45,7 @@ for (const [kind, name] of KINDS) {
 $('bar').setAttribute('aria-label', [...$('legend').children].map(li => li.textContent).join(', '));
 
 // --- treemap ---
-/** Rectangles whose areas are as the sizes, nearly square: each row takes what makes its worst side ratio better. */
+/** Places nearly square rectangles with areas as the sizes: a row grows while its worst ratio does not. */
 const squarify = (items, x, y, w, h, place) => {
   const total = items.reduce((sum, i) => sum + i.size, 0);
   if (!total || w <= 0 || h <= 0) return;

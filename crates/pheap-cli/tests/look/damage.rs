@@ -1,4 +1,4 @@
-//! Heaps that are damaged: whatever a program finds there, it says so, and ends.
+//! Damaged heaps: the program ends with one of its exit statuses, and says why if it fails.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use pheap_testkit::Rng;
 
 use crate::heap::{Place, pheap};
 
-/// What looks at everything.
+/// Commands that look at a heap.
 const LOOKS: &[(&str, &[&str])] = &[
     ("dump", &["shop", "--compact"]),
     ("dump", &["shop.jobs", "--format", "csv"]),
@@ -26,7 +26,7 @@ fn look(path: &std::path::Path, what: &str) {
     }
 }
 
-/// What compares a heap with a good one.
+/// Compares a heap with a good one.
 #[track_caller]
 fn compare(good: &std::path::Path, path: &std::path::Path, what: &str) {
     let output = pheap("diff", good, &[path.to_str().unwrap()]);
@@ -49,7 +49,7 @@ fn a_heap_whose_bytes_have_changed_is_looked_at() {
     let place = Place::with(100);
     let bytes = fs::read(&place.heap).unwrap();
     let damaged = place.path("damaged");
-    // Words of objects are not zero, and lie behind the tables.
+    // Words other than zero, behind the first two pages.
     let words: Vec<usize> = (8192..bytes.len() - 8)
         .step_by(8)
         .filter(|&at| bytes[at..at + 8].iter().any(|&byte| byte != 0))
@@ -60,7 +60,7 @@ fn a_heap_whose_bytes_have_changed_is_looked_at() {
         for _ in 0..1 + seed % 4 {
             let at = words[random.below(words.len())];
             match random.below(3) {
-                // Another word of the heap: a pointer to something else, mostly.
+                // Another word of the heap, which may be a pointer to something else.
                 0 => {
                     let from = words[random.below(words.len())];
                     changed.copy_within(from..from + 8, at);

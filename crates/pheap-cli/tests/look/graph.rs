@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::heap::{Place, ends_with, json, pheap, text};
 
-/// The names of all elements that a text has in XML, each of which is closed.
+/// Returns the names of all elements of a text in XML. Asserts that each is closed.
 fn elements(xml: &str) -> Vec<&str> {
     let (mut all, mut open) = (Vec::new(), Vec::new());
     for part in xml.split('<').skip(1) {

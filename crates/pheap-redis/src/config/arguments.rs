@@ -32,7 +32,7 @@ impl GivenOption {
     /// Parses the option behind `--set`.
     ///
     /// # Errors
-    /// If it has no name, or a quote is not closed.
+    /// If it has no name, a quote is not closed, or a character other than a space follows a closing quote.
     pub fn set(text: &str) -> Result<GivenOption, String> {
         let words =
             words::split(text.as_bytes()).ok_or_else(|| format!("--set '{text}': a quote is not closed"))?;
@@ -45,17 +45,17 @@ impl GivenOption {
 /// A command line.
 #[derive(Debug, Default)]
 pub struct CommandLine {
-    /// The name of the program, and arguments that are no options of `redis.conf`.
+    /// The name of the program, its own arguments (`--set` among them), and arguments that are no options.
     pub others: Vec<OsString>,
-    /// Options, in order.
+    /// Options of the form [`OptionForm::Plain`], in the order in which they were given.
     pub options: Vec<GivenOption>,
-    /// Whether `-` asks to read options from the standard input too.
+    /// Whether the first or the last argument is `-`, which asks to read options from the standard input too.
     pub reads_input: bool,
 }
 
 impl CommandLine {
-    /// Splits a command line. `own` returns Some if a name is an argument of this program: whether a value
-    /// follows it.
+    /// Splits a command line. `own` gets the text of an argument behind `--`. It returns None unless that is
+    /// an argument of this program, and otherwise whether the next argument is its value.
     pub fn split(all: impl IntoIterator<Item = OsString>, own: impl Fn(&str) -> Option<bool>) -> CommandLine {
         let (mut found, mut all) = (CommandLine::default(), all.into_iter().peekable());
         found.others.extend(all.next());
@@ -88,7 +88,7 @@ impl CommandLine {
             let name = words.remove(0);
             let most = setting(&name).map_or(usize::MAX, |setting| setting.kind.words().1);
             let is_name = |next: &OsString| next.as_encoded_bytes().starts_with(b"--");
-            // As in Redis, a value may begin with `--`. But `--save` alone has no value.
+            // As in Redis, the first word of a value may begin with `--`, except behind `--save`.
             if words.is_empty() && !name.eq_ignore_ascii_case("save") {
                 words.extend(all.next().map(|value| value.to_string_lossy().into_owned()));
             }
@@ -111,10 +111,10 @@ fn is_option(name: &str) -> bool {
 }
 
 impl ConfigReader {
-    /// Sets the options of a command line. If an option occurs twice in the same form, the last one counts.
+    /// Sets the options of a command line, in order.
     ///
     /// # Errors
-    /// If an option is invalid, or two forms contradict each other.
+    /// If an option cannot be set, or two forms give it different values.
     pub fn arguments(&mut self, all: &[GivenOption]) -> Result<(), String> {
         for (i, given) in all.iter().enumerate() {
             let is_other = |other: &&GivenOption| {

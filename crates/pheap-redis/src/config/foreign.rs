@@ -1,20 +1,20 @@
-//! Options of Redis 7.0 that this server does not have.
+//! Options of Redis 7.0 that this server refuses, or that have no effect here.
 
-/// The error for options about users.
+/// The error for `user` and `aclfile`.
 const USERS: &str = "this server has no users except `default`, so the option would restrict no client; \
     remove it, and set `requirepass`";
-/// The error for options about modules.
+/// The error for `loadmodule`.
 const MODULES: &str = "this server loads no modules, so clients would lack their commands; remove the option \
     if no client needs them";
-/// The error for options about replicas.
+/// The error for options that demand replicas.
 const REPLICAS: &str = "this server has no replicas, so it would acknowledge each write without them; remove \
     the option if that is enough";
-/// The error for options about TLS.
+/// The error for options of TLS that are not supported.
 const TLS: &str = "this server does not support this option of TLS; remove it if the supported ones are \
     enough (tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-protocols)";
 
-/// Options about permissions or about the meaning of an acknowledgement that this server does not support.
-/// Each has the values that ask for nothing, and the error for all other values.
+/// Options that this server refuses, because it does not do what they ask, and clients may rely on that. Each
+/// has the values that ask for nothing, and the error for all other values.
 const REFUSED: &[(&str, &[&str], &str)] = &[
     ("user", &[], USERS),
     ("aclfile", &[""], USERS),
@@ -46,7 +46,7 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ("tls-prefer-server-ciphers", &["no"], TLS),
 ];
 
-/// Options without effect here, about forks, files of Redis, its memory, and its cluster.
+/// Options of Redis that have no value and no effect here.
 const IGNORED: &str = "\
     acl-pubsub-default active-defrag-cycle-max active-defrag-cycle-min active-defrag-ignore-bytes \
     active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-threshold-upper activedefrag \
@@ -72,7 +72,7 @@ const IGNORED: &str = "\
     syslog-enabled syslog-facility syslog-ident tls-session-cache-size tls-session-cache-timeout \
     tls-session-caching";
 
-/// Options that `CONFIG` knows, and that have no effect here if they differ from the default.
+/// Options that have a value here, but are reported as without effect if it differs from the default.
 const WITHOUT_EFFECT: &str = "\
     acllog-max-len active-expire-effort activerehashing appendonly hz lazyfree-lazy-eviction \
     lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del rdbcompression repl-backlog-size \
@@ -82,18 +82,18 @@ fn names(all: &str, name: &str) -> bool {
     all.split(' ').any(|other| other == name)
 }
 
-/// Returns the error for an option that this server refuses. `name` is lowercase.
+/// Returns the error if this server refuses an option with this value. `name` is lowercase.
 pub(super) fn refusal(name: &str, value: &str) -> Option<&'static str> {
     let (_, harmless, why) = REFUSED.iter().find(|(other, ..)| *other == name)?;
     (!harmless.contains(&value)).then_some(*why)
 }
 
-/// Returns whether Redis has an option that `SETTINGS` lacks. `name` is lowercase.
+/// Returns whether this is an option of [`IGNORED`] or [`REFUSED`]. `name` is lowercase.
 pub(super) fn is_of_redis(name: &str) -> bool {
     names(IGNORED, name) || REFUSED.iter().any(|(other, ..)| *other == name)
 }
 
-/// Returns whether an option has no effect here. `name` is lowercase.
+/// Returns whether an option is to be reported as without effect. `name` is lowercase.
 pub(super) fn is_ignored(name: &str) -> bool {
     names(IGNORED, name) || names(WITHOUT_EFFECT, name)
 }

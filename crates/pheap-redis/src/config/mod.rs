@@ -1,4 +1,4 @@
-//! Options: their names, values and defaults, and which of them can change while the server runs.
+//! Options: their names, values and defaults, and which of them `CONFIG SET` may change.
 
 mod arguments;
 mod foreign;
@@ -42,7 +42,7 @@ pub enum SettingKind {
     Mode,
     /// A file name without a folder.
     FileName,
-    /// Any text.
+    /// A text. For some options, only certain texts are valid.
     Text,
     /// Any number of words.
     Words,
@@ -53,7 +53,7 @@ impl SettingKind {
     fn words(self) -> (usize, usize) {
         match self {
             SettingKind::Words => (0, usize::MAX),
-            // `no one`, or one word with both.
+            // `HOST PORT` or `no one`; or one word, which is quoted or empty.
             SettingKind::Master => (1, 2),
             _ => (1, 1),
         }
@@ -97,7 +97,7 @@ pub struct Setting {
     pub kind: SettingKind,
     /// The default value.
     pub default: &'static str,
-    /// Whether it can change while the server runs.
+    /// Whether `CONFIG SET` may change it.
     pub mutable: bool,
 }
 
@@ -109,7 +109,7 @@ const fn mutable(name: &'static str, kind: SettingKind, default: &'static str) -
     Setting { name, kind, default, mutable: true }
 }
 
-/// All options.
+/// All options that have a value here.
 pub const SETTINGS: &[Setting] = &[
     mutable("port", SettingKind::Int(0, 65535), "6379"),
     mutable("tls-port", SettingKind::Int(0, 65535), "0"),
@@ -246,13 +246,13 @@ impl Default for Config {
     }
 }
 
-/// Returns the option with this name.
+/// Returns the option with this name, in any case.
 pub fn setting(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
 }
 
 impl Config {
-    /// Returns the value of an option.
+    /// Returns the value of an option. `name` is lowercase.
     ///
     /// # Panics
     /// If there is no such option.
@@ -279,8 +279,8 @@ impl Config {
     /// Returns when to sync a log on a disk: `appendfsync`.
     pub fn sync_policy(&self) -> SyncPolicy {
         match self.text("appendfsync") {
-            // One sync covers all writes of a thread's turn. Replies wait for it, so no client has a reply to
-            // a write that a crash loses.
+            // The log is synced when a thread waits for a commit, so one sync can cover many writes. Replies
+            // wait for it, so no client has a reply to a write that a crash loses.
             "always" => SyncPolicy::Awaited,
             "everysec" => SyncPolicy::Every(Duration::from_secs(1)),
             _ => SyncPolicy::OnDemand,
@@ -288,7 +288,7 @@ impl Config {
     }
 
     /// Returns the most bytes that all clients may need together (`maxmemory-clients`); 0: no limit. A
-    /// percentage is one of `maxmemory`. The result is at least 128 KiB, because with less a client could not
+    /// percentage is one of `maxmemory`. A limit is at least 128 KiB, because with less a client could not
     /// even change the option.
     pub fn client_memory(&self) -> u64 {
         let text = self.text("maxmemory-clients");
@@ -316,7 +316,7 @@ impl Config {
     /// Sets an option.
     ///
     /// # Errors
-    /// A text, if there is no such option or its value is invalid.
+    /// A text, if there is no such option, or its value is invalid or refused.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let setting = setting(name).ok_or_else(|| format!("there is no option '{name}'"))?;
         if let Some(why) = foreign::refusal(setting.name, value) {
@@ -352,12 +352,13 @@ impl Config {
 }
 
 impl Config {
-    /// Writes all options that differ from their defaults to a file. Keeps the file's other lines: comments,
-    /// `include`, and options that this server does not have. Keeps its permissions, because it may have
-    /// passwords. A symbolic link remains one.
+    /// Writes to a file all options that differ from their defaults or that the file has already, each once.
+    /// Keeps the file's other lines: comments, `include`, and options that have no value here. Keeps its
+    /// permissions, because it may have passwords. A symbolic link remains one.
     ///
     /// # Errors
-    /// If the file cannot be written, or is no regular file. Then it is unchanged.
+    /// If the file cannot be read as UTF-8, is no regular file, or cannot be written. Then it is unchanged,
+    /// unless only the last step has failed, a sync of its folder.
     pub fn rewrite(&self, path: &Path) -> io::Result<()> {
         let path = &std::fs::canonicalize(path)?;
         if !std::fs::metadata(path)?.is_file() {

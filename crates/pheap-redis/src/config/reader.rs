@@ -7,21 +7,22 @@ use std::path::{Path, PathBuf};
 use super::{Config, foreign, setting};
 use crate::text::words;
 
-/// The most levels of `include`. Redis has no limit and would run out of file descriptors.
+/// The most files of which each includes the next.
 const DEEPEST: usize = 64;
 
-/// Reads options from several sources. If an option occurs twice, the last one counts.
+/// Reads options from several sources. The last value of an option counts; of `client-output-buffer-limit`,
+/// the last one for each kind of client.
 #[derive(Debug, Default)]
 pub struct ConfigReader {
     /// The options read so far.
     pub config: Config,
-    /// Names of options that have no effect here.
+    /// Names of options that were read and have no effect here.
     ignored: BTreeSet<String>,
     /// Sentences about options that have another effect than in Redis.
     notes: Vec<String>,
     /// The place that last set `appendfsync`.
     sync: Option<String>,
-    /// The files that are being read. Each was included by the one before it.
+    /// The files that are being read. Each includes the next.
     within: Vec<PathBuf>,
 }
 
@@ -29,7 +30,7 @@ impl ConfigReader {
     /// Reads a file in the syntax of `redis.conf`.
     ///
     /// # Errors
-    /// A text that names the file, the line and the fault.
+    /// A text that names the file, the fault, and the line, if the fault is in one.
     pub fn file(&mut self, path: &Path) -> Result<(), String> {
         let shown = path.display().to_string();
         if self.within.len() == DEEPEST || self.within.iter().any(|other| other == path) {
@@ -48,7 +49,7 @@ impl ConfigReader {
     /// Reads lines of options. `shown` names their source in errors.
     ///
     /// # Errors
-    /// As [`file`](Self::file).
+    /// A text that names the source, the line and the fault.
     pub fn text(&mut self, shown: &str, text: &[u8]) -> Result<(), String> {
         for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = line.trim_ascii();
@@ -65,10 +66,11 @@ impl ConfigReader {
         Ok(())
     }
 
-    /// Sets an option. `place` names its place in errors.
+    /// Sets an option, unless it has no value here, or reads the files that an `include` names. `place` names
+    /// its place in errors.
     ///
     /// # Errors
-    /// As [`file`](Self::file).
+    /// A text that names the place, the option and the fault.
     pub fn option(&mut self, place: impl Display, name: &str, values: &[String]) -> Result<(), String> {
         let (lower, value) = (name.to_ascii_lowercase(), values.join(" "));
         let wrong = |why: &str| format!("{place}: {name}: {why}");
@@ -157,7 +159,7 @@ impl ConfigReader {
 mod tests {
     use super::*;
 
-    /// Reads this text as a file.
+    /// Reads this text, under the name `redis.conf`.
     fn read(text: &str) -> Result<ConfigReader, String> {
         let mut reader = ConfigReader::default();
         reader.text("redis.conf", text.as_bytes()).map(|()| reader)

@@ -1,4 +1,4 @@
-//! The mailbox of a thread. Other threads put messages into it, or wake the thread, for example because a
+//! The mailbox of a thread. Threads put messages into it, or only wake its owner, for example because a
 //! commit is durable.
 
 use std::io;
@@ -13,12 +13,12 @@ use crate::clients::tracking::Notice;
 use crate::clients::waiting::Wakeup;
 use crate::connections::stream::Stream;
 
-/// A message for a client that the client did not ask for.
+/// A message for a client that is not the reply to a request of that client.
 #[derive(Debug, Clone)]
 pub enum Parcel {
     /// Encoded bytes.
     Bytes(Vec<u8>),
-    /// A message about copies of keys, which is encoded for the client's protocol.
+    /// A message about copies of keys. It is encoded for the client's protocol when it is delivered.
     Notice(Notice),
 }
 
@@ -71,15 +71,15 @@ impl Mailbox {
         self.wake_up();
     }
 
-    /// Wakes the thread.
+    /// Wakes the thread, unless it was woken and has not read the mailbox since.
     pub fn wake_up(&self) {
         if !self.is_woken.swap(true, Ordering::AcqRel) {
-            // This fails only if the thread has ended.
+            // The caller could not handle a failure.
             let _ = self.waker.wake();
         }
     }
 
-    /// Takes all messages. After this call, a new message wakes the thread again.
+    /// Takes all messages. A message that comes later wakes the thread.
     pub(crate) fn take(&self) -> Vec<Message> {
         // This makes the writes that came before the wake-up visible.
         self.is_woken.swap(false, Ordering::AcqRel);

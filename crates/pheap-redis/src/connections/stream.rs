@@ -24,8 +24,8 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Turns off the delay of small packets, and sends keep-alive probes after so many idle seconds (0:
-    /// none).
+    /// For TCP, turns off the delay of small packets, and has the system send keep-alive probes after so many
+    /// idle seconds (0: none).
     pub(crate) fn prepare(&self, keepalive: u64) {
         if let Some(stream) = self.tcp() {
             // The connection works without either.
@@ -74,18 +74,19 @@ impl Stream {
         matches!(self, Stream::Tls(_))
     }
 
-    /// Returns whether the TLS handshake is not complete.
+    /// Returns whether this is a TLS connection whose handshake is not complete.
     pub(crate) fn is_greeting(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.is_greeting())
     }
 
-    /// Returns whether the peer is on this machine.
+    /// Returns whether the peer is connected by a Unix socket or has a loopback address.
     pub(crate) fn is_local(&self) -> bool {
         self.tcp()
             .is_none_or(|stream| stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback()))
     }
 
-    /// Returns the addresses of the peer's end and of this end, as `CLIENT LIST` shows them.
+    /// Returns the addresses of the peer's end and of this end, as `CLIENT LIST` shows them. For a Unix
+    /// socket, both are its path.
     pub(crate) fn addresses(&self) -> [String; 2] {
         let shown = |addr: io::Result<std::net::SocketAddr>| {
             addr.map_or_else(|_| "?:0".to_owned(), |addr| addr.to_string())

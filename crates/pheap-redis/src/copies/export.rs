@@ -11,7 +11,7 @@ use crate::server::now;
 /// Why a heap was not exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The file cannot be written.
+    /// The file cannot be written, or a value is too large for its format.
     #[error(transparent)]
     Write(#[from] rdb::Error),
     /// A file with this name exists.
@@ -28,8 +28,8 @@ impl From<std::io::Error> for ExportError {
     }
 }
 
-/// Writes all data of the heap to a new RDB file, which appears when it is complete. Returns the number of
-/// keys.
+/// Writes all libraries and all keys that have not expired to a new RDB file, which gets its name when it is
+/// complete. Returns the number of these keys.
 ///
 /// # Errors
 /// If that fails, or if a file with this name exists.

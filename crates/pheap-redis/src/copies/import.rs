@@ -13,7 +13,7 @@ use crate::server::clocks::{Clocks, KeyUsage};
 use crate::server::now;
 use crate::text::words::lossy;
 
-/// Bytes of the file whose keys are stored at once, by one transaction for each shard.
+/// Bytes of the file after which the keys in them are stored, by one transaction for each of their shards.
 const BATCH: u64 = 1 << 20;
 
 /// Why a file was not imported.
@@ -27,12 +27,12 @@ pub enum ImportError {
         /// The error of the system.
         error: std::io::Error,
     },
-    /// The file is damaged, or has unknown parts.
+    /// The file cannot be read, is damaged, or has unknown parts.
     #[error("{} cannot be imported (byte {at}): {error}; `redis-check-rdb` checks the file", path.display())]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// The position up to which it was read.
+        /// The position up to which it was read; 0 if it does not begin as an RDB file of a known version.
         at: u64,
         /// The problem.
         error: rdb::Error,
@@ -64,7 +64,7 @@ pub enum ImportError {
         /// The key.
         key: String,
     },
-    /// A library is invalid.
+    /// A library has an invalid first line or the name of another library.
     #[error("the file has an invalid library of functions: {0}")]
     Library(String),
     /// The heap has failed.
@@ -72,7 +72,7 @@ pub enum ImportError {
     Heap(#[from] pheap::Error),
 }
 
-/// The files that a Redis has left in the folder where this server starts.
+/// The files that a Redis has left in the folder `dir`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RedisFiles {
     /// Its RDB file.
@@ -82,7 +82,7 @@ pub struct RedisFiles {
 }
 
 impl RedisFiles {
-    /// Finds the files by the names that the options give.
+    /// Finds the files by the names that the options give. An RDB file may also have the name `dump.rdb`.
     pub fn find(config: &Config) -> RedisFiles {
         let path = |name: &str| Path::new(config.text("dir")).join(name);
         let is_rdb = |path: &PathBuf| matches!(files::file_kind(path), Ok(files::FileKind::Rdb));
@@ -96,7 +96,7 @@ impl RedisFiles {
     /// Returns sentences that say how to import the data, for a start with an empty heap.
     pub fn advice(&self, heap: &Path) -> Vec<String> {
         let heap = heap.display();
-        // If there is a log, the RDB file may be older, and `--import auto` refuses it.
+        // If there is a log, the RDB file may be older, and `--import auto` needs `appendonly no`.
         let rdb = self.rdb.iter().filter(|_| self.log.is_none()).map(|path| {
             format!(
                 "{heap} is empty, and {} has data of a Redis, which are not served. To import them, stop \
@@ -118,7 +118,7 @@ impl RedisFiles {
     /// Returns the file to import, if there is one.
     ///
     /// # Errors
-    /// If the log may have newer data: Redis reads the log, unless the options say `appendonly no`.
+    /// If there is a log, which may have newer data, and the options do not say `appendonly no`.
     pub fn file_to_import(self, config: &Config) -> Result<Option<PathBuf>, ImportError> {
         match self.log {
             Some(log) if config.is("appendonly") => Err(ImportError::Log(log)),
@@ -136,15 +136,16 @@ pub struct ImportCounts {
     pub expired: u64,
     /// Number of keys that were left out because they had no elements.
     pub empty: u64,
-    /// Number of function libraries.
+    /// Number of imported function libraries.
     pub libraries: u64,
 }
 
-/// Imports an RDB file into the heap, which must be empty. Records the usage of its keys in `clocks`, if that
-/// is on.
+/// Imports the libraries and the keys that have not expired from an RDB file into the heap, which must be
+/// empty. Records the usage of the keys in `clocks`, if these are on and the file has it.
 ///
 /// # Errors
-/// If that fails. Then the heap may have a part of the file, and cannot be opened again.
+/// If that fails. A failure before the first part of the file is read leaves the heap as it was. After a
+/// later one, the heap may have a part of the file, and cannot be opened again.
 pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<ImportCounts, ImportError> {
     let open = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (size, file) = open().map_err(|error| ImportError::Open { path: path.to_owned(), error })?;
@@ -180,7 +181,7 @@ pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<ImportCount
     Ok(imported)
 }
 
-/// Records the usage of a key.
+/// Records the usage of a key, if the file has it and `clocks` are on.
 fn record_usage(clocks: &Clocks, entry: &RdbEntry, now: i64) {
     let idle = entry.idle.map(|seconds| KeyUsage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
     if let Some(usage) = idle.or(entry.frequency.map(KeyUsage::Frequency))
@@ -243,7 +244,7 @@ impl ImportBatch<'_> {
     }
 }
 
-/// Stores the text of a library in the heap. Loading the library later shows whether it is valid.
+/// Stores the text of a library in the heap. Loading the library later shows whether its code is valid.
 fn add_library(store: &Store, text: &[u8]) -> Result<(), ImportError> {
     let (name, _) = first_line(text).map_err(ImportError::Library)?;
     store.root(store.shards().len()).try_txn(|tx, root| {

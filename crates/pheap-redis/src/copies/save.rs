@@ -1,5 +1,5 @@
-//! Copies the heap while it is in use: `SAVE` and `BGSAVE`. They do not fork, and no client waits for
-//! `BGSAVE`.
+//! Copies the heap while it is in use: `SAVE` and `BGSAVE`. They do not fork. For `BGSAVE`, a new thread
+//! makes the copy.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Copy {
     fn write(&self) -> Result<(), Box<dyn std::error::Error>> {
         let new = files::unfinished(&self.path);
         // Another program may have written a file there since the check of `begin`. An interrupted attempt
-        // has left a heap.
+        // may have left a heap.
         for name in [&self.path, &new] {
             files::may_become_copy(name)?;
         }

@@ -1,5 +1,5 @@
-//! The exported figures. They have the names of redis_exporter where it has them, and further ones for the
-//! heap.
+//! The exported figures. The names of those that redis_exporter has too are the same as there. Those of the
+//! heap begin with `pheap_`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -123,7 +123,7 @@ fn counted(server: &Server, text: &mut MetricsText) {
     }
 }
 
-/// Appends the figures of each command that was called.
+/// Appends the figures of each command that was called or refused.
 fn each_command(server: &Server, text: &mut MetricsText) {
     let called: Vec<(&str, Sum)> = commands()
         .map(|known| (known.command.name, server.counted(known.number)))
@@ -157,8 +157,9 @@ fn each_command(server: &Server, text: &mut MetricsText) {
     }
 }
 
-/// Appends the figures of each database. It reads one shard at a time, so that commands wait for no more than
-/// that. It appends nothing while a script is slow, because the script has locked shards.
+/// Appends the figures of each database. It reads one shard at a time, so that commands in other shards do
+/// not wait. It appends nothing while a script is slow, because the script may have locked shards, and
+/// nothing if a read fails.
 fn keys(server: &Server, text: &mut MetricsText) {
     let mut counts = [[0; 2]; DATABASES];
     for shard in 0..server.store.shards().len() {
@@ -201,7 +202,7 @@ fn copies(server: &Server, text: &mut MetricsText) {
     figures.into_iter().for_each(|(name, help, value)| text.single_metric(name, Gauge, help, value));
 }
 
-/// Appends the figures of a server that follows a master.
+/// Appends the figures of the link to a master, if this server follows one.
 fn replication(server: &Server, text: &mut MetricsText) {
     let link = server.role.link();
     let Some(master) = &link.master else { return };
@@ -257,7 +258,7 @@ fn heap(server: &Server, text: &mut MetricsText) {
         "The longest pause by a collection.",
         longest,
     );
-    // Upper bounds of these fractions of the pauses.
+    // Durations that these shares of the pauses did not exceed, approximately.
     text.begin_metric("pheap_collector_pause_seconds", Gauge, "Quantiles of the pauses by collections.");
     for (share, name) in [(0.5, "0.5"), (0.99, "0.99"), (0.999, "0.999")] {
         let pause = heap.pauses.quantile(share).as_secs_f64();

@@ -1,5 +1,5 @@
-//! Exports figures for Prometheus. Separate threads answer `GET /metrics`. They never block the threads that
-//! serve clients for longer than a read of one shard takes.
+//! Exports figures for Prometheus. Separate threads answer `GET /metrics`. They lock shards only one at a
+//! time, so that clients hardly wait for them.
 
 mod figures;
 mod text;
@@ -17,16 +17,16 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::server::Server;
 
-/// The longest sleep of the thread before it checks whether the server stops.
+/// The longest sleep of the thread that accepts requests, before it checks whether the server stops.
 const TICK: Duration = Duration::from_millis(200);
-/// The longest time of a request and its response together.
+/// The time after which the connection of a request is not read or written any more.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The most requests at once, each in its own thread. Further connections are closed, because the next scrape
 /// comes soon.
 const AT_ONCE: usize = 64;
-/// The response to other machines in protected mode.
+/// The response to other machines if protected mode refuses them.
 const PROTECTED: &str = "This server is in protected mode: it answers other machines only if `requirepass` is set, or `protected-mode` is `no`.\n";
-/// The most bytes of a request.
+/// A request of this many bytes that is still incomplete is refused.
 const LONGEST: usize = 8 << 10;
 
 /// The listener for Prometheus.
@@ -82,9 +82,9 @@ impl Exporter {
         let slow = AtomicUsize::new(0);
         thread::scope(|scope| {
             while !server.stopping.load(Acquire) {
-                // If polling fails, the threads that serve clients report it.
+                // If this fails, the loop goes on.
                 let _ = self.poll.poll(&mut events, Some(TICK));
-                // Without this check, the end of the server would have to wait for all pending connections.
+                // Without this check, the server could not end as long as connections are pending.
                 while !server.stopping.load(Acquire)
                     && let Ok((stream, _)) = self.listener.accept()
                 {
@@ -162,7 +162,7 @@ fn answer(stream: TcpStream, server: &Server) -> io::Result<()> {
     stream.write_all((head + &body).as_bytes())
 }
 
-/// Reads a request. Returns its path, or None if it is not a `GET` request.
+/// Reads a request. Returns its path without the query, or None if it is no valid `GET` request or too long.
 fn path(stream: &mut impl Read) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     loop {

@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// metrics, the log, and a client that gets an error because there are too many.
 const RESERVE: u64 = 32;
 
-/// The number of descriptors to assume for a server without clients if `/proc` is missing.
+/// The number of open descriptors to assume if `/proc` cannot be read.
 const USUAL: u64 = 64;
 
 /// Raises the limit of open files for so many clients, of which `connected` are connected already. Returns
@@ -27,8 +27,8 @@ pub fn make_room(clients: u64, connected: u64) -> Result<u64, String> {
     Ok(most)
 }
 
-/// Raises the soft limit of open files to `wanted`, or to the hard limit, which stays. Returns the soft
-/// limit.
+/// If the soft limit of open files is less than `wanted`, raises it to that, or to the hard limit, which
+/// stays. Returns the soft limit.
 fn allow(wanted: u64) -> u64 {
     let before = getrlimit(Resource::Nofile);
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= wanted);

@@ -59,7 +59,7 @@ pub fn begin(config: &Config) -> Result<(), LogError> {
         }
     };
     let (filter, handle) = reload::Layer::new(level(config));
-    // If the log cannot be written, the server goes on without it.
+    // A failure to write to the log is not reported.
     let lines =
         fmt::layer().with_writer(writer).with_ansi(false).with_target(false).log_internal_errors(false);
     tracing_subscriber::registry().with(filter).with(lines).try_init().map_err(|_| LogError::Twice)?;
@@ -71,10 +71,10 @@ pub fn is_in_file() -> bool {
     IS_IN_FILE.load(Relaxed)
 }
 
-/// Sets the level to that of the options.
+/// Sets the level to that of the options, if the process has a log.
 pub fn set_level(config: &Config) {
     if let Some(handle) = LEVEL.get() {
-        // This fails only if there is no log.
+        // If this fails, the level stays.
         let _ = handle.reload(level(config));
     }
 }

@@ -55,7 +55,7 @@ impl StopSignals {
         self.signals.handle()
     }
 
-    /// Stops the server when a signal comes.
+    /// Stops the server when a signal comes. Returns when [`handle`](Self::handle) is closed.
     pub fn wait(mut self, server: &Server) {
         for signal in self.signals.forever() {
             let name = signal_name(signal).unwrap_or("a signal");
@@ -72,10 +72,10 @@ impl StopSignals {
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes the file. It replaces only a file that has a number or is missing.
+    /// Writes the file. It replaces a file only if all its bytes, 1 to 31, are digits or white space.
     ///
     /// # Errors
-    /// If the file cannot be written, or has other content.
+    /// If the file cannot be read or written, or has other content.
     pub fn new(path: &Path) -> io::Result<PidFile> {
         let is_number = |text: &[u8]| {
             (1..32).contains(&text.len())
@@ -98,12 +98,13 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // If this fails, a reader of the file finds that no such process exists.
+        // If this fails, the next start replaces the file.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Sends the state (`READY=1`, `STOPPING=1`) to systemd (`Type=notify`), if systemd asks for it.
+/// Sends the state (`READY=1`, `STOPPING=1`) to systemd (`Type=notify`), if `NOTIFY_SOCKET` names a socket
+/// for it. Logs a failure.
 pub fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let told = || {

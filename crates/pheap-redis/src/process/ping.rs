@@ -1,4 +1,4 @@
-//! Checks whether a running server answers (`--ping`). Supervisors such as Docker use it where redis-cli is
+//! Checks whether a running server answers (`--ping`), for supervisors such as Docker, where redis-cli may be
 //! missing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::config::Config;
 
-/// The longest time to wait for the connection, and for the reply.
+/// The longest time to wait for a TCP connection, and for each part of the reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Error replies that show that the server is running.
+/// Beginnings of error replies that show that the server is running.
 const ALIVE: &[&str] = &["-NOAUTH", "-LOADING", "-BUSY", "-MASTERDOWN"];
 
 /// Why the check has failed.
@@ -20,7 +20,7 @@ pub enum PingError {
     /// The options name no port and no socket to connect to.
     #[error("--ping connects without TLS, and neither `port` nor `unixsocket` is set; set one of them")]
     Nowhere,
-    /// The server does not answer.
+    /// The server cannot be reached, or does not answer.
     #[error("no answer from {0}: {1}")]
     Io(String, io::Error),
     /// The reply is unexpected.
@@ -31,7 +31,7 @@ pub enum PingError {
 /// Sends `PING` to the server that has these options.
 ///
 /// # Errors
-/// If it does not answer, or refuses to.
+/// If the options name no port and no socket, the server does not answer, or the reply is unexpected.
 pub fn ping(config: &Config) -> Result<(), PingError> {
     let (port, path) = (config.int("port") as u16, config.text("unixsocket"));
     let (shown, answer) = if port != 0 {
@@ -57,7 +57,8 @@ pub fn ping(config: &Config) -> Result<(), PingError> {
     if is_alive { Ok(()) } else { Err(PingError::Refused(shown, answer)) }
 }
 
-/// Returns an address of a server that listens on these addresses.
+/// Returns the address by which to reach a server that listens on these addresses: the first, or the loopback
+/// address if the first is a wildcard, a name or missing.
 fn address(bind: &str) -> IpAddr {
     let first = bind.split_whitespace().next().unwrap_or_default();
     match first.trim_start_matches('-') {

@@ -11,7 +11,8 @@ use crate::data::Owned;
 /// Reads a value of the type with the number `kind`.
 ///
 /// # Errors
-/// If there is no valid value. Only after [`Error::Empty`] is the reader at the end of the value.
+/// If there is no valid value. After [`Error::Empty`], the reader is at the end of the value; after other
+/// errors, it may be anywhere.
 pub fn decode<R: Read>(kind: u8, from: &mut RdbReader<R>) -> Result<Owned> {
     let value = match kind {
         kinds::STRING => Owned::String(from.string()?),

@@ -3,9 +3,9 @@
 use super::{CRC, Error, RdbReader, Result, VERSION, decode, encode, rdb_type};
 use crate::data::Owned;
 
-/// A dumped value may have this many elements in compressed parts, and one more for each byte of the payload.
-/// Without a limit, a MiB from a client could become some GiB. (An uncompressed element takes at least two
-/// bytes.)
+/// A dumped value may have this many elements in packed strings (listpacks, ziplists, zipmaps, intsets),
+/// which may be compressed, and one more for each byte of the payload. Without a limit, a MiB from a client
+/// could become some GiB. (An uncompressed element takes at least two bytes.)
 const MOST_ELEMENTS: u64 = 4 << 20;
 
 /// Encodes a value with its type, version and checksum.
@@ -39,7 +39,7 @@ pub fn seal(out: &mut Vec<u8>) {
 /// Checks the version and the checksum, and returns the bytes before them.
 ///
 /// # Errors
-/// If one of them is wrong.
+/// If one of them is wrong or missing.
 pub fn open(sealed: &[u8]) -> Result<&[u8]> {
     let (all, sum) = sealed.split_last_chunk().ok_or(Error::Truncated)?;
     let (opened, version) = all.split_last_chunk().ok_or(Error::Truncated)?;

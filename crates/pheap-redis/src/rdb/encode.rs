@@ -1,4 +1,4 @@
-//! Encodes values, in the forms that the oldest version of Redis with the type can read.
+//! Encodes values: each in one form, without packed strings except in streams.
 
 use super::write::{put_length, put_string};
 use super::{Result, kinds, streams};
@@ -19,7 +19,7 @@ pub fn rdb_type(value: &Owned) -> u8 {
 /// Appends a value, without its type.
 ///
 /// # Errors
-/// If the value is too large for the format.
+/// If a stream has an entry that is too large for the format.
 pub fn encode(value: &Owned, out: &mut Vec<u8>) -> Result<()> {
     match value {
         Owned::String(bytes) => put_string(out, bytes),

@@ -1,4 +1,5 @@
-//! Reads and writes RDB files: a version, then parts, each of which begins with its opcode or type.
+//! Reads and writes RDB files: a version, then parts, each of which begins with its opcode or type, and a
+//! checksum.
 
 use std::io::{Read, Write};
 
@@ -48,7 +49,7 @@ pub fn library<R: Read>(opcode: u8, from: &mut RdbReader<R>) -> Result<Option<Ve
     match opcode {
         opcodes::FUNCTION_2 => from.string().map(Some),
         opcodes::FUNCTION => {
-            // Versions before 7.0 stored the name and the engine separately from the text.
+            // Early versions of this format stored the name and the engine separately from the text.
             let (name, engine) = (from.string()?, from.string()?);
             if from.length()? != 0 {
                 from.string()?; // a description
@@ -60,7 +61,7 @@ pub fn library<R: Read>(opcode: u8, from: &mut RdbReader<R>) -> Result<Option<Ve
     }
 }
 
-/// Appends the text of a library.
+/// Appends a library: its opcode and its text.
 pub fn put_library(out: &mut Vec<u8>, text: &[u8]) {
     out.push(opcodes::FUNCTION_2);
     put_string(out, text);
@@ -93,7 +94,7 @@ impl<R: Read> FileReader<R> {
     /// Begins to read a file of `size` bytes.
     ///
     /// # Errors
-    /// If this is no RDB file, or one of a newer version.
+    /// If the first bytes cannot be read, or are not those of an RDB file of a known version.
     pub fn new(inner: R, size: u64) -> Result<FileReader<R>> {
         let mut from = RdbReader::new(ChecksumReader { inner, digest: CRC.digest() }, size);
         let (magic, digits) = (from.array()?, from.array::<4>()?);
@@ -118,10 +119,10 @@ impl<R: Read> FileReader<R> {
         self.empty
     }
 
-    /// Reads the next part. Returns None at the end, if the checksum is right.
+    /// Reads the next part. Returns None at the end, if the checksum is right or missing.
     ///
     /// # Errors
-    /// If the file is damaged, or has a part that is unknown here.
+    /// If the file cannot be read, is damaged, or has a part that is unknown here.
     pub fn next_part(&mut self) -> Result<Option<FilePart>> {
         let (from, mut deadline, mut idle, mut frequency) = (&mut self.from, None, None, None);
         loop {
@@ -187,7 +188,7 @@ pub struct FileWriter<W> {
 }
 
 impl<W: Write> FileWriter<W> {
-    /// Begins a file with the fields that name the version of the writer.
+    /// Begins a file. Its first parts name the version of Redis that the writer follows, and its 64 bits.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -212,7 +213,7 @@ impl<W: Write> FileWriter<W> {
         Ok(())
     }
 
-    /// Writes a function library. Libraries come before all databases.
+    /// Writes a function library. The caller writes libraries before all databases.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -237,7 +238,7 @@ impl<W: Write> FileWriter<W> {
     /// Writes a key and its value.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file cannot be written, or the value is too large for the format.
     pub fn entry(&mut self, key: &[u8], value: &Owned, deadline: Option<i64>) -> Result<()> {
         if let Some(deadline) = deadline {
             self.part.push(opcodes::EXPIRE_TIME_MS);
@@ -249,7 +250,7 @@ impl<W: Write> FileWriter<W> {
         self.write_part()
     }
 
-    /// Ends the file.
+    /// Ends the file: writes its checksum, and returns the underlying writer.
     ///
     /// # Errors
     /// If the file cannot be written.

@@ -159,7 +159,7 @@ impl Listpack {
         Listpack { bytes: vec![0; HEADER], count: 0 }
     }
 
-    /// Returns the present length in bytes.
+    /// Returns the present length in bytes, with the header and without the end.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }

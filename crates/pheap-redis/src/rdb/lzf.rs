@@ -16,7 +16,7 @@ const RUN: usize = 32;
 
 const DAMAGED: Error = Error::Corrupt("a compressed string is damaged");
 
-/// Expands a compressed string of `len` bytes.
+/// Expands a compressed string to `len` bytes. Fails if it has another length.
 pub(super) fn expand(mut rest: &[u8], len: u64) -> Result<Vec<u8>> {
     if len > rest.len() as u64 * MOST_PER_REFERENCE / 2 {
         return Err(DAMAGED);
@@ -60,7 +60,7 @@ pub(super) fn expand(mut rest: &[u8], len: u64) -> Result<Vec<u8>> {
 /// Compresses a text. Returns None if that does not save at least four bytes.
 pub(super) fn compress(text: &[u8]) -> Option<Vec<u8>> {
     let bits = text.len().clamp(64, REACH).next_power_of_two().ilog2();
-    // For each hash of three bytes: their last position plus one, or 0 if they did not occur.
+    // For each hash of three bytes: the last position with it that was looked up, plus one; or 0.
     let mut last = vec![0u32; 1 << bits];
     let most = text.len().checked_sub(4)?;
     let mut out = Vec::with_capacity(most);

@@ -5,14 +5,14 @@
 //! | `read` | reads numbers and strings |
 //! | `write` | writes numbers and strings |
 //! | `lzf` | compressed strings |
-//! | `listpack`, `old` | lists in one string: listpacks; ziplists, zipmaps and intsets of older versions |
+//! | `listpack`, `old` | many elements in one string: listpacks; ziplists, zipmaps, intsets |
 //! | `decode`, `encode` | reads and writes values |
 //! | `streams` | reads and writes streams |
 //! | `dump` | values with a checksum, as `DUMP` replies them |
 //! | `file` | files: keys, values, deadlines, libraries |
 //!
-//! The input may be anything. It is checked, and the memory that reading uses is at most a multiple of the
-//! length of the input.
+//! The input may be anything. It is checked, and the memory that reading uses is at most a constant and a
+//! multiple of the length of the input.
 
 mod decode;
 mod dump;
@@ -53,7 +53,7 @@ pub enum Error {
     /// The input is damaged.
     #[error("it is damaged: {0}")]
     Corrupt(&'static str),
-    /// A list, hash, set or sorted set without elements. The reader is at its end.
+    /// A list, hash, set or sorted set without elements. The reader is at the end of this value.
     #[error("it is a value without elements")]
     Empty,
     /// The input has a part that is unknown here.
@@ -70,7 +70,7 @@ pub enum Error {
     /// A value is too large for the format.
     #[error("an entry of a stream is larger than the format allows")]
     TooLarge,
-    /// Reading or writing the file has failed.
+    /// The underlying reader or writer has failed.
     #[error(transparent)]
     Io(std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! The formats that older versions used instead of listpacks: ziplists, zipmaps, and sets of numbers.
+//! Decodes ziplists and zipmaps, which older versions used instead of listpacks, and intsets.
 
 use super::listpack::{Element, number, spend, string, take};
 use super::{Error, Result};

@@ -5,16 +5,16 @@ use std::io::Read;
 use super::{Error, Result, encodings, lzf};
 use crate::text::words;
 
-/// The most memory to allocate before the bytes for it have come.
+/// The most memory to allocate for bytes that have not come yet.
 const AHEAD: u64 = 1 << 20;
 
-/// Reads from an input of known length.
+/// Reads from an input of at most a given length.
 #[derive(Debug)]
 pub struct RdbReader<R> {
     inner: R,
     /// The most bytes that may follow.
     left: u64,
-    /// The most elements that may still come in strings that can be compressed.
+    /// The most elements that may still come in packed strings, which can be compressed.
     pub(super) elements: u64,
 }
 
@@ -63,7 +63,7 @@ impl<R: Read> RdbReader<R> {
     /// Reads a byte.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is none, or reading fails.
     pub fn byte(&mut self) -> Result<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
@@ -89,7 +89,7 @@ impl<R: Read> RdbReader<R> {
     /// Reads a string.
     ///
     /// # Errors
-    /// If there is no valid string.
+    /// If there is no valid string, or reading fails.
     pub fn string(&mut self) -> Result<Vec<u8>> {
         let number = match self.length_or_encoding()? {
             Ok(len) => return self.bytes(len),
@@ -115,7 +115,7 @@ impl<R: Read> RdbReader<R> {
         }
     }
 
-    /// Reads a number.
+    /// Reads a number of 64 bits. NaN is an error.
     pub(super) fn double(&mut self) -> Result<f64> {
         let number = f64::from_le_bytes(self.array()?);
         if number.is_nan() { Err(Error::Corrupt("a score is not a number")) } else { Ok(number) }

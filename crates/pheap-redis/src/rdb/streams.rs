@@ -1,7 +1,7 @@
 //! Reads and writes streams.
 //!
-//! Entries are in listpacks. A listpack begins with the fields of its first entry. Other entries with the
-//! same fields do not repeat them.
+//! Entries are in listpacks. A listpack begins with counts and the names of some fields: in Redis and here,
+//! those of its first entry. Entries with just these fields need not repeat the names.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use super::{Error, RdbReader, Result};
 use crate::data::streams::{Extent, Id, Past, Progress, id, ms, pack, seq, unpack};
 use crate::data::{OwnedGroup, OwnedStream};
 
-/// Flag: the entry has the fields at the beginning of the listpack.
+/// Flag: the names of the entry's fields are those at the beginning of the listpack.
 const SAME_FIELDS: i64 = 2;
 /// Flag: the entry was deleted.
 const DELETED: i64 = 1;
@@ -23,8 +23,9 @@ const DELETED: i64 = 1;
 const MOST_ENTRIES: usize = 100;
 const MOST_BYTES: usize = 4096;
 
-/// The most bytes of repeated field names in the entries of a stream, and how many more for each byte of its
-/// listpacks. Without a limit, a payload of a few MiB could become some GiB.
+/// The most bytes of field names in the entries of a stream, and how many more for each byte of its
+/// listpacks. Without a limit, a payload of a few MiB could become some GiB, because names need not be
+/// repeated in it.
 const MOST_REPEATED: usize = 16 << 20;
 const REPEATED_PER_BYTE: usize = 16;
 
@@ -68,8 +69,8 @@ fn read_id<R: Read>(from: &mut RdbReader<R>) -> Result<Id> {
     Ok(id(from.length()?, from.length()?))
 }
 
-/// Decodes the entries of a listpack, whose ids are relative to `base`. They may repeat at most `left` bytes
-/// of field names.
+/// Decodes the entries of a listpack, whose ids are relative to `base`. They may have at most `left` bytes of
+/// field names.
 fn read_entries(
     base: Id,
     elements: &[Element<'_>],
@@ -128,7 +129,8 @@ fn read_time<R: Read>(from: &mut RdbReader<R>) -> Result<i64> {
     Ok(i64::from_le_bytes(from.array()?))
 }
 
-/// Reads a group: how far it has read, all pending entries, the consumers, and the pending entries of each.
+/// Reads a group: its name, how far it has read, all pending entries, the consumers, and the pending entries
+/// of each.
 fn read_group<R: Read>(from: &mut RdbReader<R>, is_new: bool, extent: &Extent) -> Result<OwnedGroup> {
     let (name, last) = (from.string()?, read_id(from)?);
     let read = if is_new { from.length()? as i64 } else { extent.position(last).unwrap_or(-1) };
@@ -146,7 +148,7 @@ fn read_group<R: Read>(from: &mut RdbReader<R>, is_new: bool, extent: &Extent) -
         let (name, seen) = (from.string()?, read_time(from)?);
         many(from, |from| {
             let id = read_raw_id(from)?;
-            // An entry is pending for at most one consumer.
+            // An entry is pending for only one consumer.
             let (at, count) = deliveries.remove(&id).ok_or(DAMAGED)?;
             pending.push((id, number, at, count));
             Ok(())

@@ -1,4 +1,4 @@
-//! Restores dumps of Redis and dumps them again, and checks damaged dumps.
+//! Restores dumps of Redis and dumps them again, reads files, and reads damaged dumps and files.
 
 use std::io::Cursor;
 
@@ -82,7 +82,7 @@ fn what_redis_dumps_is_read() {
         assert_eq!(value, expected);
         assert_eq!(restore(open(&dump(&value).unwrap()).unwrap()).unwrap(), value);
     }
-    // These values have only one form.
+    // This server dumps these values as Redis does.
     for payload in [STRING, INT_8, INT_16, INT_32, INT_64, SET, HASH, ZSET_2, EMPTY_STREAM] {
         assert_eq!(dump(&restore(open(payload).unwrap()).unwrap()).unwrap(), payload);
     }
@@ -120,8 +120,7 @@ fn streams_of_older_versions_are_read() {
     let mut expected = stream();
     expected.past = Past { last: id(9, 0), deleted: 0, added: 3 };
     assert_eq!(restore(&old).unwrap(), Owned::Stream(expected.clone()));
-    // Whether the position of a group is known depends on whether its last entry is the first or the last
-    // one.
+    // The position of a group is known if its last entry is the last one of the stream.
     let at = old.windows(4).rposition(|window| window == b"\x02g2\x03").unwrap();
     old[at + 3] = 9;
     expected.groups[1].progress = Progress { last: id(9, 0), read: 3 };
@@ -147,7 +146,7 @@ fn what_is_wrong_is_refused() {
         b"\x05\x01\x01a\0\0\0\0\0\0\xf8\x7f",
         b"\x03\x01\x01a\xfd",
         b"\x03\x01\x01a\x01x",
-        // Unknown kinds of lengths and strings.
+        // Unknown encodings of lengths, strings, and parts of lists.
         b"\x00\x82\0\0\0\0",
         b"\x00\xc4\0",
         b"\x01\xc0\x01",
@@ -184,7 +183,7 @@ impl Random {
         (self.0 >> 11) as usize % limit.max(1)
     }
 
-    /// Changes, removes, repeats or inserts some bytes.
+    /// Changes, removes, repeats or inserts some bytes, or cuts off the end.
     fn damage(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(3) {
             let at = self.below(bytes.len());
@@ -202,7 +201,7 @@ impl Random {
     }
 }
 
-/// Returns the number of bytes of a value's strings and of their containers.
+/// Returns about how many bytes the strings of a value need.
 fn weight(value: &Owned) -> usize {
     let all = |strings: &mut dyn Iterator<Item = &Vec<u8>>| strings.map(|string| string.len() + 24).sum();
     match value {
@@ -232,7 +231,7 @@ fn damaged_values_are_refused_or_read() {
     assert!(read > 1000 && refused > 1000, "{read} {refused}");
 }
 
-/// Reads all parts of a file.
+/// Reads all parts of a file. Returns them, and the number of keys without elements.
 fn parts(file: &[u8]) -> Result<(Vec<FilePart>, u64)> {
     let mut reader = FileReader::new(file, file.len() as u64)?;
     let parts = std::iter::from_fn(|| reader.next_part().transpose()).collect::<Result<_>>()?;
@@ -314,7 +313,7 @@ fn damaged_files_are_refused_or_read() {
         let mut bytes = bytes.clone();
         random.damage(&mut bytes);
         if let Ok((parts, _)) = parts(&bytes) {
-            // Only bytes behind the end were damaged, or none.
+            // Only bytes behind the end have changed, or none.
             assert_eq!(parts, expected);
             read += 1;
         }

@@ -19,7 +19,7 @@ pub(super) fn put_length(out: &mut Vec<u8>, len: u64) {
     }
 }
 
-/// Appends a string, as a number or compressed if that is shorter.
+/// Appends a string: as a number if it is one of 32 bits, or compressed if that saves some bytes.
 pub(super) fn put_string(out: &mut Vec<u8>, text: &[u8]) {
     let number = if text.len() <= 11 { words::int(text) } else { None };
     if let Some(number) = number.and_then(|number| i32::try_from(number).ok()) {

@@ -4,16 +4,16 @@ use smallvec::SmallVec;
 
 use super::request::{MalformedRequest, Parser, RequestArguments, RequestLimits};
 
-/// The most bytes that an empty buffer keeps allocated.
+/// The most bytes that an empty buffer keeps allocated behind [`Input::tidy`].
 const KEPT: usize = 1 << 20;
 
-/// The bytes that a client has sent and that have no reply yet.
+/// The bytes that a client has sent. Those before `start` were consumed.
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: Vec<u8>,
     start: usize,
     parser: Parser,
-    /// The arguments of the next request and its length, if it is complete.
+    /// The arguments of the next request and its length, if it is known to be complete.
     request: Option<(RequestArguments, usize)>,
 }
 
@@ -42,12 +42,12 @@ impl Input {
         self.room(0).0.extend_from_slice(bytes);
     }
 
-    /// Returns the number of bytes without a reply.
+    /// Returns the number of bytes that were not consumed.
     pub fn pending(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Returns where the next request begins in the buffer.
+    /// Returns where the next request begins in the buffer, until [`room`](Self::room) moves it.
     pub fn start(&self) -> usize {
         self.start
     }
@@ -55,7 +55,7 @@ impl Input {
     /// Returns whether the next request is complete.
     ///
     /// # Errors
-    /// If it is malformed. Then each later call fails in the same way.
+    /// If it is malformed. Then later calls with these limits fail too.
     pub fn is_ready(&mut self, limits: RequestLimits) -> Result<bool, MalformedRequest> {
         if self.request.is_none() {
             let parsed = self.parser.parse(&self.bytes[self.start..], limits);
@@ -71,19 +71,19 @@ impl Input {
         request.into_iter().flatten().collect()
     }
 
-    /// Moves behind the next request, because it has been run.
+    /// Moves behind the next request, if it is complete.
     pub fn consume(&mut self) {
         self.start += self.request.take().map_or(0, |(_, len)| len);
     }
 
-    /// Frees the memory of a long request, if no input is left.
+    /// Frees the memory of a long buffer, if no input is left.
     pub fn tidy(&mut self) {
         if self.pending() == 0 && self.bytes.capacity() > KEPT {
             *self = Input::default();
         }
     }
 
-    /// Moves back to an earlier request.
+    /// Moves back to an earlier request, which must still be in the buffer.
     pub fn rewind_to(&mut self, start: usize) {
         (self.start, self.request, self.parser) = (start, None, Parser::default());
     }

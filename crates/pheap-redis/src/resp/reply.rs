@@ -42,12 +42,12 @@ impl Reply {
         self.limit = limit;
     }
 
-    /// Returns whether there are too many bytes. Then the client does not get them.
+    /// Returns whether there are too many bytes.
     pub fn is_too_long(&self) -> bool {
         self.bytes.len() >= self.limit
     }
 
-    /// Returns whether nothing was written.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -219,7 +219,7 @@ impl Reply {
         texts.for_each(|text| self.bulk(text.as_ref()));
     }
 
-    /// Appends plain text for people.
+    /// Appends plain text for people; in RESP2, as a string.
     pub fn text(&mut self, text: impl AsRef<[u8]>) {
         self.verbatim("txt", text);
     }
@@ -238,7 +238,8 @@ impl Reply {
         }
     }
 
-    /// Begins a collection whose length is not known yet; see [`end_array`](Self::end_array).
+    /// Begins a collection whose length is not known yet; see [`end_array`](Self::end_array),
+    /// [`end_map`](Self::end_map) and [`end_set`](Self::end_set).
     pub fn defer_len(&mut self) -> DeferredLen {
         DeferredLen(self.bytes.len())
     }
@@ -248,7 +249,7 @@ impl Reply {
         self.insert_head(begun, b'*', len);
     }
 
-    /// Makes a map of the `pairs` pairs since `begun`.
+    /// Makes a map of the `pairs` pairs since `begun`; in RESP2, an array.
     pub fn end_map(&mut self, begun: DeferredLen, pairs: usize) {
         if self.resp3 {
             self.insert_head(begun, b'%', pairs)
@@ -257,7 +258,7 @@ impl Reply {
         }
     }
 
-    /// Makes a set of the `len` replies since `begun`.
+    /// Makes a set of the `len` replies since `begun`; in RESP2, an array.
     pub fn end_set(&mut self, begun: DeferredLen, len: usize) {
         self.insert_head(begun, if self.resp3 { b'~' } else { b'*' }, len);
     }

@@ -1,16 +1,16 @@
 //! Parses requests: arrays of bulk strings, or lines of words.
 //!
-//! When more of an incomplete request comes, parsing continues where it stopped. A request with a million
-//! arguments therefore costs no more if it comes in many pieces.
+//! When more of an incomplete array comes, parsing continues behind the last complete argument. A request
+//! with a million arguments therefore costs hardly more if it comes in many pieces.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::text::words;
 
-/// The most bytes of a line, which is an inline command or a length.
+/// The most bytes of an inline command, and about the most of a line with a length.
 const LINE: usize = 64 << 10;
-/// The most arguments of a request.
+/// The most arguments of an array.
 const ARGUMENTS: i64 = i32::MAX as i64;
 
 /// Appends a request in the form in which clients send it.
@@ -32,12 +32,12 @@ pub struct RequestLimits {
     pub authenticated: bool,
 }
 
-/// A malformed request. The connection is closed after the reply.
+/// A malformed request. Its text is that of the error reply, without the code.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("Protocol error: {0}")]
 pub struct MalformedRequest(Cow<'static, str>);
 
-/// The places of a request's arguments.
+/// The arguments of a request.
 #[derive(Debug, Default)]
 pub struct RequestArguments {
     /// Arguments of an array: ranges of the buffer.
@@ -47,7 +47,7 @@ pub struct RequestArguments {
 }
 
 impl RequestArguments {
-    /// Returns the arguments. `buffer` must be the buffer that was parsed.
+    /// Returns the arguments. `buffer` must begin with the bytes of the request.
     pub fn in_buffer<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.places.iter().map(|place| &buffer[place.clone()]).chain(self.words.iter().map(Vec::as_slice))
     }
@@ -57,7 +57,7 @@ impl RequestArguments {
 #[derive(Debug, Default)]
 pub struct Parser {
     arguments: RequestArguments,
-    /// Bytes of the buffer that were parsed.
+    /// Bytes of the request that were parsed.
     at: usize,
     /// Number of arguments that are missing. None before the first line.
     missing: Option<usize>,
@@ -101,7 +101,8 @@ impl Parser {
         Ok(Some(self.done()))
     }
 
-    /// Returns the least number of bytes that the request still needs, to size the buffer.
+    /// Returns how many bytes of an argument of known length are still missing, or 0, to size the buffer.
+    /// `buffered` is how many bytes have come.
     pub fn wanted(&self, buffered: usize) -> usize {
         self.bulk.map_or(0, |bulk| (self.at + bulk + 2).saturating_sub(buffered))
     }

@@ -1,9 +1,9 @@
-//! Gates in front of the shards. A thread passes a shard's gate before it locks the shard, so that it does
-//! not block in a lock of the heap while another thread's script is slow.
+//! Gates in front of the shards. A thread that serves clients passes a shard's gate before a command locks
+//! the shard, so that the thread does not block in a lock of the heap while another thread's script is slow.
 //!
-//! A thread that has passed a shard's gate finds the shard free, or free soon. While a slow script holds the
-//! gate, other threads wait at the gate, where they can learn that the script has become slow. With only one
-//! thread and no link to a master, no thread has to wait, and the gates stay open.
+//! While a script holds the gate, other threads wait at the gate, where they can learn that the script has
+//! become slow. With only one thread that serves clients and no link to a master, no other thread runs
+//! scripts, and the gates are not used.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Gates {
 pub struct ScriptBusy;
 
 /// Passed gates. Until this is dropped, they stay shut to other threads. Gates that were passed as a reader
-/// stay open to other readers.
+/// stay open to other readers. If the gates are not used, this is empty.
 #[derive(Debug)]
 #[must_use = "they are open again when this is dropped"]
 pub struct GatePass<'g> {
@@ -51,8 +51,8 @@ impl Gates {
         Gates { gates, are_used: AtomicBool::new(threads > 1) }
     }
 
-    /// Begins to use the gates, because one more thread begins. The caller is the only other thread, or no
-    /// thread has begun.
+    /// Begins to use the gates, because the link to a master will run commands. If they were not in use, the
+    /// caller is the only thread that serves clients, or no such thread has begun.
     pub fn enable(&self) {
         self.are_used.store(true, Relaxed);
     }
@@ -61,7 +61,8 @@ impl Gates {
         self.gates.get(shard).filter(|_| self.are_used.load(Relaxed))
     }
 
-    /// Passes the gates of shards, in ascending order: exclusively, or shared with other readers.
+    /// Passes the gates of shards: exclusively, or shared with other readers. The caller gives them in
+    /// ascending order, so that threads cannot wait for each other.
     ///
     /// # Errors
     /// If another thread holds one of them, and a script is slow.
@@ -90,7 +91,7 @@ impl Gates {
         Ok(GatePass { guards })
     }
 
-    /// Passes a shard's gate exclusively, if no thread holds it.
+    /// Passes a shard's gate exclusively, if no thread holds it. Returns None if one does.
     pub fn try_pass(&self, shard: usize) -> Option<GatePass<'_>> {
         let Some(gate) = self.get(shard) else { return Some(GatePass { guards: SmallVec::new() }) };
         let guard = GateGuard::Alone(gate.try_write()?);

@@ -11,13 +11,13 @@ use crate::scripts::ScriptFlags;
 /// A library.
 #[derive(Debug)]
 pub struct Library {
-    /// The number by which threads know it. No other library of this run of the server has it.
+    /// The number by which threads know it. No other library has it while the server runs.
     pub number: u64,
     /// Its name.
     pub name: String,
     /// Its text.
     pub text: Vec<u8>,
-    /// Length of the first line, which Lua does not compile.
+    /// Length of the first line without its end. Lua does not compile the line.
     pub shebang: usize,
     /// Its functions.
     pub functions: Vec<Function>,
@@ -35,7 +35,7 @@ pub struct Function {
 }
 
 impl Library {
-    /// Returns the text for Lua.
+    /// Returns the text for Lua: from the end of the first line on.
     pub fn code(&self) -> &[u8] {
         &self.text[self.shebang..]
     }
@@ -72,7 +72,7 @@ impl Loaded {
         self.functions.len()
     }
 
-    /// Removes the library with this name.
+    /// Removes the library with this name, and its functions. Returns the library.
     pub fn remove(&mut self, name: &str) -> Option<Arc<Library>> {
         let library = self.by_name.remove(name)?;
         self.functions.retain(|_, (of, _)| of.number != library.number);
@@ -111,7 +111,7 @@ impl Libraries {
         self.loaded.read().clone()
     }
 
-    /// Replaces the loaded libraries. Called while the heap's root of libraries is locked.
+    /// Replaces the loaded libraries. The caller has locked the heap's root of libraries.
     pub fn set(&self, loaded: Loaded) {
         *self.loaded.write() = Arc::new(loaded);
         self.is_unsure.store(true, Ordering::Release);
@@ -128,7 +128,7 @@ impl Libraries {
     }
 }
 
-/// Parses the first line of a library. Returns the library's name and the length of the line.
+/// Parses the first line of a library. Returns the library's name and the length of the line without its end.
 ///
 /// # Errors
 /// The problem with that line.

@@ -14,9 +14,9 @@ use sha1::{Digest, Sha1};
 
 use crate::text::words;
 
-/// Bytes of stack of a thread that runs scripts. Scripts may nest 200 calls of C functions, see
-/// `sandbox.lua`. With `string.gsub` these need 2 MiB. With `load`, each in a text that is nested 180 levels
-/// deep, they need up to 16 MiB.
+/// Bytes of stack of a thread that runs scripts. Scripts may nest 200 calls of C functions that call Lua
+/// functions, see `sandbox.lua`. With `string.gsub` these need about 2 MiB. With `load`, each in a text that
+/// is nested 180 levels deep, they need up to 16 MiB.
 pub const STACK: usize = 64 << 20;
 
 /// Runs `f` in a thread with the stack of a thread that runs scripts. The stack of a test is too small for
@@ -40,13 +40,13 @@ impl ScriptFlags {
     pub const ALLOW_OOM: ScriptFlags = ScriptFlags(2);
     /// The script runs although the data may be stale.
     pub const ALLOW_STALE: ScriptFlags = ScriptFlags(4);
-    /// The script declares no flags, so the server checks each of its commands.
+    /// The text has no `#!` line, so nothing is declared, and the server checks each command of the script.
     pub const NOTHING: ScriptFlags = ScriptFlags(32);
 
     const NAMES: [&'static str; 5] =
         ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
-    /// Parses the name of a flag.
+    /// Parses the name of a flag. Returns None if there is no such flag.
     pub fn parse(name: &[u8]) -> Option<ScriptFlags> {
         ScriptFlags::NAMES.iter().position(|known| known.as_bytes() == name).map(|bit| ScriptFlags(1 << bit))
     }
@@ -86,7 +86,7 @@ pub struct Script {
     pub declared: ScriptFlags,
     /// Its text.
     pub text: Vec<u8>,
-    /// Length of the `#!` line, which Lua does not compile.
+    /// Length of the `#!` line without its end, which Lua does not compile; 0 if there is none.
     pub shebang: usize,
 }
 
@@ -100,7 +100,7 @@ impl Script {
         Ok(Script { sha: sha1(text), declared, text: text.to_vec(), shebang })
     }
 
-    /// Returns the text for Lua.
+    /// Returns the text for Lua: without the `#!` line.
     pub fn code(&self) -> &[u8] {
         &self.text[self.shebang..]
     }
@@ -116,7 +116,8 @@ pub fn sha1(text: &[u8]) -> Sha {
     sha
 }
 
-/// Parses a first line that begins with `#!`. Returns its flags and its length.
+/// Parses a first line that begins with `#!`. Returns its flags, and its length without its end. For another
+/// line, returns [`ScriptFlags::NOTHING`] and 0.
 fn first_line(text: &[u8]) -> Result<(ScriptFlags, usize), String> {
     if !text.starts_with(b"#!") {
         return Ok((ScriptFlags::NOTHING, 0));
@@ -140,7 +141,7 @@ fn first_line(text: &[u8]) -> Result<(ScriptFlags, usize), String> {
     Ok((declared, end))
 }
 
-/// A script that has run for a long time.
+/// A running script that has reached `busy-reply-threshold`.
 #[derive(Debug)]
 pub struct SlowScript {
     /// Whether it is a script of `EVAL` or `EVALSHA`, and not a library function.
@@ -168,8 +169,8 @@ pub struct Scripts {
     /// Number of slow scripts.
     busy: AtomicUsize,
     slow: Mutex<Vec<Arc<SlowScript>>>,
-    /// Hashes of the texts, SHA-1s and names of scripts that have accessed keys in shards that they did not
-    /// declare.
+    /// Hashes of the texts, SHA-1s and names by which scripts were called that needed keys in shards without
+    /// a declared key.
     wide: RwLock<HashSet<u64>>,
     has_wide: AtomicBool,
     hasher: RandomState,
@@ -188,7 +189,7 @@ pub const BUSY_FUNCTION: &str =
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.";
 
 impl Scripts {
-    /// Returns the script with this SHA-1.
+    /// Returns the script with this SHA-1, if it is known.
     pub fn get(&self, sha: &Sha) -> Option<Arc<Script>> {
         self.known.read().get(sha).cloned()
     }
@@ -215,13 +216,13 @@ impl Scripts {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Returns whether a script needs all shards although it does not declare keys in all of them. `name` is
+    /// Returns whether [`set_wide`](Self::set_wide) has recorded that a script needs all shards. `name` is
     /// the text, SHA-1 or function by which a client calls it.
     pub fn is_wide(&self, name: &[u8]) -> bool {
         self.has_wide.load(Ordering::Relaxed) && self.wide.read().contains(&self.hasher.hash_one(name))
     }
 
-    /// Records that a script needs all shards.
+    /// Records that a script needs all shards, although it may not declare keys in all of them.
     pub fn set_wide(&self, name: &[u8]) {
         let mut wide = self.wide.write();
         if wide.len() >= WIDE {
@@ -236,7 +237,7 @@ impl Scripts {
         self.busy.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the slow script that has run longest.
+    /// Returns the slow script that became slow first.
     pub fn slowest(&self) -> Option<Arc<SlowScript>> {
         self.slow.lock().first().cloned()
     }
@@ -258,7 +259,7 @@ impl Scripts {
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Asks the script that has run longest to end. Refuses that if a master sent the script, if it has
+    /// Asks the script that became slow first to end. Refuses that if a master sent the script, if it has
     /// written, or if it is of the other kind: `is_eval` means a script, else a library function.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Counts calls of commands, their time, and the bytes read and written. Each thread has its own counters, so
-//! that threads do not share cache lines.
+//! Counts calls of commands, their time, and the bytes read and written. Each thread adds to its own
+//! counters, so that threads do not contend for them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,11 +14,11 @@ pub struct Counts {
     failed: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
-    /// Calls, by the binary logarithm of their microseconds.
+    /// Calls, by their time: see [`BUCKETS`].
     histogram: [AtomicU64; BUCKETS],
 }
 
-/// Number of buckets of the histogram: calls of up to 1, 2, 4 … microseconds.
+/// Number of buckets of the histogram: calls of up to 1, 2, 4 … whole microseconds. The last has no bound.
 pub const BUCKETS: usize = 31;
 
 /// The counts of a command, summed over threads.
@@ -26,7 +26,7 @@ pub const BUCKETS: usize = 31;
 pub struct Sum {
     /// Number of calls.
     pub calls: u64,
-    /// Time of all calls.
+    /// Time of all calls, in nanoseconds.
     pub nanoseconds: u64,
     /// Calls that were refused before they began.
     pub rejected: u64,
@@ -36,11 +36,11 @@ pub struct Sum {
     pub hits: u64,
     /// Lookups that missed, by commands that only read.
     pub misses: u64,
-    /// Calls, by the binary logarithm of their microseconds.
+    /// Calls, by their time: see [`BUCKETS`].
     pub histogram: [u64; BUCKETS],
 }
 
-/// The bytes that one thread has read from connections and written to them.
+/// The bytes that one thread has read from connections and written to them, and the numbers of these calls.
 #[derive(Debug, Default)]
 pub struct Traffic([AtomicU64; 4]);
 
@@ -84,7 +84,7 @@ impl Traffic {
     }
 }
 
-/// Adds to a number that only one thread changes.
+/// Adds to a number to which only one thread adds.
 fn add(to: &AtomicU64, more: u64) {
     to.store(to.load(Relaxed) + more, Relaxed);
 }

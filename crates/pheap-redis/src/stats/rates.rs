@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// The number of samples in the mean. They cover 1.6 seconds, as in Redis.
+/// The number of samples in the mean, as in Redis. With ten samples in a second, they cover 1.6 seconds.
 const SAMPLES: usize = 16;
 
 /// The number of rates: commands, bytes from clients, bytes to clients, and bytes from a master.
@@ -17,7 +17,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Adds a sample: the totals since the start of the server.
+    /// Adds a sample: the totals since the start of the server, or since they were reset.
     pub fn sample(&mut self, now: Instant, totals: [u64; COUNTED]) {
         if let Some((then, before)) = self.last.replace((now, totals)) {
             let seconds = now.saturating_duration_since(then).as_secs_f64().max(0.001);

@@ -20,7 +20,7 @@ struct SlowLogEntries {
 pub struct SlowLogEntry {
     /// The number of the entry.
     pub number: u64,
-    /// When it was called, in seconds since 1970.
+    /// When it ended, in seconds since 1970.
     pub at: i64,
     /// How long it took.
     pub took: Duration,
@@ -32,7 +32,8 @@ pub struct SlowLogEntry {
     pub name: Vec<u8>,
 }
 
-/// The most arguments of a command, and the most bytes of an argument, to keep.
+/// The most arguments of a command, and the most bytes of an argument, in an entry. A note about what was
+/// left out takes the place of the last argument, or follows the bytes.
 const MOST: (usize, usize) = (32, 128);
 
 /// Shortens the arguments of a command for the log.
@@ -96,14 +97,15 @@ impl SlowLog {
     }
 }
 
-/// Events that took longer than `latency-monitor-threshold`, by their kind.
+/// Events that took at least `latency-monitor-threshold`, by their kind.
 #[derive(Debug, Default)]
 pub struct Latency(Mutex<BTreeMap<&'static str, Series>>);
 
 /// The events of a kind.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    /// The longest event of each second: the second since 1970, and the milliseconds.
+    /// The longest event of each of the last seconds that had one: the second since 1970, and the
+    /// milliseconds.
     pub samples: VecDeque<(i64, u64)>,
     /// The longest event of all, in milliseconds.
     pub longest: u64,
@@ -129,12 +131,12 @@ impl Latency {
         }
     }
 
-    /// Returns all kinds of events that have occurred.
+    /// Returns the events of all kinds.
     pub fn all(&self) -> Vec<(&'static str, Series)> {
         self.0.lock().iter().map(|(event, series)| (*event, series.clone())).collect()
     }
 
-    /// Returns the events of a kind.
+    /// Returns the events of a kind. None if there are none.
     pub fn of(&self, event: &str) -> Option<Series> {
         self.0.lock().get(event).cloned()
     }

@@ -1,4 +1,4 @@
-//! Figures of the operating system about this process.
+//! Figures of the operating system about this process and the machine.
 
 /// Which processor time to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,14 +7,14 @@ pub enum CpuScope {
     Process,
     /// The time of the calling thread.
     Thread,
-    /// The time of this process's children that have ended.
+    /// The time of this process's children that have ended and were waited for.
     Children,
 }
 
-/// Returns the seconds of processor time in the system and in user mode.
+/// Returns the seconds of processor time in the system and in user mode, or 0 where `/proc` does not say.
 pub fn cpu_times(whose: CpuScope) -> [f64; 2] {
     // In /proc/PID/stat (proc(5)), these are the fields 14 and 15, or 16 and 17. They are in ticks, of which
-    // Linux has 100 in a second.
+    // Linux has 100 in a second on most architectures.
     let file = if whose == CpuScope::Thread { "/proc/thread-self/stat" } else { "/proc/self/stat" };
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let behind_name = text.rsplit(')').next().unwrap_or_default();
@@ -25,7 +25,8 @@ pub fn cpu_times(whose: CpuScope) -> [f64; 2] {
     if whose == CpuScope::Children { [field(17), field(16)] } else { [field(15), field(14)] }
 }
 
-/// Returns the bytes of resident memory of this process, and the bytes of memory of the machine.
+/// Returns the bytes of resident memory of this process, and the bytes of memory of the machine, or 0 where
+/// `/proc` does not say.
 pub fn memory() -> (u64, u64) {
     let kilobytes = |file: &str, name: &str| -> Option<u64> {
         let text = std::fs::read_to_string(file).ok()?;

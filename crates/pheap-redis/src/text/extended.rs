@@ -1,5 +1,5 @@
-//! Floating-point numbers of the x87 with 64 significant bits, the `long double` of C. Redis adds with them,
-//! so sums here have the same text as in Redis.
+//! Floating-point numbers of the x87 with 64 significant bits, the `long double` of C on x86-64. Redis adds
+//! with them, so sums here have the same text as in Redis.
 
 /// A finite number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +23,9 @@ impl Extended {
     /// Zero.
     pub const ZERO: Extended = Extended { is_negative: false, mantissa: 0, exponent: 0 };
 
-    /// Parses a number as `strtold` does: decimal, hexadecimal, or `inf`, which returns `Some(None)`. Returns
-    /// None if the text is something else, or the number is out of range.
+    /// Parses a number in the syntax of `strtold`, without spaces: decimal, hexadecimal, or `inf`, which
+    /// returns `Some(None)`. Returns None if the text is something else (such as `nan`) or too long, or the
+    /// number is out of range.
     pub fn parse(text: &[u8]) -> Option<Option<Extended>> {
         if text.len() >= LONGEST {
             return None;
@@ -50,7 +51,7 @@ impl Extended {
         Extended { is_negative: number < 0, ..rounded }
     }
 
-    /// Adds. Returns None if the sum is too large.
+    /// Adds. Returns None if the sum is out of range.
     pub fn plus(self, other: Extended) -> Option<Extended> {
         let (large, small) = match (self.mantissa, other.mantissa) {
             (0, _) => return Some(other),
@@ -125,8 +126,8 @@ fn round(number: u128, exponent: i64) -> Option<Extended> {
     is_in_range.then_some(Extended { is_negative: false, mantissa, exponent: exponent as i32 })
 }
 
-/// Parses digits with an optional point. Returns the digits, how many are behind the point, and the rest of
-/// the text.
+/// Parses digits with an optional point. Returns the digits without leading zeros, how many digits are behind
+/// the point, and the rest of the text. Returns None if there is no digit.
 fn digits(text: &[u8], radix: u32) -> Option<(Vec<u32>, i64, &[u8])> {
     let (mut digits, mut behind, mut is_behind, mut any) = (Vec::new(), 0, false, false);
     let mut rest = text;
@@ -147,7 +148,7 @@ fn digits(text: &[u8], radix: u32) -> Option<(Vec<u32>, i64, &[u8])> {
     any.then_some((digits, behind, rest))
 }
 
-/// Parses the exponent behind an `e` or `p`.
+/// Parses an exponent behind this letter (`e` or `p`). Returns 0 if the text is empty, and limits large ones.
 fn exponent(text: &[u8], letter: u8) -> Option<i64> {
     match text {
         [] => Some(0),

@@ -14,7 +14,7 @@ const STEPS: u32 = 26;
 
 /// The quadratic mean radius of the Earth, in metres.
 const EARTH_RADIUS: f64 = 6372797.560856;
-/// Half of the Earth's circumference in the Mercator projection, in metres.
+/// About half of the Earth's circumference in the Mercator projection, in metres; the number of Redis.
 const MERCATOR_MAX: f64 = 20037726.37;
 
 /// A place, in degrees.
@@ -190,8 +190,8 @@ impl Shape {
         }
     }
 
-    /// Returns ranges that cover the numbers of all places in this shape, in the order in which Redis
-    /// searches them: the first number, and the one behind the last.
+    /// Returns ranges of numbers, in the order in which Redis searches them: the first number, and the one
+    /// behind the last. They cover the numbers of all places in this shape, unless it is near a pole.
     pub fn geohash_ranges(self, middle: Coordinates) -> Vec<(u64, u64)> {
         let (half_width, half_height, reach) = match self {
             Shape::Circle { radius } => (radius, radius, radius),

@@ -1,7 +1,8 @@
 //! HyperLogLogs in the format of Redis: they estimate how many different elements were added, in few bytes.
 //!
 //! There are 16384 registers. The hash of an element selects a register. Another part of the hash begins, at
-//! its lowest bit, with some number of zeros. The register has the greatest such number plus one.
+//! its lowest bit, with some number of zeros. The register has the greatest such number of its elements plus
+//! one, or 0 if it has no element.
 //!
 //! The string of a HyperLogLog begins with `HYLL`, a byte for the encoding, three zeros, and the cached
 //! number of elements in 8 bytes, the lowest first. If the highest bit is set, the cached number is invalid.
@@ -192,8 +193,8 @@ pub fn make_dense(hll: &mut Vec<u8>) -> Result<bool, Corrupted> {
     Ok(true)
 }
 
-/// Raises a register to `value`. Returns whether the register was less. A sparse HyperLogLog that would
-/// exceed `most` bytes becomes dense.
+/// Raises a register to `value`. Returns whether the register was less. A sparse HyperLogLog becomes dense if
+/// it would grow beyond `most` bytes, or if the value does not fit.
 pub fn set(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Result<bool, Corrupted> {
     if encoding(hll) == Some(Encoding::Sparse) {
         if let Some(is_set) = set_sparse(hll, register, value, most)? {
@@ -246,7 +247,8 @@ fn set_sparse(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Res
     Ok(Some(true))
 }
 
-/// Joins adjacent runs of the same value, as Redis does: runs that begin within five steps from `at`.
+/// Joins adjacent runs of the same value other than 0, if one run can have that many registers. As Redis
+/// does, takes five steps from `at`: each joins two runs, or goes to the next.
 fn join(hll: &mut Vec<u8>, mut at: usize) {
     for _ in 0..5 {
         if at >= hll.len() {
@@ -291,8 +293,8 @@ pub fn histogram_of(registers: &Registers) -> [u32; 64] {
     histogram
 }
 
-/// Estimates the number of elements, by Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog
-/// sketches", arXiv:1702.01284.
+/// Estimates the number of different elements, by Otmar Ertl, "New cardinality estimation algorithms for
+/// HyperLogLog sketches", arXiv:1702.01284.
 pub fn estimate(histogram: &[u32; 64]) -> u64 {
     const ALPHA: f64 = 0.721_347_520_444_481_7; // 1 / (2 ln 2)
     let m = REGISTERS as f64;

@@ -1,5 +1,5 @@
-//! Values that byte strings encode: words, numbers, places, HyperLogLogs. This module knows nothing of the
-//! heap.
+//! Values that byte strings encode: words, numbers, places, HyperLogLogs; and random numbers. This module
+//! knows nothing of the heap.
 
 pub mod extended;
 pub mod geo;

@@ -16,8 +16,8 @@ pub fn int(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Parses a floating-point number, decimal or hexadecimal, or `inf`. Returns None for NaN, for spaces, and
-/// for a number that is too large or too close to 0.
+/// Parses a floating-point number, decimal or hexadecimal, or `inf`. Returns None for NaN, for spaces, for a
+/// number that is too large or too close to 0, and for a text of more than 5 KiB.
 pub fn float(text: &[u8]) -> Option<f64> {
     let number = rounded_float(text)?;
     let is_rounded_away = number.is_infinite() && text.iter().any(u8::is_ascii_digit)
@@ -27,7 +27,7 @@ pub fn float(text: &[u8]) -> Option<f64> {
 
 /// Parses a number as C's `strtod` does, if that consumes the text up to its end or up to a zero byte. Spaces
 /// may precede the number. A number that is too large is infinite. One that is too small is 0, and an empty
-/// text too.
+/// text too. Returns None for NaN, and for a number of more than 5 KiB.
 pub fn c_float(text: &[u8]) -> Option<f64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if text.is_empty() { Some(0.0) } else { rounded_float(text.trim_ascii_start()) }
@@ -120,8 +120,9 @@ pub fn decimal(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
     &buffer[at..]
 }
 
-/// Splits a line into words at spaces. A word with spaces is in quotes: `"a\n"` with escapes, `'a'` without.
-/// Returns None if a quote is not closed, or if no space follows it.
+/// Splits a line into words at white space. A word with spaces is in quotes: `"a\n"` with escapes, `'a'` with
+/// no other than `\'`. Returns None if a quote is not closed, or if something other than white space follows
+/// it.
 pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut words, mut rest) = (Vec::new(), line);
     loop {
@@ -148,8 +149,8 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Appends the text before the closing quote to a word. Returns the text behind the quote, which must begin
-/// with a space. Between single quotes, only these can be escaped.
+/// Appends the text before the closing quote to a word. Returns the text behind the quote, which must be
+/// empty or begin with white space. Between single quotes, only these can be escaped.
 fn quoted_part<'t>(mut rest: &'t [u8], quote: u8, word: &mut Vec<u8>) -> Option<&'t [u8]> {
     let hex = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
     let has_escapes = quote == b'"';
@@ -284,7 +285,7 @@ pub fn bytes(text: &str) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Converts bytes to text for an error message.
+/// Converts bytes to text. What is not UTF-8 becomes U+FFFD.
 pub fn lossy(text: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(text)
 }

@@ -26,7 +26,7 @@ pub enum Connector {}
 /// Returns None if the options do not ask for TLS.
 ///
 /// # Errors
-/// If the options ask for it.
+/// If `tls-port` is set.
 pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
     if config.int("tls-port") != 0 { Err(TlsError::Absent("tls-port")) } else { Ok(None) }
 }
@@ -34,7 +34,7 @@ pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
 /// Returns None if the options do not ask for TLS to a master.
 ///
 /// # Errors
-/// If the options ask for it.
+/// If `tls-replication` is `yes`.
 pub fn connector(config: &Config) -> Result<Option<Connector>, TlsError> {
     if config.is("tls-replication") { Err(TlsError::Absent("tls-replication")) } else { Ok(None) }
 }

@@ -1,4 +1,4 @@
-//! Reads the certificates that the options name.
+//! Sets up TLS as the options say: reads certificates and keys, and makes the acceptor and the connector.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,10 +23,10 @@ pub enum TlsError {
         asked: &'static str,
         /// The missing option.
         option: &'static str,
-        /// The file that the option must name.
+        /// What the file has that the option must name.
         what: &'static str,
     },
-    /// A file cannot be read.
+    /// A file cannot be read, or does not have what it must have.
     #[error("{option} {}: {error}; it must be a file in PEM format that this user may read", path.display())]
     File {
         /// The option.
@@ -39,7 +39,7 @@ pub enum TlsError {
     /// The file has no usable certificate.
     #[error("tls-ca-cert-file {}: it has no usable certificate; give that of an authority", .0.display())]
     NoAuthority(PathBuf),
-    /// The certificate and the key do not fit together or cannot be used.
+    /// The certificate and the key do not fit together or cannot be used, or TLS refuses the versions.
     #[error("tls-cert-file and tls-key-file cannot be used: {0}; give a certificate and its own key")]
     Certificate(rustls::Error),
     /// A TLS version is unknown.
@@ -58,7 +58,8 @@ pub struct Connector(pub(super) Arc<ClientConfig>);
 /// Returns the acceptor of TLS clients, if there is a `tls-port`.
 ///
 /// # Errors
-/// If a required option is missing, `tls-protocols` has an unknown version, or a file cannot be used.
+/// If a required option is missing, `tls-protocols` has an unknown version, or a file, the certificate or the
+/// key cannot be used.
 pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
     if config.int("tls-port") == 0 {
         return Ok(None);
@@ -77,11 +78,12 @@ pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
     Ok(Some(Acceptor(Arc::new(config))))
 }
 
-/// Returns the TLS connector to a master, if `tls-replication` is `yes`. It sends this server's certificate
-/// if there is one.
+/// Returns the TLS connector to a master, if `tls-replication` is `yes`. If `tls-cert-file` is set, it can
+/// show the master that certificate.
 ///
 /// # Errors
-/// If a required option is missing, `tls-protocols` has an unknown version, or a file cannot be used.
+/// If a required option is missing, `tls-protocols` has an unknown version, or a file, the certificate or the
+/// key cannot be used.
 pub fn connector(config: &Config) -> Result<Option<Connector>, TlsError> {
     let asked = "tls-replication";
     if !config.is(asked) {

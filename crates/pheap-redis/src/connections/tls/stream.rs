@@ -1,5 +1,5 @@
-//! An encrypted stream. Its calls do not block: if one cannot go on, it fails with `WouldBlock`, during the
-//! handshake too.
+//! An encrypted stream over a socket that does not block. If a call cannot go on, it fails with `WouldBlock`,
+//! during the handshake too.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,7 +18,7 @@ struct TlsStream {
 }
 
 impl Acceptor {
-    /// Makes the connection of a client. Reads carry out the handshake.
+    /// Makes the connection of a client. Reads and writes carry out the handshake.
     pub(crate) fn accept(&self, socket: TcpStream) -> io::Result<Box<dyn Encrypted>> {
         let tls = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
         Ok(Box::new(TlsStream { socket, tls: tls.into() }))
@@ -26,8 +26,8 @@ impl Acceptor {
 }
 
 impl Connector {
-    /// Makes a connection to another server, which must have a certificate for this name. Writes and reads
-    /// carry out the handshake.
+    /// Makes a connection to another server, which must have a certificate for this name or address. Writes
+    /// and reads carry out the handshake.
     pub(crate) fn connect(&self, socket: TcpStream, host: &str) -> io::Result<Box<dyn Encrypted>> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
@@ -51,7 +51,7 @@ impl Encrypted for TlsStream {
 }
 
 impl TlsStream {
-    /// Sends the encrypted bytes.
+    /// Sends all encrypted bytes.
     fn send(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.socket) {
@@ -83,8 +83,8 @@ impl TlsStream {
 }
 
 impl Read for TlsStream {
-    /// Reads from the socket at most once. If the bytes contain no data, it fails with `Interrupted`, so that
-    /// a peer that sends only key updates does not block the thread.
+    /// Reads from the socket at most once. If the bytes contain no data, it fails with `Interrupted`. A loop
+    /// in here could last as long as a peer sends only key updates.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.decrypted(buffer) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -108,19 +108,19 @@ impl Write for TlsStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = self.tls.writer().write(bytes)?;
         if taken == 0 {
-            // The buffer of encrypted bytes is full.
+            // `bytes` is empty, or a buffer of `tls` is full.
             self.send()?;
             taken = self.tls.writer().write(bytes)?;
         }
         if taken == 0 && !bytes.is_empty() {
-            // The handshake is not complete.
+            // Until the handshake is complete, the plain bytes stay in their buffer.
             return Err(ErrorKind::WouldBlock.into());
         }
         self.try_to_send()?;
         Ok(taken)
     }
 
-    /// Sends all written bytes.
+    /// Sends all bytes that are encrypted: all written ones, if the handshake is complete.
     fn flush(&mut self) -> io::Result<()> {
         self.send()
     }
@@ -128,7 +128,7 @@ impl Write for TlsStream {
 
 impl Drop for TlsStream {
     fn drop(&mut self) {
-        // This shows the client that the stream was not cut off.
+        // This shows the peer that the stream was not cut off.
         self.tls.send_close_notify();
         let _ = self.send();
     }
