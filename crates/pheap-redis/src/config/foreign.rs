@@ -76,7 +76,7 @@ const IGNORED: &str = "\
 const WITHOUT_EFFECT: &str = "\
     acllog-max-len active-expire-effort activerehashing appendonly hz lazyfree-lazy-eviction \
     lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del rdbcompression repl-backlog-size \
-    sanitize-dump-payload save stream-node-max-bytes";
+    sanitize-dump-payload save";
 
 fn names(all: &str, name: &str) -> bool {
     all.split(' ').any(|other| other == name)
