@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use pheap::{Entries, Entry, Heap, Object, Objects, TypeInfo, Value};
 use serde_json::json;
 
-use crate::path::{self, Found, find_one};
+use crate::path::{self, PathResult, find_one};
 use crate::progress::Progress;
 use crate::text::{brief, key_text, short};
 use crate::{Failure, Outcome, Result};
@@ -36,7 +36,7 @@ pub struct Args {
 
 /// A path and the value there, or the name of a type and its layouts, in either heap; `None` if a heap has
 /// none.
-struct Difference {
+struct ValueDifference {
     path: String,
     a: Option<String>,
     b: Option<String>,
@@ -49,7 +49,7 @@ pub fn diff(a: &Heap, b: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     drop(spinner);
     let same = types.is_empty() && found.list.is_empty();
     if args.json {
-        let as_json = |list: &[Difference], what: &str| -> serde_json::Value {
+        let as_json = |list: &[ValueDifference], what: &str| -> serde_json::Value {
             list.iter().map(|d| json!({ what: d.path, "a": d.a, "b": d.b })).collect()
         };
         let value = json!({
@@ -59,7 +59,7 @@ pub fn diff(a: &Heap, b: &Heap, args: &Args, out: &mut dyn Write) -> Result {
         writeln!(out, "{value:#}")?;
     } else {
         for (what, list) in [("type ", &types), ("", &found.list)] {
-            for Difference { path, a, b } in list {
+            for ValueDifference { path, a, b } in list {
                 match (a, b) {
                     (Some(a), Some(b)) => writeln!(out, "~ {what}{path}: {a} → {b}")?,
                     (Some(a), None) => writeln!(out, "- {what}{path}: {a}")?,
@@ -75,7 +75,7 @@ pub fn diff(a: &Heap, b: &Heap, args: &Args, out: &mut dyn Write) -> Result {
 }
 
 /// Returns the names of types that only one heap has, or that have different layouts.
-fn types(a: &[TypeInfo], b: &[TypeInfo]) -> Vec<Difference> {
+fn types(a: &[TypeInfo], b: &[TypeInfo]) -> Vec<ValueDifference> {
     let by_name = |types: &[TypeInfo]| -> BTreeMap<String, Vec<String>> {
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for ty in types {
@@ -92,23 +92,24 @@ fn types(a: &[TypeInfo], b: &[TypeInfo]) -> Vec<Difference> {
     let layouts =
         |types: &BTreeMap<String, Vec<String>>, name| types.get(name).map(|layouts| layouts.join(" or "));
     let both = names.into_iter().map(|name| (name, layouts(&a, name), layouts(&b, name)));
-    both.filter(|(_, a, b)| a != b).map(|(name, a, b)| Difference { path: name.clone(), a, b }).collect()
+    both.filter(|(_, a, b)| a != b).map(|(name, a, b)| ValueDifference { path: name.clone(), a, b }).collect()
 }
 
 fn values<'a, 'b>(a: &Objects<'a>, b: &Objects<'b>, args: &Args) -> Result<Differences> {
     let mut differences = Differences { list: Vec::new(), more: 0, most: args.most };
-    let mut walk = Walk { partners: HashMap::new(), many: Vec::new(), bound: a.bound(), steps: Vec::new() };
+    let mut walk =
+        DiffWalk { partners: HashMap::new(), many: Vec::new(), bound: a.bound(), steps: Vec::new() };
     let roots = |objects: &[&str]| objects.iter().map(|name| (*name).to_owned()).collect::<HashSet<String>>();
     let (in_a, in_b): (Vec<&str>, Vec<&str>) = (a.roots().collect(), b.roots().collect());
     if let Some(path) = &args.path {
         let (root, steps) = path::parse(path, &in_a)?;
         let (of_b, steps_in_b) = path::parse(path, &in_b)?;
         match (find_one(a, &root, &steps)?, find_one(b, &of_b, &steps_in_b)?) {
-            (Found::Value(x, _), Found::Value(y, _)) => walk.compare(path, x, y, &mut differences),
-            (Found::About(x), Found::About(y)) if x != y => {
+            (PathResult::Value(x, _), PathResult::Value(y, _)) => walk.compare(path, x, y, &mut differences),
+            (PathResult::About(x), PathResult::About(y)) if x != y => {
                 differences.add(path, Some(x.to_string()), Some(y.to_string()));
             }
-            (Found::About(_), Found::About(_)) => {}
+            (PathResult::About(_), PathResult::About(_)) => {}
             _ => {
                 return Err(Failure::Other(format!(
                     "`{path}` leads to a value in one heap and to a property, such as `..len`, in the other; \
@@ -138,7 +139,7 @@ fn values<'a, 'b>(a: &Objects<'a>, b: &Objects<'b>, args: &Args) -> Result<Diffe
 
 /// The differences to print, and the number of differences beyond `most`.
 struct Differences {
-    list: Vec<Difference>,
+    list: Vec<ValueDifference>,
     more: usize,
     most: usize,
 }
@@ -152,15 +153,15 @@ impl Differences {
             Some((at, _)) => format!("…{}", &path[at..]),
             None => path.to_owned(),
         };
-        self.list.push(Difference { path, a, b });
+        self.list.push(ValueDifference { path, a, b });
     }
 }
 
 /// Iterates over corresponding parts of two values: the segment of the path, and the part in either heap.
-type Pairs<'a, 'b> = Box<dyn Iterator<Item = (String, Option<Value<'a>>, Option<Value<'b>>)> + 'b>;
+type PartPairs<'a, 'b> = Box<dyn Iterator<Item = (String, Option<Value<'a>>, Option<Value<'b>>)> + 'b>;
 
 /// Compares values part by part. It has an explicit stack, because long lists would overflow the thread's.
-struct Walk<'a, 'b> {
+struct DiffWalk<'a, 'b> {
     /// For each object of heap `a`, by number: the offset of the object of heap `b` that it was compared
     /// with. If there are many objects, `many` replaces the map. It has an entry for each slot, which is 0 if
     /// the object was not compared yet. Objects without a number stay in the map.
@@ -168,10 +169,10 @@ struct Walk<'a, 'b> {
     many: Vec<u64>,
     bound: u64,
     /// Parts that are still to be compared, and the length of the path to them.
-    steps: Vec<(Pairs<'a, 'b>, usize)>,
+    steps: Vec<(PartPairs<'a, 'b>, usize)>,
 }
 
-impl<'a: 'b, 'b> Walk<'a, 'b> {
+impl<'a: 'b, 'b> DiffWalk<'a, 'b> {
     fn compare(&mut self, path: &str, a: Value<'a>, b: Value<'b>, out: &mut Differences) {
         let mut path = path.to_owned();
         self.one(&path, a, b, out);
@@ -194,7 +195,7 @@ impl<'a: 'b, 'b> Walk<'a, 'b> {
         let differ = |out: &mut Differences, a: &Value<'_>, b: &Value<'_>| {
             out.add(path, Some(brief(a, VALUE)), Some(brief(b, VALUE)));
         };
-        let pairs: Pairs<'a, 'b> = match (a, b) {
+        let pairs: PartPairs<'a, 'b> = match (a, b) {
             (Value::Pointer(p), Value::Pointer(q)) => match (p.target(), q.target()) {
                 (Ok(Some(x)), Ok(Some(y))) => {
                     match self.partner(&x, y.offset()) {
@@ -267,7 +268,7 @@ impl<'a: 'b, 'b> Walk<'a, 'b> {
     }
 }
 
-fn fields<'a: 'b, 'b>(a: Vec<pheap::Field<'a>>, b: Vec<pheap::Field<'b>>) -> Pairs<'a, 'b> {
+fn fields<'a: 'b, 'b>(a: Vec<pheap::Field<'a>>, b: Vec<pheap::Field<'b>>) -> PartPairs<'a, 'b> {
     let mut all: Vec<(String, Option<Value<'a>>, Option<Value<'b>>)> = Vec::new();
     let mut of_b: Vec<Option<pheap::Field<'b>>> = b.into_iter().map(Some).collect();
     for field in a {
@@ -281,11 +282,11 @@ fn fields<'a: 'b, 'b>(a: Vec<pheap::Field<'a>>, b: Vec<pheap::Field<'b>>) -> Pai
     Box::new(all.into_iter())
 }
 
-/// Pairs the entries of equal keys. It keeps no entries in memory as long as the next keys of both maps are
+/// PartPairs the entries of equal keys. It keeps no entries in memory as long as the next keys of both maps are
 /// equal, or both maps are ordered by keys whose order is known here.
-fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> Pairs<'a, 'b> {
+fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> PartPairs<'a, 'b> {
     let (mut next_a, mut next_b) = (a.next(), b.next());
-    let mut rest: Option<Rest<'a, 'b>> = None;
+    let mut rest: Option<UnorderedEntries<'a, 'b>> = None;
     Box::new(std::iter::from_fn(move || {
         if let Some(rest) = &mut rest {
             return rest.next();
@@ -318,8 +319,8 @@ fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> Pairs<'a, 'b> 
             None => {
                 let of_a = next_a.take().into_iter().chain(a.clone());
                 let of_b = next_b.take().into_iter().chain(b.clone());
-                rest = Some(Rest::new(of_a, of_b, b.left() / INDEXED + 1));
-                rest.as_mut().and_then(Rest::next)
+                rest = Some(UnorderedEntries::new(of_a, of_b, b.left() / INDEXED + 1));
+                rest.as_mut().and_then(UnorderedEntries::next)
             }
         }
     }))
@@ -330,22 +331,28 @@ const INDEXED: u64 = 1 << 20;
 
 /// Pairs the entries of two maps that come in any order. It divides them into parts by a hash of their keys,
 /// and looks at one part at a time, so that about [`INDEXED`] entries are in memory.
-struct Rest<'a, 'b> {
-    all_of_a: Chain<'a>,
-    all_of_b: Chain<'b>,
+struct UnorderedEntries<'a, 'b> {
+    all_of_a: EntryChain<'a>,
+    all_of_b: EntryChain<'b>,
     part: u64,
     parts: u64,
-    of_a: Chain<'a>,
+    of_a: EntryChain<'a>,
     of_b: BTreeMap<String, Entry<'b>>,
 }
 
 /// An entry that was read already, and the entries behind it.
-type Chain<'v> = std::iter::Chain<std::option::IntoIter<Entry<'v>>, Entries<'v>>;
+type EntryChain<'v> = std::iter::Chain<std::option::IntoIter<Entry<'v>>, Entries<'v>>;
 
-impl<'a: 'b, 'b> Rest<'a, 'b> {
-    fn new(of_a: Chain<'a>, of_b: Chain<'b>, parts: u64) -> Rest<'a, 'b> {
-        let mut rest =
-            Rest { all_of_a: of_a.clone(), all_of_b: of_b, part: 0, parts, of_a, of_b: BTreeMap::new() };
+impl<'a: 'b, 'b> UnorderedEntries<'a, 'b> {
+    fn new(of_a: EntryChain<'a>, of_b: EntryChain<'b>, parts: u64) -> UnorderedEntries<'a, 'b> {
+        let mut rest = UnorderedEntries {
+            all_of_a: of_a.clone(),
+            all_of_b: of_b,
+            part: 0,
+            parts,
+            of_a,
+            of_b: BTreeMap::new(),
+        };
         rest.index();
         rest
     }

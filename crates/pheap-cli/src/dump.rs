@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use pheap::{Entry, Heap, Objects, Value};
 
-use crate::path::{self, Found, find_one};
-use crate::print::{Limits, print};
+use crate::path::{self, PathResult, find_one};
+use crate::print::{PrintLimits, print};
 use crate::progress::Progress;
 use crate::text::{hex, key_text, kind};
 use crate::{Failure, Outcome, Result};
@@ -61,7 +61,7 @@ enum Format {
 
 pub fn dump(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     let values = heap.info().file_bytes;
-    let limits = Limits { depth: args.depth, items: args.items.unwrap_or(u64::MAX), values };
+    let limits = PrintLimits { depth: args.depth, items: args.items.unwrap_or(u64::MAX), values };
     heap.objects(|objects| {
         let roots: Vec<&str> = objects.roots().collect();
         let path = args.path.as_deref().unwrap_or_default();
@@ -70,8 +70,8 @@ pub fn dump(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
             // The root gets an `$id` if an object refers to it.
             ([], Format::Json) => return whole(objects, &root, limits, args.compact, out),
             _ => match find_one(objects, &root, &steps)? {
-                Found::Value(value, type_name) => (value, type_name),
-                Found::About(value) => {
+                PathResult::Value(value, type_name) => (value, type_name),
+                PathResult::About(value) => {
                     writeln!(out, "{value}")?;
                     return Ok(Outcome::Well);
                 }
@@ -93,7 +93,13 @@ pub fn dump(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     })?
 }
 
-fn whole(objects: &Objects<'_>, root: &str, limits: Limits, compact: bool, out: &mut dyn Write) -> Result {
+fn whole(
+    objects: &Objects<'_>,
+    root: &str,
+    limits: PrintLimits,
+    compact: bool,
+    out: &mut dyn Write,
+) -> Result {
     let value = Value::Pointer(objects.root(root)?.pointer());
     let sound = print(objects, value, limits, compact, out)?;
     writeln!(out)?;
@@ -113,17 +119,17 @@ fn behind<'v>(value: Value<'v>, type_name: &str) -> (Value<'v>, String) {
 }
 
 /// A progress bar, unless the output goes to a terminal, and the number of printed elements.
-struct Counted(Option<Progress>, u64);
+struct CountedProgress(Option<Progress>, u64);
 
-impl Counted {
-    fn new(value: &Value<'_>) -> Counted {
+impl CountedProgress {
+    fn new(value: &Value<'_>) -> CountedProgress {
         let len = match value {
             Value::List(elements) => elements.len() as u64,
             Value::Map(entries) | Value::Set(entries) => entries.left(),
             _ => 0,
         };
         let bar = || Progress::of_objects(len, "printing");
-        Counted((!std::io::stdout().is_terminal()).then(bar), 0)
+        CountedProgress((!std::io::stdout().is_terminal()).then(bar), 0)
     }
 
     fn one(&mut self) {
@@ -135,11 +141,16 @@ impl Counted {
 }
 
 /// Prints a line for each element, or one line for a value without elements. Returns whether all was valid.
-fn lines<'v>(objects: &Objects<'v>, value: Value<'v>, limits: Limits, out: &mut dyn Write) -> Result<bool> {
+fn lines<'v>(
+    objects: &Objects<'v>,
+    value: Value<'v>,
+    limits: PrintLimits,
+    out: &mut dyn Write,
+) -> Result<bool> {
     let mut sound = true;
     let items = usize::try_from(limits.items).unwrap_or(usize::MAX);
     let (value, _) = behind(value, "");
-    let mut counted = Counted::new(&value);
+    let mut counted = CountedProgress::new(&value);
     let one = |element| {
         counted.one();
         sound &= print(objects, element, limits, true, out)?;
@@ -172,11 +183,12 @@ fn table<'v>(
     objects: &Objects<'v>,
     value: Value<'v>,
     type_name: &str,
-    limits: Limits,
+    limits: PrintLimits,
     out: &mut dyn Write,
 ) -> Result<bool> {
     let items = usize::try_from(limits.items).unwrap_or(usize::MAX);
-    let mut rows = Rows { objects, limits, columns: None, sound: true, counted: Counted::new(&value) };
+    let mut rows =
+        DumpRows { objects, limits, columns: None, sound: true, counted: CountedProgress::new(&value) };
     match value {
         Value::List(elements) => elements.take(items).try_for_each(|value| rows.row(None, value, out))?,
         Value::Set(entries) => {
@@ -206,16 +218,16 @@ fn table<'v>(
     Ok(rows.sound)
 }
 
-struct Rows<'o, 'v> {
+struct DumpRows<'o, 'v> {
     objects: &'o Objects<'v>,
-    limits: Limits,
+    limits: PrintLimits,
     /// Number of columns for values; `None` before the first row.
     columns: Option<usize>,
     sound: bool,
-    counted: Counted,
+    counted: CountedProgress,
 }
 
-impl<'v> Rows<'_, 'v> {
+impl<'v> DumpRows<'_, 'v> {
     fn row(&mut self, key: Option<Value<'v>>, value: Value<'v>, out: &mut dyn Write) -> Result<()> {
         self.counted.one();
         let (value, _) = behind(value, "");
@@ -254,7 +266,7 @@ impl<'v> Rows<'_, 'v> {
                     return Ok(serde_json::json!({ "$ref": hex(pointer.offset()) }).to_string());
                 }
                 Value::Pointer(_) => {
-                    let limits = Limits { depth: self.limits.depth - 1, ..self.limits };
+                    let limits = PrintLimits { depth: self.limits.depth - 1, ..self.limits };
                     self.sound &= print(self.objects, value, limits, true, &mut json)?;
                 }
                 _ => self.sound &= print(self.objects, value, self.limits, true, &mut json)?,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use pheap::{Heap, Value};
 
-use crate::path::{self, Found, Step, find};
-use crate::print::{Limits, print};
+use crate::path::{self, PathResult, PathStep, find};
+use crate::print::{PrintLimits, print};
 use crate::{Outcome, Result};
 
 #[derive(clap::Args, Debug)]
@@ -28,19 +28,19 @@ pub struct Args {
 
 pub fn get(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     let values = heap.info().file_bytes;
-    let limits = Limits { depth: args.depth, items: args.items.unwrap_or(u64::MAX), values };
+    let limits = PrintLimits { depth: args.depth, items: args.items.unwrap_or(u64::MAX), values };
     heap.objects(|objects| {
         let roots: Vec<&str> = objects.roots().collect();
         let (root, steps) = path::parse(&args.path, &roots)?;
-        let are_many = steps.iter().any(|step| matches!(step, Step::All | Step::Range(..)));
+        let are_many = steps.iter().any(|step| matches!(step, PathStep::All | PathStep::Range(..)));
         let mut sound = true;
         find(objects, &root, &steps, &mut |found| {
             match found {
-                Found::About(serde_json::Value::String(text)) if !args.json => {
+                PathResult::About(serde_json::Value::String(text)) if !args.json => {
                     out.write_all(text.as_bytes())?
                 }
-                Found::About(value) => write!(out, "{value}")?,
-                Found::Value(value, _) => match text_of(&value).filter(|_| !args.json) {
+                PathResult::About(value) => write!(out, "{value}")?,
+                PathResult::Value(value, _) => match text_of(&value).filter(|_| !args.json) {
                     Some(text) => out.write_all(text.as_bytes())?,
                     None => sound &= print(objects, value, limits, are_many, out)?,
                 },

@@ -7,7 +7,7 @@ const MAX_INDENT: usize = 32;
 
 /// An object or array that is open.
 #[derive(Clone, Copy)]
-struct Level {
+struct JsonLevel {
     end: char,
     empty: bool,
     /// Whether each member is on a separate line.
@@ -17,7 +17,7 @@ struct Level {
 /// Writes one value.
 pub struct Writer<'w> {
     out: &'w mut dyn Write,
-    open: Vec<Level>,
+    open: Vec<JsonLevel>,
     compact: bool,
     /// Whether a key was written and its value comes next.
     after_key: bool,
@@ -33,7 +33,7 @@ impl<'w> Writer<'w> {
     pub fn begin(&mut self, brackets: [char; 2], lines: bool) -> Result<()> {
         self.separate()?;
         write!(self.out, "{}", brackets[0])?;
-        self.open.push(Level { end: brackets[1], empty: true, lines: lines && !self.compact });
+        self.open.push(JsonLevel { end: brackets[1], empty: true, lines: lines && !self.compact });
         Ok(())
     }
 

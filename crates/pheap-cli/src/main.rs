@@ -227,7 +227,7 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
                 let file =
                     File::open(from).map_err(|e| Failure::Other(format!("{}: {e}", from.display())))?;
                 let bar = Progress::of_bytes(file.metadata().map_or(0, |file| file.len()), "restoring");
-                Heap::restore(Watched { file: BufReader::new(file), read: 0, bar }, to)?;
+                Heap::restore(ProgressFile { file: BufReader::new(file), read: 0, bar }, to)?;
             }
             Ok(Outcome::Well)
         }
@@ -241,13 +241,13 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
 }
 
 /// A file with a progress bar. `read` is the number of bytes read.
-struct Watched {
+struct ProgressFile {
     file: BufReader<File>,
     read: u64,
     bar: Progress,
 }
 
-impl Read for Watched {
+impl Read for ProgressFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.read += read as u64;

@@ -21,10 +21,10 @@ Pointers are followed, and `Some` is what is in it."#;
 
 /// A step of a path.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum PathStep {
     Field(String),
     /// A key or an index, in brackets.
-    Key(Key),
+    Key(PathKey),
     Range(i128, i128),
     All,
     Len,
@@ -34,23 +34,23 @@ pub enum Step {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Key {
+pub enum PathKey {
     /// A text in quotes.
     Text(String),
     /// Anything without quotes: a number, `true`, a word, a variant, or JSON.
     Plain(String),
 }
 
-impl Key {
+impl PathKey {
     fn text(&self) -> &str {
         match self {
-            Key::Text(text) | Key::Plain(text) => text,
+            PathKey::Text(text) | PathKey::Plain(text) => text,
         }
     }
 }
 
 /// Returns the root that a path begins with, or the only root, and the steps behind it.
-pub fn parse(path: &str, roots: &[&str]) -> Result<(String, Vec<Step>)> {
+pub fn parse(path: &str, roots: &[&str]) -> Result<(String, Vec<PathStep>)> {
     let begins = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
     let root = roots
         .iter()
@@ -74,16 +74,16 @@ pub fn parse(path: &str, roots: &[&str]) -> Result<(String, Vec<Step>)> {
     Ok((root.to_owned(), steps))
 }
 
-fn steps(mut rest: &str) -> Result<Vec<Step>, String> {
+fn steps(mut rest: &str) -> Result<Vec<PathStep>, String> {
     let mut steps = Vec::new();
     while !rest.is_empty() {
         if let Some(after) = rest.strip_prefix("..") {
             let end = after.find(['.', '[']).unwrap_or(after.len());
             steps.push(match &after[..end] {
-                "len" => Step::Len,
-                "keys" => Step::Keys,
-                "type" => Step::Type,
-                "offset" => Step::Offset,
+                "len" => PathStep::Len,
+                "keys" => PathStep::Keys,
+                "type" => PathStep::Type,
+                "offset" => PathStep::Offset,
                 other => {
                     return Err(format!(
                         "there is no `..{other}`; there are `..len`, `..keys`, `..type` and `..offset`"
@@ -96,7 +96,7 @@ fn steps(mut rest: &str) -> Result<Vec<Step>, String> {
             if end == 0 {
                 return Err("a field or key is missing behind a dot".to_owned());
             }
-            steps.push(Step::Field(after[..end].to_owned()));
+            steps.push(PathStep::Field(after[..end].to_owned()));
             rest = &after[end..];
         } else if let Some(after) = rest.strip_prefix('[') {
             let end = closing(after).ok_or("a `]` is missing")?;
@@ -127,9 +127,9 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(text: &str) -> Result<Step, String> {
+fn bracket(text: &str) -> Result<PathStep, String> {
     if text == "*" {
-        return Ok(Step::All);
+        return Ok(PathStep::All);
     }
     if text.is_empty() {
         return Err("an index or a key is missing in `[]`".to_owned());
@@ -137,13 +137,13 @@ fn bracket(text: &str) -> Result<Step, String> {
     if text.starts_with('"') {
         let key =
             serde_json::from_str(text).map_err(|_| format!("{text} is not a text in quotes, as in JSON"))?;
-        return Ok(Step::Key(Key::Text(key)));
+        return Ok(PathStep::Key(PathKey::Text(key)));
     }
     if let Some((from, to)) = text.split_once("..") {
         let bound = |text: &str, else_| if text.is_empty() { Ok(else_) } else { text.trim().parse() };
         let (from, to) = (bound(from, 0), bound(to, i128::MAX));
         if let (Ok(from), Ok(to)) = (from, to) {
-            return Ok(Step::Range(from, to));
+            return Ok(PathStep::Range(from, to));
         }
     }
     // Converts JSON to the form of printed keys, which have no blanks between their parts.
@@ -151,12 +151,12 @@ fn bracket(text: &str) -> Result<Step, String> {
         Ok(value) if text.starts_with(['{', '[']) => value.to_string(),
         _ => text.to_owned(),
     };
-    Ok(Step::Key(Key::Plain(plain)))
+    Ok(PathStep::Key(PathKey::Plain(plain)))
 }
 
 /// A result of a path.
 #[derive(Clone)]
-pub enum Found<'v> {
+pub enum PathResult<'v> {
     /// A value in the heap, and the name of its type.
     Value(Value<'v>, Cow<'v, str>),
     /// A property of a value: a number or a text.
@@ -167,16 +167,16 @@ pub enum Found<'v> {
 pub fn find<'v>(
     objects: &Objects<'v>,
     root: &str,
-    steps: &[Step],
-    visit: &mut dyn FnMut(Found<'v>) -> Result<()>,
+    steps: &[PathStep],
+    visit: &mut dyn FnMut(PathResult<'v>) -> Result<()>,
 ) -> Result<()> {
     let object = objects.root(root)?;
-    let place = Place { value: object.value(), type_name: object.type_name().into(), object };
+    let place = PathPlace { value: object.value(), type_name: object.type_name().into(), object };
     place.go(root.to_owned(), steps, visit)
 }
 
 /// Returns the result of a path. Fails if there are several or none.
-pub fn find_one<'v>(objects: &Objects<'v>, root: &str, steps: &[Step]) -> Result<Found<'v>> {
+pub fn find_one<'v>(objects: &Objects<'v>, root: &str, steps: &[PathStep]) -> Result<PathResult<'v>> {
     let mut found = None;
     find(objects, root, steps, &mut |this| match found.replace(this) {
         None => Ok(()),
@@ -191,21 +191,21 @@ pub fn find_one<'v>(objects: &Objects<'v>, root: &str, steps: &[Step]) -> Result
 
 /// A value along a path, and the object that contains it.
 #[derive(Clone)]
-struct Place<'v> {
+struct PathPlace<'v> {
     value: Value<'v>,
     type_name: Cow<'v, str>,
     object: Object<'v>,
 }
 
-impl<'v> Place<'v> {
+impl<'v> PathPlace<'v> {
     fn go(
         mut self,
         so_far: String,
-        steps: &[Step],
-        visit: &mut dyn FnMut(Found<'v>) -> Result<()>,
+        steps: &[PathStep],
+        visit: &mut dyn FnMut(PathResult<'v>) -> Result<()>,
     ) -> Result<()> {
         let Some((step, rest)) = steps.split_first() else {
-            return visit(Found::Value(self.value, self.type_name));
+            return visit(PathResult::Value(self.value, self.type_name));
         };
         // A chain of pointers to pointers may be a ring, so fewer than 1,000 of them are followed.
         let mut followed = 0;
@@ -213,15 +213,15 @@ impl<'v> Place<'v> {
             followed += 1;
             match target(pointer).map_err(|why| fail(&so_far, &format!("is invalid: it {why}")))? {
                 Some(object) if followed < 1000 => {
-                    self = Place { value: object.value(), type_name: object.type_name().into(), object };
+                    self = PathPlace { value: object.value(), type_name: object.type_name().into(), object };
                 }
                 _ => break,
             }
         }
         let what = kind(&self.value, &self.type_name);
-        let about = |value: serde_json::Value, visit: &mut dyn FnMut(Found<'v>) -> Result<()>| {
+        let about = |value: serde_json::Value, visit: &mut dyn FnMut(PathResult<'v>) -> Result<()>| {
             if rest.is_empty() {
-                visit(Found::About(value))
+                visit(PathResult::About(value))
             } else {
                 Err(fail(
                     &so_far,
@@ -230,22 +230,22 @@ impl<'v> Place<'v> {
                 ))
             }
         };
-        let put = |value: Value<'v>, type_name: &'v str| Place {
+        let put = |value: Value<'v>, type_name: &'v str| PathPlace {
             value,
             type_name: type_name.into(),
             ..self.clone()
         };
         match step {
-            Step::Type => about(short(&self.type_name).into(), visit),
-            Step::Offset => about(self.object.offset().into(), visit),
-            Step::Len => match &self.value {
+            PathStep::Type => about(short(&self.type_name).into(), visit),
+            PathStep::Offset => about(self.object.offset().into(), visit),
+            PathStep::Len => match &self.value {
                 Value::List(elements) => about(elements.len().into(), visit),
                 Value::Map(entries) | Value::Set(entries) => about(entries.left().into(), visit),
                 Value::Str(text) => about(text.len().into(), visit),
                 Value::Bytes(bytes) => about(bytes.len().into(), visit),
                 _ => Err(fail(&so_far, &format!("is {what}, which has no length"))),
             },
-            Step::Keys => match self.value.clone() {
+            PathStep::Keys => match self.value.clone() {
                 Value::Struct(fields) | Value::Enum(_, fields) => {
                     let mut names = fields.map(|field| field.name.to_owned());
                     names.try_for_each(|name| about(name.into(), visit))
@@ -255,7 +255,7 @@ impl<'v> Place<'v> {
                 }
                 _ => Err(fail(&so_far, &format!("is {what}, which has no keys"))),
             },
-            Step::All => match self.value.clone() {
+            PathStep::All => match self.value.clone() {
                 Value::List(elements) => {
                     let ty = elements.type_name();
                     for (i, element) in elements.enumerate() {
@@ -282,7 +282,7 @@ impl<'v> Place<'v> {
                 }
                 _ => Err(fail(&so_far, &format!("is {what}, which has no elements"))),
             },
-            Step::Range(from, to) => match self.value.clone() {
+            PathStep::Range(from, to) => match self.value.clone() {
                 Value::List(elements) => {
                     let len = elements.len() as i128;
                     let bound = |at: i128| (if at < 0 { at + len } else { at }).clamp(0, len) as usize;
@@ -295,33 +295,39 @@ impl<'v> Place<'v> {
                 }
                 _ => Err(fail(&so_far, &format!("is {what}, which has no ranges"))),
             },
-            Step::Field(name) => {
+            PathStep::Field(name) => {
                 let next = self.field(&so_far, name, &what)?;
                 next.go(format!("{so_far}.{name}"), rest, visit)
             }
-            Step::Key(key) => {
+            PathStep::Key(key) => {
                 let next = self.key(&so_far, key, &what)?;
                 next.go(format!("{so_far}[{}]", key.text()), rest, visit)
             }
         }
     }
 
-    fn field(&self, so_far: &str, name: &str, what: &str) -> Result<Place<'v>> {
+    fn field(&self, so_far: &str, name: &str, what: &str) -> Result<PathPlace<'v>> {
         let (fields, variant) = match &self.value {
             Value::Struct(fields) => (fields, None),
             Value::Enum(variant, fields) => (fields, Some(*variant)),
-            Value::Map(entries) => return self.entry(so_far, entries, &Key::Plain(name.to_owned()), what),
+            Value::Map(entries) => {
+                return self.entry(so_far, entries, &PathKey::Plain(name.to_owned()), what);
+            }
             Value::List(_) => {
                 return Err(fail(so_far, &format!("is {what}; its elements are `{so_far}[0]` and so on")));
             }
             _ => return Err(fail(so_far, &format!("is {what}, which has no field `{name}`"))),
         };
         if variant == Some(name) {
-            return Ok(Place { value: Value::Struct(fields.clone()), ..self.clone() });
+            return Ok(PathPlace { value: Value::Struct(fields.clone()), ..self.clone() });
         }
         let mut all = fields.clone();
         if let Some(field) = all.find(|field| field.name == name) {
-            return Ok(Place { value: field.value, type_name: field.type_name.into(), object: self.object });
+            return Ok(PathPlace {
+                value: field.value,
+                type_name: field.type_name.into(),
+                object: self.object,
+            });
         }
         let names: Vec<&str> = fields.clone().map(|field| field.name).collect();
         let hint = match nearest(name, &names) {
@@ -332,7 +338,7 @@ impl<'v> Place<'v> {
         Err(fail(so_far, &format!("is {what}, which has no field `{name}`{hint}")))
     }
 
-    fn key(&self, so_far: &str, key: &Key, what: &str) -> Result<Place<'v>> {
+    fn key(&self, so_far: &str, key: &PathKey, what: &str) -> Result<PathPlace<'v>> {
         let len = match &self.value {
             Value::List(elements) => elements.len(),
             Value::Bytes(bytes) => bytes.len(),
@@ -341,7 +347,7 @@ impl<'v> Place<'v> {
             Value::Struct(_) | Value::Enum(..) => return self.field(so_far, key.text(), what),
             _ => return Err(fail(so_far, &format!("is {what}, which has no elements"))),
         };
-        let Key::Plain(text) = key else {
+        let PathKey::Plain(text) = key else {
             return Err(fail(so_far, &format!("is {what}; its elements have numbers, such as `[0]`")));
         };
         let index: i128 = text.parse().map_err(|_| {
@@ -353,17 +359,17 @@ impl<'v> Place<'v> {
         match &self.value {
             Value::List(elements) => {
                 let value = elements.clone().nth(index).unwrap_or(Value::Null);
-                Ok(Place { value, type_name: elements.type_name().into(), object: self.object })
+                Ok(PathPlace { value, type_name: elements.type_name().into(), object: self.object })
             }
             Value::Bytes(bytes) => {
                 let value = Value::Unsigned(bytes[index].into());
-                Ok(Place { value, type_name: "u8".into(), object: self.object })
+                Ok(PathPlace { value, type_name: "u8".into(), object: self.object })
             }
             _ => Err(fail(so_far, &format!("is {what}, which has no elements"))),
         }
     }
 
-    fn entry(&self, so_far: &str, entries: &Entries<'v>, key: &Key, what: &str) -> Result<Place<'v>> {
+    fn entry(&self, so_far: &str, entries: &Entries<'v>, key: &PathKey, what: &str) -> Result<PathPlace<'v>> {
         let mut some = Vec::new();
         for entry in entries.clone() {
             if let Value::Invalid(why) = &entry.key {
@@ -372,8 +378,14 @@ impl<'v> Place<'v> {
             let text = key_text(&entry.key);
             if text == key.text() {
                 return Ok(match &self.value {
-                    Value::Set(_) => Place { value: entry.key, type_name: "?".into(), object: self.object },
-                    _ => Place { value: entry.value, type_name: entry.type_name.into(), object: self.object },
+                    Value::Set(_) => {
+                        PathPlace { value: entry.key, type_name: "?".into(), object: self.object }
+                    }
+                    _ => PathPlace {
+                        value: entry.value,
+                        type_name: entry.type_name.into(),
+                        object: self.object,
+                    },
                 });
             }
             if some.len() < 4 {
@@ -435,20 +447,20 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn parsed(path: &str) -> (String, Vec<Step>) {
+    fn parsed(path: &str) -> (String, Vec<PathStep>) {
         parse(path, &["jobs", "a.b", "a"]).unwrap_or_else(|_| panic!("{path} is a path"))
     }
 
     #[test]
     fn paths_are_read() {
-        let field = |name: &str| Step::Field(name.to_owned());
-        let key = |key: &str| Step::Key(Key::Plain(key.to_owned()));
-        let text = |key: &str| Step::Key(Key::Text(key.to_owned()));
+        let field = |name: &str| PathStep::Field(name.to_owned());
+        let key = |key: &str| PathStep::Key(PathKey::Plain(key.to_owned()));
+        let text = |key: &str| PathStep::Key(PathKey::Text(key.to_owned()));
         assert_eq!(parsed("jobs"), ("jobs".to_owned(), vec![]));
         assert_eq!(parsed("jobs.all[42].state").1, [field("all"), key("42"), field("state")]);
-        assert_eq!(parsed("a.b[\"x ]\\\"\"]..len"), ("a.b".to_owned(), vec![text("x ]\""), Step::Len]));
+        assert_eq!(parsed("a.b[\"x ]\\\"\"]..len"), ("a.b".to_owned(), vec![text("x ]\""), PathStep::Len]));
         assert_eq!(parsed("a.c"), ("a".to_owned(), vec![field("c")]));
-        assert_eq!(parsed("a[*][-1][1..3]").1, [Step::All, key("-1"), Step::Range(1, 3)]);
+        assert_eq!(parsed("a[*][-1][1..3]").1, [PathStep::All, key("-1"), PathStep::Range(1, 3)]);
         assert_eq!(parsed("a[{\"x\": [1, 2]}]").1, [key("{\"x\":[1,2]}")]);
         for wrong in ["b", "a.", "a[", "a[]", "a..size", "jobs.x[1]y", ""] {
             assert!(parse(wrong, &["jobs", "a"]).is_err(), "{wrong}");

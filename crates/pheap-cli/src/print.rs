@@ -11,7 +11,7 @@ use crate::text::{hex, key_text, of_bytes};
 
 /// Limits of the output.
 #[derive(Clone, Copy)]
-pub struct Limits {
+pub struct PrintLimits {
     /// Maximal length of a chain of pointers. In an object, a collection within more than this many others is
     /// printed without its elements.
     pub depth: u64,
@@ -24,7 +24,7 @@ pub struct Limits {
 
 /// The state of an object.
 #[derive(Clone, Copy, Default)]
-struct Mark {
+struct ObjectMark {
     /// Number of pointers from the start to the object, plus 1; 0 if it was not found, or is too far away.
     level: u32,
     /// Whether more than one pointer was found that leads to the object. The start counts as one.
@@ -37,28 +37,30 @@ const NEAR: u64 = 61;
 
 /// The marks of objects: a map while there are few, and a byte for each slot of the heap when there are many
 /// and `is_near` is set. Objects without a number stay in the map.
-struct Marks {
-    few: HashMap<u64, Mark>,
+struct ObjectMarks {
+    few: HashMap<u64, ObjectMark>,
     many: Vec<u8>,
     bound: u64,
     is_near: bool,
 }
 
-impl Marks {
+impl ObjectMarks {
     fn key(object: &Object<'_>) -> u64 {
         object.number().unwrap_or(1 << 63 | object.offset())
     }
 
-    fn get(&self, object: &Object<'_>) -> Mark {
-        let key = Marks::key(object);
+    fn get(&self, object: &Object<'_>) -> ObjectMark {
+        let key = ObjectMarks::key(object);
         match self.many.get(key as usize) {
-            Some(byte) => Mark { level: u32::from(byte >> 2), shared: byte & 1 != 0, printed: byte & 2 != 0 },
+            Some(byte) => {
+                ObjectMark { level: u32::from(byte >> 2), shared: byte & 1 != 0, printed: byte & 2 != 0 }
+            }
             None => self.few.get(&key).copied().unwrap_or_default(),
         }
     }
 
-    fn set(&mut self, object: &Object<'_>, mark: Mark) {
-        self.put(Marks::key(object), mark);
+    fn set(&mut self, object: &Object<'_>, mark: ObjectMark) {
+        self.put(ObjectMarks::key(object), mark);
         // An entry of the map takes a few dozen bytes.
         if self.is_near && self.many.is_empty() && self.few.len() as u64 > self.bound / 32 + 1024 {
             self.many = vec![0; self.bound as usize];
@@ -66,7 +68,7 @@ impl Marks {
         }
     }
 
-    fn put(&mut self, key: u64, mark: Mark) {
+    fn put(&mut self, key: u64, mark: ObjectMark) {
         match self.many.get_mut(key as usize) {
             Some(byte) => {
                 *byte = (mark.level << 2) as u8 | u8::from(mark.shared) | u8::from(mark.printed) << 1
@@ -77,22 +79,22 @@ impl Marks {
 }
 
 /// Finds the level of each object, breadth first.
-struct Plan<'l, 'v> {
-    marks: Marks,
-    limits: &'l Limits,
+struct LevelSearch<'l, 'v> {
+    marks: ObjectMarks,
+    limits: &'l PrintLimits,
     /// Offsets of objects whose pointers are still to be followed.
     queue: VecDeque<u64>,
     /// Objects that are parts of other objects, by offset.
     inside: HashMap<u64, Object<'v>>,
 }
 
-impl<'v> Plan<'_, 'v> {
-    fn made(mut self, objects: &Objects<'v>, start: &Value<'v>) -> Marks {
+impl<'v> LevelSearch<'_, 'v> {
+    fn made(mut self, objects: &Objects<'v>, start: &Value<'v>) -> ObjectMarks {
         let left = &mut self.limits.values.clone();
         match start {
             Value::Pointer(pointer) => {
                 if let Ok(Some(root)) = pointer.target() {
-                    self.marks.set(&root, Mark { level: 1, ..Mark::default() });
+                    self.marks.set(&root, ObjectMark { level: 1, ..ObjectMark::default() });
                     self.look_at(root.value(), 1, left);
                 }
             }
@@ -117,9 +119,9 @@ impl<'v> Plan<'_, 'v> {
             }
             let mark = self.marks.get(&target);
             if mark.level > 0 {
-                self.marks.set(&target, Mark { shared: true, ..mark });
+                self.marks.set(&target, ObjectMark { shared: true, ..mark });
             } else if u64::from(level) <= limits.depth {
-                self.marks.set(&target, Mark { level: level + 1, ..mark });
+                self.marks.set(&target, ObjectMark { level: level + 1, ..mark });
                 self.queue.push_back(target.offset());
                 if target.number().is_none() {
                     self.inside.insert(target.offset(), target);
@@ -130,7 +132,7 @@ impl<'v> Plan<'_, 'v> {
 }
 
 /// An object, array or value that is not printed completely.
-enum Open<'v> {
+enum OpenValue<'v> {
     Fields(Fields<'v>),
     /// Elements, and how many of them may still be printed.
     Elements(Elements<'v>, u64),
@@ -150,14 +152,14 @@ enum Open<'v> {
 
 pub struct Printer<'w, 'v> {
     json: Writer<'w>,
-    marks: Marks,
+    marks: ObjectMarks,
     /// An explicit stack, because long lists would overflow the thread's.
-    open: Vec<Open<'v>>,
+    open: Vec<OpenValue<'v>>,
     /// For each object that is being printed, the number of its open collections.
     collections: Vec<u64>,
     /// The level of the object that is being printed.
     level: u32,
-    limits: Limits,
+    limits: PrintLimits,
     left: u64,
     unsound: bool,
 }
@@ -166,14 +168,14 @@ pub struct Printer<'w, 'v> {
 pub fn print<'v>(
     objects: &Objects<'v>,
     value: Value<'v>,
-    limits: Limits,
+    limits: PrintLimits,
     compact: bool,
     out: &mut dyn Write,
 ) -> io::Result<bool> {
     let is_near = limits.depth < NEAR;
-    let marks = Marks { few: HashMap::new(), many: Vec::new(), bound: objects.bound(), is_near };
-    let marks =
-        Plan { marks, limits: &limits, queue: VecDeque::new(), inside: HashMap::new() }.made(objects, &value);
+    let marks = ObjectMarks { few: HashMap::new(), many: Vec::new(), bound: objects.bound(), is_near };
+    let marks = LevelSearch { marks, limits: &limits, queue: VecDeque::new(), inside: HashMap::new() }
+        .made(objects, &value);
     let mut printer = Printer {
         json: Writer::new(out, compact),
         marks,
@@ -199,28 +201,28 @@ impl<'v> Printer<'_, 'v> {
         }
         while let Some(open) = self.open.last_mut() {
             match open {
-                Open::Fields(fields) => match fields.next() {
+                OpenValue::Fields(fields) => match fields.next() {
                     Some(field) => {
                         self.json.key(field.name)?;
                         self.value(field.value)?;
                     }
                     None => self.close()?,
                 },
-                Open::Elements(elements, left) => match step(left).then(|| elements.next()).flatten() {
+                OpenValue::Elements(elements, left) => match step(left).then(|| elements.next()).flatten() {
                     Some(element) => self.value(element)?,
                     None => {
                         let more = elements.len() as u64;
                         self.more(more)?;
                     }
                 },
-                Open::Keys(entries, left) => match step(left).then(|| entries.next()).flatten() {
+                OpenValue::Keys(entries, left) => match step(left).then(|| entries.next()).flatten() {
                     Some(entry) => self.value(entry.key)?,
                     None => {
                         let more = entries.left();
                         self.more(more)?;
                     }
                 },
-                Open::Members(entries, left) => match step(left).then(|| entries.next()).flatten() {
+                OpenValue::Members(entries, left) => match step(left).then(|| entries.next()).flatten() {
                     Some(entry) => {
                         if let Value::Invalid(why) = &entry.key {
                             self.unsound = true;
@@ -240,15 +242,15 @@ impl<'v> Printer<'_, 'v> {
                         self.close_collection()?;
                     }
                 },
-                Open::Pairs(entries, left) => match step(left).then(|| entries.next()).flatten() {
+                OpenValue::Pairs(entries, left) => match step(left).then(|| entries.next()).flatten() {
                     Some(entry) => {
                         if let Value::Invalid(why) = &entry.key {
                             self.invalid(why)?;
                         } else {
                             self.json.begin(['{', '}'], false)?;
                             self.json.key("key")?;
-                            self.open.push(Open::Last);
-                            self.open.push(Open::Value("value", entry.value));
+                            self.open.push(OpenValue::Last);
+                            self.open.push(OpenValue::Value("value", entry.value));
                             self.value(entry.key)?;
                         }
                     }
@@ -257,14 +259,14 @@ impl<'v> Printer<'_, 'v> {
                         self.more(more)?;
                     }
                 },
-                Open::Value(..) => {
-                    if let Some(Open::Value(key, value)) = self.open.pop() {
+                OpenValue::Value(..) => {
+                    if let Some(OpenValue::Value(key, value)) = self.open.pop() {
                         self.json.key(key)?;
                         self.value(value)?;
                     }
                 }
-                Open::Last => self.close()?,
-                Open::Object(outer) => {
+                OpenValue::Last => self.close()?,
+                OpenValue::Object(outer) => {
                     self.level = *outer;
                     self.collections.pop();
                     self.open.pop();
@@ -297,8 +299,8 @@ impl<'v> Printer<'_, 'v> {
     /// Begins to print an object, and pushes its content onto the stack.
     fn object(&mut self, object: Object<'v>) -> io::Result<()> {
         let mark = self.marks.get(&object);
-        self.marks.set(&object, Mark { printed: true, ..mark });
-        self.open.push(Open::Object(std::mem::replace(&mut self.level, mark.level)));
+        self.marks.set(&object, ObjectMark { printed: true, ..mark });
+        self.open.push(OpenValue::Object(std::mem::replace(&mut self.level, mark.level)));
         self.collections.push(0);
         if !mark.shared {
             return self.value(object.value());
@@ -307,11 +309,11 @@ impl<'v> Printer<'_, 'v> {
         self.json.key("$id")?;
         self.json.text(&hex(object.offset()))?;
         if let Value::Struct(fields) = object.value() {
-            self.open.push(Open::Fields(fields));
+            self.open.push(OpenValue::Fields(fields));
             return Ok(());
         }
         self.json.key("$value")?;
-        self.open.push(Open::Last);
+        self.open.push(OpenValue::Last);
         self.value(object.value())
     }
 
@@ -338,28 +340,30 @@ impl<'v> Printer<'_, 'v> {
             Value::Pointer(pointer) => self.pointer(pointer),
             Value::Struct(fields) => {
                 self.json.begin(['{', '}'], true)?;
-                self.open.push(Open::Fields(fields));
+                self.open.push(OpenValue::Fields(fields));
                 Ok(())
             }
             Value::Enum(name, fields) if fields.len() == 0 => self.json.text(name),
             Value::Enum(name, fields) => {
                 self.json.begin(['{', '}'], true)?;
                 self.json.key(name)?;
-                self.open.push(Open::Last);
+                self.open.push(OpenValue::Last);
                 self.value(Value::Struct(fields))
             }
             Value::List(elements) => {
                 let lines = elements.clone().next().is_some_and(|first| !is_scalar(&first));
-                self.collection(['[', ']'], lines, |items| Open::Elements(elements, items))
+                self.collection(['[', ']'], lines, |items| OpenValue::Elements(elements, items))
             }
             Value::Set(entries) => {
                 let lines = entries.clone().next().is_some_and(|first| !is_scalar(&first.key));
-                self.collection(['[', ']'], lines, |items| Open::Keys(entries, items))
+                self.collection(['[', ']'], lines, |items| OpenValue::Keys(entries, items))
             }
             Value::Map(entries) if has_text_keys(&entries) => {
-                self.collection(['{', '}'], true, |items| Open::Members(entries, items))
+                self.collection(['{', '}'], true, |items| OpenValue::Members(entries, items))
             }
-            Value::Map(entries) => self.collection(['[', ']'], true, |items| Open::Pairs(entries, items)),
+            Value::Map(entries) => {
+                self.collection(['[', ']'], true, |items| OpenValue::Pairs(entries, items))
+            }
             Value::Invalid(why) => self.invalid(&why),
             _ => self.invalid("of a kind that this program does not know"),
         }
@@ -369,7 +373,7 @@ impl<'v> Printer<'_, 'v> {
         &mut self,
         brackets: [char; 2],
         lines: bool,
-        open: impl FnOnce(u64) -> Open<'v>,
+        open: impl FnOnce(u64) -> OpenValue<'v>,
     ) -> io::Result<()> {
         let is_deep = self.collections.last().is_some_and(|&open| open > self.limits.depth);
         if let Some(collections) = self.collections.last_mut() {
@@ -445,7 +449,7 @@ pub fn has_text_keys(entries: &Entries<'_>) -> bool {
 /// collections around the value. A list whose first element is a scalar counts as one without pointers.
 fn pointers<'v>(
     value: Value<'v>,
-    limits: &Limits,
+    limits: &PrintLimits,
     within: u64,
     left: &mut u64,
     visit: &mut impl FnMut(Pointer<'v>),

@@ -3,7 +3,7 @@
 use crate::part;
 use crate::shards::Shards;
 use crate::space::{check_value, expiry};
-use crate::spaces::Removed;
+use crate::spaces::RemovedFlag;
 use crate::{Error, KeySpace, Result};
 use pheap::Commit;
 use smallvec::SmallVec;
@@ -35,19 +35,19 @@ pub struct Batch {
     /// The store that the writes are for. `None` until the first write.
     shards: Option<Arc<Shards>>,
     /// Removal flags of the key spaces that the batch writes to. A key space may be listed several times.
-    spaces: SmallVec<[Removed; 2]>,
+    spaces: SmallVec<[RemovedFlag; 2]>,
     /// The bytes of all keys and values; `writes` has their ranges.
     buffer: Vec<u8>,
-    writes: Vec<Write>,
+    writes: Vec<BatchWrite>,
 }
 
-struct Write {
+struct BatchWrite {
     key: Range<usize>,
-    what: What,
+    what: WriteKind,
 }
 
 #[derive(Clone)]
-enum What {
+enum WriteKind {
     Put { value: Range<usize>, expires: Option<u64> },
     Delete,
 }
@@ -114,7 +114,7 @@ impl Batch {
         check_value(value)?;
         let key = self.key(space, key)?;
         let value = self.push(value);
-        self.writes.push(Write { key, what: What::Put { value, expires } });
+        self.writes.push(BatchWrite { key, what: WriteKind::Put { value, expires } });
         Ok(())
     }
 
@@ -131,7 +131,7 @@ impl Batch {
     /// As for [`put`](Self::put).
     pub fn delete(&mut self, space: &KeySpace, key: impl AsRef<[u8]>) -> Result<()> {
         let key = self.key(space, key.as_ref())?;
-        self.writes.push(Write { key, what: What::Delete });
+        self.writes.push(BatchWrite { key, what: WriteKind::Delete });
         Ok(())
     }
 
@@ -190,16 +190,16 @@ impl Batch {
         shards.prepare(keys.clone());
         let mut large = None;
         let commit = shards.write_all(keys, &self.spaces, deferred, |index, tx, part, counts| {
-            let Write { key, what } = &self.writes[index];
+            let BatchWrite { key, what } = &self.writes[index];
             let key = &self.buffer[key.clone()];
             let mut is_new = false;
             match what.clone() {
-                What::Put { value, expires } => {
+                WriteKind::Put { value, expires } => {
                     let value = &self.buffer[value];
                     counts.put(key.len() + value.len());
                     is_new = part::put(tx, part, key, value, expires, &shards.eras)?;
                 }
-                What::Delete => {
+                WriteKind::Delete => {
                     counts.delete(key.len());
                     part::delete(tx, part, key, &shards.eras)?;
                 }

@@ -14,7 +14,7 @@ pub const MAX_VALUE: usize = 1 << 30;
 pub(crate) type StoredKey = SmallVec<[u8; 64]>;
 
 /// A range of stored keys: its start and its end.
-pub(crate) type Span = (Bound<StoredKey>, Bound<StoredKey>);
+pub(crate) type KeySpan = (Bound<StoredKey>, Bound<StoredKey>);
 
 /// The number of a key space. Encoded as a prefix, it begins the stored keys of the key space; small numbers
 /// take one byte. While a store is open, no number is used twice, even if its key space is removed.
@@ -111,7 +111,7 @@ impl SpaceId {
     }
 
     /// Returns the stored keys of a range of this key space.
-    pub(crate) fn span<K: AsRef<[u8]> + ?Sized>(self, range: &impl RangeBounds<K>) -> Span {
+    pub(crate) fn span<K: AsRef<[u8]> + ?Sized>(self, range: &impl RangeBounds<K>) -> KeySpan {
         let start = match range.start_bound() {
             Bound::Included(key) => Bound::Included(self.join(key.as_ref())),
             Bound::Excluded(key) => Bound::Excluded(self.join(key.as_ref())),
@@ -126,7 +126,7 @@ impl SpaceId {
     }
 
     /// Returns the stored keys of this key space whose user's keys begin with `prefix`.
-    pub(crate) fn beginning_with(self, prefix: &[u8]) -> Span {
+    pub(crate) fn beginning_with(self, prefix: &[u8]) -> KeySpan {
         let start = self.join(prefix);
         let end = behind(&start);
         (Bound::Included(start), Bound::Excluded(end))
@@ -151,7 +151,7 @@ fn behind(prefix: &[u8]) -> StoredKey {
 }
 
 /// Returns whether the bounds of a span exclude every key.
-pub(crate) fn is_empty((start, end): &Span) -> bool {
+pub(crate) fn is_empty((start, end): &KeySpan) -> bool {
     match (start, end) {
         (Bound::Included(start), Bound::Included(end)) => start > end,
         (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => {
@@ -162,7 +162,7 @@ pub(crate) fn is_empty((start, end): &Span) -> bool {
 }
 
 /// Returns a span that excludes every key.
-pub(crate) fn nothing() -> Span {
+pub(crate) fn nothing() -> KeySpan {
     (Bound::Excluded(StoredKey::new()), Bound::Excluded(StoredKey::new()))
 }
 

@@ -5,7 +5,7 @@
 //! bytes are not copied. So a program without snapshots pays nothing for them.
 
 use crate::eras::Eras;
-use crate::keys::{self, SpaceId, Span};
+use crate::keys::{self, KeySpan, SpaceId};
 use pheap::collections::btree::Entry;
 use pheap::{InlineBytes, P, PBTreeMap, PBTreeSet, PBytes, PVec, Persist, Txn, View, field};
 use std::cmp::Ordering;
@@ -112,21 +112,26 @@ fn due_key(time: u64, key: &[u8]) -> Vec<u8> {
 
 /// The moment that a reader sees: the end of an era if it reads a snapshot, otherwise `None` for the newest
 /// values.
-pub(crate) type At = Option<u64>;
+pub(crate) type ReadEra = Option<u64>;
 
 /// Returns the value of a key as the reader sees it, or `None` if it has expired.
 #[inline]
-pub(crate) fn get<'v, 'r>(view: &'v View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<&'v [u8]> {
+pub(crate) fn get<'v, 'r>(
+    view: &'v View<'r>,
+    part: P<'r, Part<'r>>,
+    key: &[u8],
+    at: ReadEra,
+) -> Option<&'v [u8]> {
     find(view, part, key, at)?.fresh(view).map(|(value, _)| value)
 }
 
 /// Returns the time of expiry of a key's value, or `None` if it never expires or has expired.
-pub(crate) fn expires<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<u64> {
+pub(crate) fn expires<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: ReadEra) -> Option<u64> {
     find(view, part, key, at)?.fresh(view)?.1
 }
 
 #[inline]
-fn find<'v, 'r>(view: &'v View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<&'v Value<'r>> {
+fn find<'v, 'r>(view: &'v View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: ReadEra) -> Option<&'v Value<'r>> {
     let newest = field!(part.newest).get(view, key);
     match at {
         None => newest,
@@ -162,8 +167,8 @@ type Fresh<'v> = (&'v [u8], Option<u64>);
 pub(crate) fn scan<'r>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,
-    span: &Span,
-    at: At,
+    span: &KeySpan,
+    at: ReadEra,
     backwards: bool,
     mut f: impl FnMut(&[u8], Option<Fresh<'_>>) -> bool,
 ) -> bool {

@@ -1,10 +1,10 @@
 //! `Range`, an iterator over entries, and the cursor below it, which reads the entries in steps.
 
 use crate::Result;
-use crate::keys::{self, Span, StoredKey};
+use crate::keys::{self, KeySpan, StoredKey};
 use crate::part;
 use crate::reader::Reader;
-use crate::shards::Wait;
+use crate::shards::DurableWait;
 use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds};
 
@@ -26,15 +26,15 @@ thread_local! {
 pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// Reads a span of keys from both ends.
-pub(crate) struct Cursor {
+pub(crate) struct SpanCursor {
     reader: Reader,
     /// The keys still to read.
-    span: Span,
+    span: KeySpan,
 }
 
-impl Cursor {
-    pub(crate) fn new(reader: Reader, span: Span) -> Cursor {
-        Cursor { reader, span }
+impl SpanCursor {
+    pub(crate) fn new(reader: Reader, span: KeySpan) -> SpanCursor {
+        SpanCursor { reader, span }
     }
 
     /// Calls `f` with up to `most` entries at one end of the span, each with its time of expiry, until `f`
@@ -87,7 +87,7 @@ impl Cursor {
                 ((Bound::Unbounded, _), false) => 0,
             },
             backwards,
-            if at.is_some() { Wait::Nothing } else { Wait::All },
+            if at.is_some() { DurableWait::Nothing } else { DurableWait::All },
             |view, part, extent| {
                 // A queue has many empty shards in front of its first entry: skip them in one step.
                 let edge = extent.edge(backwards);
@@ -119,7 +119,7 @@ impl Cursor {
 /// Iterates over the entries in a range of keys, in order and from both ends; made by [`Reader::range`]. The
 /// iterator ends after an error.
 pub struct Range {
-    cursor: Cursor,
+    cursor: SpanCursor,
     /// Entries read at the front, and at the back; both in order.
     front: VecDeque<Entry>,
     back: VecDeque<Entry>,
@@ -128,7 +128,7 @@ pub struct Range {
 }
 
 impl Range {
-    pub(crate) fn new(cursor: Cursor) -> Range {
+    pub(crate) fn new(cursor: SpanCursor) -> Range {
         Range { cursor, front: VecDeque::new(), back: VecDeque::new(), step: FIRST }
     }
 

@@ -2,11 +2,11 @@
 
 use crate::Result;
 use crate::keys::SpaceId;
-use crate::part::{self, At, Part};
+use crate::part::{self, Part, ReadEra};
 use crate::range;
-use crate::range::{Cursor, Range};
-use crate::shards::{Shards, Wait};
-use crate::snapshot::Pin;
+use crate::range::{Range, SpanCursor};
+use crate::shards::{DurableWait, Shards};
+use crate::snapshot::EraPin;
 use pheap::{P, View};
 use std::ops::{ControlFlow, RangeBounds};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Reader {
     pub(crate) shards: Arc<Shards>,
     pub(crate) id: SpaceId,
     /// The snapshot that the reader shows; `None` if it shows the newest values.
-    pub(crate) pin: Option<Arc<Pin>>,
+    pub(crate) pin: Option<Arc<EraPin>>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    pub(crate) fn at(&self) -> At {
+    pub(crate) fn at(&self) -> ReadEra {
         self.pin.as_ref().map(|pin| pin.era)
     }
 
@@ -172,8 +172,8 @@ impl Reader {
         Ok(())
     }
 
-    pub(crate) fn cursor(&self, span: crate::keys::Span) -> Cursor {
-        Cursor::new(self.clone(), span)
+    pub(crate) fn cursor(&self, span: crate::keys::KeySpan) -> SpanCursor {
+        SpanCursor::new(self.clone(), span)
     }
 
     /// Returns when a key expires, or `None` if it never does, has expired, or does not exist.
@@ -202,11 +202,11 @@ impl Reader {
     fn look<R>(
         &self,
         key: &[u8],
-        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>, &[u8], At) -> R,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>, &[u8], ReadEra) -> R,
     ) -> Result<R> {
         let (key, at) = (self.id.key(key)?, self.at());
         // The values of a snapshot were durable when it was taken.
-        let wait = if at.is_some() { Wait::Nothing } else { Wait::Key(&key) };
+        let wait = if at.is_some() { DurableWait::Nothing } else { DurableWait::Key(&key) };
         self.shards.read(&key, wait, |view, part| f(view, part, &key, at))
     }
 }

@@ -11,9 +11,9 @@ use crate::keys::{self, SpaceId, StoredKey};
 use crate::meta;
 use crate::part::{self, Part};
 use crate::range::MOST;
-use crate::spaces::{Removed, Spaces};
-use crate::stats::Counts;
-use crate::unsynced::{Counted, Unsynced};
+use crate::spaces::{RemovedFlag, Spaces};
+use crate::stats::WriteCounts;
+use crate::unsynced::{CountedWrites, Unsynced};
 use crate::{Error, Result};
 use arc_swap::ArcSwap;
 use pheap::{Commit, Heap, P, Root, SyncPolicy, Txn, View, field};
@@ -35,7 +35,7 @@ const PER_PROCESSOR: usize = 4;
 pub(crate) struct Shard {
     pub(crate) root: Root<Part<'static>>,
     /// Shared by all maps with this shard, until a removal of its neighbour replaces it.
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<WriteCounts>,
     /// The least key of the range.
     start: StoredKey,
     /// Copy of [`Part::bounds`]. Out of date if the range was changed since.
@@ -60,11 +60,11 @@ impl Shard {
 }
 
 /// All shards in use, in the order of their keys. The first one begins with the least key.
-pub(crate) struct Map {
+pub(crate) struct ShardMap {
     pub(crate) shards: Vec<Shard>,
 }
 
-impl Map {
+impl ShardMap {
     /// Returns the index of the shard of a key.
     #[inline]
     pub(crate) fn index_of(&self, key: &[u8]) -> usize {
@@ -95,12 +95,12 @@ impl Map {
 
 /// The range of keys of a shard.
 #[derive(Clone, Copy)]
-pub(crate) struct Extent<'m> {
-    map: &'m Map,
+pub(crate) struct ShardExtent<'m> {
+    map: &'m ShardMap,
     index: usize,
 }
 
-impl<'m> Extent<'m> {
+impl<'m> ShardExtent<'m> {
     /// Returns the start of the next shard, or, backwards, of this shard. Returns `None` for the last shard
     /// in that direction.
     pub(crate) fn edge(self, backwards: bool) -> Option<&'m StoredKey> {
@@ -116,7 +116,7 @@ pub(crate) struct Shards {
     pub(crate) eras: Eras,
     pub(crate) spaces: Spaces,
     /// The current map. Only a thread that holds the lock of `unused` replaces it.
-    map: ArcSwap<Map>,
+    map: ArcSwap<ShardMap>,
     /// The roots of shards that are not in use. A thread that changes the map holds this lock.
     unused: Mutex<Vec<Root<Part<'static>>>>,
     /// Number of shards that is enough for the processors of this machine.
@@ -129,7 +129,7 @@ pub(crate) struct Shards {
 /// [`SyncPolicy::EveryCommit`]. So no caller sees a value that a power failure takes back. In other stores
 /// this makes no difference: each read waits as [`Root::read`] does.
 #[derive(Clone, Copy)]
-pub(crate) enum Wait<'k> {
+pub(crate) enum DurableWait<'k> {
     /// The writes to this key that the read has seen.
     Key(&'k [u8]),
     /// All writes to the shard that the read may have seen.
@@ -156,13 +156,13 @@ impl Shards {
         }
         shards.sort_by(|one, two| one.start.cmp(&two.start));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let map = ArcSwap::from_pointee(Map { shards });
+        let map = ArcSwap::from_pointee(ShardMap { shards });
         let (enough, unsynced) = (PER_PROCESSOR * processors, Unsynced::of(&heap, policy));
         let spaces = Spaces::default();
         Ok(Shards { heap, eras, spaces, map, unused: Mutex::new(unused), enough, unsynced })
     }
 
-    pub(crate) fn map(&self) -> Arc<Map> {
+    pub(crate) fn map(&self) -> Arc<ShardMap> {
         self.map.load_full()
     }
 
@@ -190,7 +190,7 @@ impl Shards {
     pub(crate) fn read<R>(
         &self,
         key: &[u8],
-        wait: Wait<'_>,
+        wait: DurableWait<'_>,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> R,
     ) -> Result<R> {
         let mut f = Some(f);
@@ -214,16 +214,16 @@ impl Shards {
     /// the method starts again with `place`, so it may call `f` for a shard twice.
     pub(crate) fn read_from<R>(
         &self,
-        place: impl Fn(&Map) -> usize,
+        place: impl Fn(&ShardMap) -> usize,
         backwards: bool,
-        wait: Wait<'_>,
-        mut f: impl for<'r> FnMut(&View<'r>, P<'r, Part<'r>>, Extent<'_>) -> Option<R>,
+        wait: DurableWait<'_>,
+        mut f: impl for<'r> FnMut(&View<'r>, P<'r, Part<'r>>, ShardExtent<'_>) -> Option<R>,
     ) -> Result<Option<R>> {
         'again: loop {
             let map = self.map.load();
             let mut next = Some(place(&map));
             while let Some(index) = next.filter(|&index| index < map.shards.len()) {
-                let (shard, extent) = (&map.shards[index], Extent { map: &map, index });
+                let (shard, extent) = (&map.shards[index], ShardExtent { map: &map, index });
                 let result = self.look(shard, wait, |view, part| {
                     shard.is_current(view, part).then(|| f(view, part, extent))
                 })?;
@@ -244,13 +244,13 @@ impl Shards {
     fn look<R>(
         &self,
         shard: &Shard,
-        wait: Wait<'_>,
+        wait: DurableWait<'_>,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> R,
     ) -> Result<R> {
         let (unsynced, key) = match (&self.unsynced, wait) {
-            (None, _) | (_, Wait::All) => return Ok(shard.root.read(f)?),
-            (Some(unsynced), Wait::Key(key)) => (unsynced, Some(key)),
-            (Some(unsynced), Wait::Nothing) => (unsynced, None),
+            (None, _) | (_, DurableWait::All) => return Ok(shard.root.read(f)?),
+            (Some(unsynced), DurableWait::Key(key)) => (unsynced, Some(key)),
+            (Some(unsynced), DurableWait::Nothing) => (unsynced, None),
         };
         let (result, seen) = shard.root.read_deferred(f)?;
         if !seen.is_durable() && key.is_some_and(|key| unsynced.has(key)) {
@@ -266,7 +266,7 @@ impl Shards {
         &self,
         key: &[u8],
         deferred: bool,
-        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<R>,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &WriteCounts) -> pheap::Result<R>,
     ) -> Result<(R, Option<Commit>)> {
         let (mut f, mut counted) = (Some(f), None);
         loop {
@@ -293,7 +293,7 @@ impl Shards {
         }
     }
 
-    fn count(&self, keys: &mut dyn Iterator<Item = &[u8]>) -> Option<Counted<'_>> {
+    fn count(&self, keys: &mut dyn Iterator<Item = &[u8]>) -> Option<CountedWrites<'_>> {
         Some(self.unsynced.as_ref()?.count(keys))
     }
 
@@ -303,9 +303,9 @@ impl Shards {
     pub(crate) fn write_all<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
-        spaces: &[Removed],
+        spaces: &[RemovedFlag],
         deferred: bool,
-        mut f: impl for<'r> FnMut(usize, &mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<()>,
+        mut f: impl for<'r> FnMut(usize, &mut Txn<'r>, P<'r, Part<'r>>, &WriteCounts) -> pheap::Result<()>,
     ) -> Result<Option<Commit>> {
         loop {
             let map = self.map();
@@ -325,7 +325,7 @@ impl Shards {
                         return Ok(None);
                     }
                 }
-                if spaces.iter().any(Removed::get) {
+                if spaces.iter().any(RemovedFlag::get) {
                     return Ok(Some(Err(Error::SpaceRemoved)));
                 }
                 counted = self.count(&mut keys.clone());
@@ -358,8 +358,8 @@ impl Shards {
 
     /// Returns the greatest stored key of all shards.
     pub(crate) fn last_key(&self) -> Result<Option<Vec<u8>>> {
-        let last = |map: &Map| map.shards.len() - 1;
-        self.read_from(last, true, Wait::Nothing, |view, part, _| part::last_key(view, part))
+        let last = |map: &ShardMap| map.shards.len() - 1;
+        self.read_from(last, true, DurableWait::Nothing, |view, part, _| part::last_key(view, part))
     }
 
     /// Removes all entries and versions of a removed key space, in deferred transactions. No thread may write
@@ -432,7 +432,7 @@ impl Shards {
 
 /// Keeps deferred writes counted until they are durable. `root` must be one of their shards: all commits to
 /// it until now are durable no earlier than these writes.
-fn keep_counted(counted: Option<Counted<'_>>, root: &Root<Part<'static>>) {
+fn keep_counted(counted: Option<CountedWrites<'_>>, root: &Root<Part<'static>>) {
     let Some(counted) = counted else { return };
     match root.read_deferred(|_, _| ()) {
         Ok(((), commit)) => counted.until(commit),

@@ -35,13 +35,13 @@ pub struct Snapshot {
 }
 
 /// Registers the era of a snapshot as long as a reader of the snapshot exists.
-pub(crate) struct Pin {
+pub(crate) struct EraPin {
     shards: Arc<Shards>,
     /// The era that ended when the snapshot was taken.
     pub(crate) era: u64,
 }
 
-impl Drop for Pin {
+impl Drop for EraPin {
     fn drop(&mut self) {
         self.shards.eras.let_go(self.era);
     }
@@ -50,7 +50,7 @@ impl Drop for Pin {
 impl Snapshot {
     pub(crate) fn take(shards: &Arc<Shards>) -> Result<Snapshot> {
         let pin = match shards.take_snapshot() {
-            Ok(era) => Some(Arc::new(Pin { shards: shards.clone(), era })),
+            Ok(era) => Some(Arc::new(EraPin { shards: shards.clone(), era })),
             // No thread can write to this store, so it does not change.
             Err(Error::Heap(pheap::Error::ReadOnly)) => None,
             Err(error) => return Err(error),

@@ -5,8 +5,8 @@ use crate::keys::MAX_VALUE;
 use crate::part::{self, Part};
 use crate::range;
 use crate::reader::Reader;
-use crate::spaces::Removed;
-use crate::stats::Counts;
+use crate::spaces::RemovedFlag;
+use crate::stats::WriteCounts;
 use crate::{Error, Result};
 use pheap::{Commit, P, Txn};
 use std::ops::Deref;
@@ -26,7 +26,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct KeySpace {
     reader: Reader,
-    removed: Removed,
+    removed: RemovedFlag,
 }
 
 impl Deref for KeySpace {
@@ -48,11 +48,11 @@ pub(crate) fn expiry(ttl: Duration) -> u64 {
 }
 
 impl KeySpace {
-    pub(crate) fn new(reader: Reader, removed: Removed) -> KeySpace {
+    pub(crate) fn new(reader: Reader, removed: RemovedFlag) -> KeySpace {
         KeySpace { reader, removed }
     }
 
-    pub(crate) fn removed(&self) -> &Removed {
+    pub(crate) fn removed(&self) -> &RemovedFlag {
         &self.removed
     }
 
@@ -62,7 +62,7 @@ impl KeySpace {
         &self,
         key: &[u8],
         deferred: bool,
-        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<R>,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &WriteCounts) -> pheap::Result<R>,
     ) -> Result<(R, Option<Commit>)> {
         let (result, commit) = self.shards.write(key, deferred, |tx, part, counts| {
             if self.removed.get() { Ok(None) } else { f(tx, part, counts).map(Some) }
@@ -190,8 +190,8 @@ impl KeySpace {
         f: impl FnOnce(Option<&[u8]>) -> Option<V>,
     ) -> Result<bool> {
         self.change(key.as_ref(), |old| match f(old) {
-            Some(value) => (Change::Set(value), true),
-            None => (Change::Delete, false),
+            Some(value) => (KeyChange::Set(value), true),
+            None => (KeyChange::Delete, false),
         })
     }
 
@@ -216,16 +216,16 @@ impl KeySpace {
     ) -> Result<bool> {
         self.change(key.as_ref(), |old| {
             if old != expected {
-                return (Change::Nothing, false);
+                return (KeyChange::Nothing, false);
             }
-            (new.map_or(Change::Delete, Change::Set), true)
+            (new.map_or(KeyChange::Delete, KeyChange::Set), true)
         })
     }
 
     fn change<V: AsRef<[u8]>, R>(
         &self,
         key: &[u8],
-        f: impl FnOnce(Option<&[u8]>) -> (Change<V>, R),
+        f: impl FnOnce(Option<&[u8]>) -> (KeyChange<V>, R),
     ) -> Result<R> {
         let key = self.id.key(key)?;
         let shards = &self.shards;
@@ -233,8 +233,8 @@ impl KeySpace {
             let (change, result) = f(part::get(tx, part, &key, None));
             let mut is_new = false;
             match change {
-                Change::Nothing => {}
-                Change::Set(value) => {
+                KeyChange::Nothing => {}
+                KeyChange::Set(value) => {
                     let value = value.as_ref();
                     if let Err(error) = check_value(value) {
                         return Ok(Err(error));
@@ -242,7 +242,7 @@ impl KeySpace {
                     counts.put(key.len() + value.len());
                     is_new = part::put(tx, part, &key, value, None, &shards.eras)?;
                 }
-                Change::Delete => {
+                KeyChange::Delete => {
                     counts.delete(key.len());
                     part::delete(tx, part, &key, &shards.eras)?;
                 }
@@ -318,7 +318,7 @@ impl KeySpace {
 const LOADED: usize = 64 << 10;
 
 /// What [`KeySpace::change`] does with a key.
-enum Change<V> {
+enum KeyChange<V> {
     Nothing,
     Set(V),
     Delete,

@@ -28,9 +28,9 @@ pub(crate) fn mark(id: SpaceId) -> StoredKey {
 /// A writer reads it while it holds the lock of a shard. A removal sets it before it takes that lock. So
 /// either the removal finds the entries that the writer has written, or the writer finds the flag set.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Removed(Arc<AtomicBool>);
+pub(crate) struct RemovedFlag(Arc<AtomicBool>);
 
-impl Removed {
+impl RemovedFlag {
     #[inline]
     pub(crate) fn get(&self) -> bool {
         self.0.load(Relaxed)
@@ -41,7 +41,7 @@ impl Removed {
     }
 
     /// Returns whether both are flags of one key space.
-    pub(crate) fn is(&self, other: &Removed) -> bool {
+    pub(crate) fn is(&self, other: &RemovedFlag) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -60,10 +60,10 @@ impl Spaces {
     /// Returns the flag for a new handle of a key space. The caller must hold the lock of the catalogue,
     /// shared or exclusive, and have found the number in the catalogue. So a concurrent removal has already
     /// set this flag or will set it.
-    pub(crate) fn handle(&self, id: SpaceId) -> Removed {
+    pub(crate) fn handle(&self, id: SpaceId) -> RemovedFlag {
         let mut handles = lock(&self.handles);
         if let Some(shared) = handles.get(&id.number()).and_then(Weak::upgrade) {
-            return Removed(shared);
+            return RemovedFlag(shared);
         }
         // Remove flags without handles, but only when the map is full, so that this is rare.
         if handles.len() == handles.capacity() {
@@ -71,7 +71,7 @@ impl Spaces {
             let len = handles.len();
             handles.reserve(len + 1);
         }
-        let removed = Removed::default();
+        let removed = RemovedFlag::default();
         handles.insert(id.number(), Arc::downgrade(&removed.0));
         removed
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn handles_that_are_gone_leave_nothing() {
         let spaces = Spaces::default();
-        let kept: Vec<Removed> = (0..10).map(|n| spaces.handle(SpaceId::new(n))).collect();
+        let kept: Vec<RemovedFlag> = (0..10).map(|n| spaces.handle(SpaceId::new(n))).collect();
         for n in 10..10_000 {
             spaces.handle(SpaceId::new(n));
         }

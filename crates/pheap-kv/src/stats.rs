@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// changes them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Counts {
+pub(crate) struct WriteCounts {
     puts: AtomicU64,
     deletes: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Counts {
+impl WriteCounts {
     pub(crate) fn put(&self, bytes: usize) {
         add(&self.puts, 1);
         add(&self.bytes, bytes as u64);
@@ -24,11 +24,11 @@ impl Counts {
     }
 
     /// Returns the sum of the counters of two shards. No writer may change them any more.
-    pub(crate) fn sum(one: &Counts, other: &Counts) -> Counts {
-        let sum = |counter: fn(&Counts) -> &AtomicU64| {
+    pub(crate) fn sum(one: &WriteCounts, other: &WriteCounts) -> WriteCounts {
+        let sum = |counter: fn(&WriteCounts) -> &AtomicU64| {
             AtomicU64::new(counter(one).load(Relaxed) + counter(other).load(Relaxed))
         };
-        Counts {
+        WriteCounts {
             puts: sum(|counts| &counts.puts),
             deletes: sum(|counts| &counts.deletes),
             bytes: sum(|counts| &counts.bytes),

@@ -10,7 +10,7 @@ use crate::reader::Reader;
 use crate::shards::Shards;
 use crate::snapshot::Snapshot;
 use crate::space::KeySpace;
-use crate::spaces::{self, MARK, Removed};
+use crate::spaces::{self, MARK, RemovedFlag};
 use crate::stats::Stats;
 use crate::{Error, Result};
 use pheap::{Commit, Durability, Heap, SyncPolicy};
@@ -80,7 +80,7 @@ impl Store {
         let eras = Eras::behind_block(meta::open(&heap)?);
         let shards = Arc::new(Shards::open(heap, eras, policy)?);
         let reader = Reader { shards, id: SpaceId::DEFAULT, pin: None };
-        let store = Store { space: KeySpace::new(reader, Removed::default()) };
+        let store = Store { space: KeySpace::new(reader, RemovedFlag::default()) };
         // Ignore errors: a store that is open to be read only, or on a full disk, is usable. `purge` tries
         // again.
         let _ = store.finish_removals();
@@ -481,7 +481,7 @@ mod tests {
 
     /// Returns a handle of the key space with this number, even if it has no name.
     fn unnamed(store: &Store, number: u64) -> KeySpace {
-        KeySpace::new(store.with(SpaceId::new(number)), Removed::default())
+        KeySpace::new(store.with(SpaceId::new(number)), RemovedFlag::default())
     }
 
     fn entries(store: &Store) -> u64 {

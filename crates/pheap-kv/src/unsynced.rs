@@ -45,12 +45,12 @@ impl Unsynced {
 
     /// Counts writes to these keys until the result is dropped. The caller must hold the locks of their
     /// shards.
-    pub(crate) fn count(&self, keys: &mut dyn Iterator<Item = &[u8]>) -> Counted<'_> {
+    pub(crate) fn count(&self, keys: &mut dyn Iterator<Item = &[u8]>) -> CountedWrites<'_> {
         let classes: Vec<usize> = keys.map(class).collect();
         for &class in &classes {
             self.counts[class].fetch_add(1, Ordering::Relaxed);
         }
-        Counted { of: self, classes }
+        CountedWrites { of: self, classes }
     }
 
     fn uncount(&self, classes: &[usize]) {
@@ -72,12 +72,12 @@ impl Unsynced {
 }
 
 /// Writes that are counted until this is dropped, because they are durable or have failed.
-pub(crate) struct Counted<'a> {
+pub(crate) struct CountedWrites<'a> {
     of: &'a Unsynced,
     classes: Vec<usize>,
 }
 
-impl Counted<'_> {
+impl CountedWrites<'_> {
     /// Keeps the writes counted until `commit` is durable.
     pub(crate) fn until(mut self, commit: Commit) {
         let classes = std::mem::take(&mut self.classes);
@@ -92,7 +92,7 @@ impl Counted<'_> {
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountedWrites<'_> {
     fn drop(&mut self) {
         self.of.uncount(&self.classes);
     }

@@ -28,14 +28,14 @@ pub use self::base::base;
 pub use crate::faults::Bug;
 pub use crate::faults::mutant::{self, seeded_bug, set_bug};
 use crate::os::cpu::bytes;
-use crate::os::reservation::Place;
-use crate::os::simulated::Memory;
+use crate::os::reservation::MappedWords;
+use crate::os::simulated::SimulatedMemory;
 pub use crate::sync::Mistake;
-use crate::sync::schedule::{Late, me};
 pub use crate::sync::schedule::{Scheduler, THREADS, is_late, pass_fence, schedule, set_mistake, step};
+use crate::sync::schedule::{StoreMoment, me};
 pub use crate::tuning::Tuning;
 use crate::units::{LINE, LINE_WORDS, lines};
-pub(crate) use source::Source;
+pub(crate) use source::SimSource;
 
 /// Words that are compared at a time.
 const CHUNK: usize = 512;
@@ -66,22 +66,22 @@ pub struct Point {
 /// The simulated medium of one heap.
 #[derive(Debug)]
 pub struct Sim {
-    state: Mutex<State>,
+    state: Mutex<SimState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SimState {
     /// The place where the medium is mapped.
-    place: Option<Place>,
+    place: Option<MappedWords>,
     durable: Vec<u64>,
     /// Content of the file behind the end of the heap, which an interrupted growth has left.
     tail: Vec<u64>,
     /// The mapped image when it was last compared.
     seen: Vec<u64>,
     /// The values of each word that was stored since it was last durable.
-    pending: BTreeMap<u32, History>,
+    pending: BTreeMap<u32, WordHistory>,
     /// Words that were flushed, and are not known to be durable.
-    in_flight: Vec<InFlight>,
+    in_flight: Vec<PendingWriteBack>,
     fresh_durable: BTreeMap<u32, u64>,
     /// Ranges of words that the program may change by plain stores; and the thread that may, if threads are
     /// scheduled.
@@ -98,7 +98,7 @@ struct State {
 
 /// The values of a word, oldest first.
 #[derive(Debug, Default)]
-struct History {
+struct WordHistory {
     values: Vec<u64>,
     /// The time of each store, as a count of stores.
     order: Vec<u32>,
@@ -106,20 +106,20 @@ struct History {
 
 /// A word that is being written back.
 #[derive(Debug)]
-struct InFlight {
+struct PendingWriteBack {
     word: u32,
     /// The time of the flush. Later stores were not flushed.
     until: u32,
     /// The scheduled thread that has flushed the word: its next fence makes the word durable. `None` without
     /// a scheduler: any fence does.
-    late: Option<Late>,
+    late: Option<StoreMoment>,
 }
 
 impl Sim {
     /// Creates a medium that has `image` (whole words).
     pub fn new(image: Vec<u64>) -> Sim {
         let seen = image.clone();
-        Sim { state: Mutex::new(State { durable: image, seen, ..State::default() }) }
+        Sim { state: Mutex::new(SimState { durable: image, seen, ..SimState::default() }) }
     }
 
     /// Creates a medium that has `image`, after a process was killed. Its later stores, in this order, can be
@@ -134,7 +134,7 @@ impl Sim {
         sim
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SimState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -243,7 +243,7 @@ impl Sim {
     pub(crate) fn sync(&self) {
         let mut state = self.lock();
         state.point("sync of the file");
-        let State { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
+        let SimState { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
         in_flight.clear();
         for (word, history) in std::mem::take(pending) {
             if let Some(&value) = history.values.last()
@@ -256,8 +256,8 @@ impl Sim {
     }
 }
 
-impl Memory for Sim {
-    fn mapped(&self, place: Place) {
+impl SimulatedMemory for Sim {
+    fn mapped(&self, place: MappedWords) {
         let mut state = self.lock();
         state.place = Some(place);
         let (old, new) = (state.durable.len(), place.words().len());
@@ -272,7 +272,7 @@ impl Memory for Sim {
             .for_each(|(i, &word)| place.write(old + i, word));
         state.durable.extend(tail);
         state.durable.resize(new, 0);
-        let State { durable, seen, .. } = &mut *state;
+        let SimState { durable, seen, .. } = &mut *state;
         seen.extend_from_slice(&durable[old..]);
     }
 
@@ -297,14 +297,14 @@ impl Memory for Sim {
     fn flush(&self, addr: *const u8, len: usize) {
         let mut state = self.lock();
         state.settle();
-        let late = me().map(Late::new);
+        let late = me().map(StoreMoment::new);
         for line in lines(addr.addr(), len) {
             let first = state.word(line);
             let end = (first + LINE_WORDS).min(state.seen.len());
             state.look_at(first, end);
-            let State { pending, in_flight, stores, .. } = &mut *state;
+            let SimState { pending, in_flight, stores, .. } = &mut *state;
             let words = pending.range(first as u32..end as u32).map(|(&word, _)| word);
-            in_flight.extend(words.map(|word| InFlight { word, until: *stores, late }));
+            in_flight.extend(words.map(|word| PendingWriteBack { word, until: *stores, late }));
         }
     }
 
@@ -336,10 +336,10 @@ impl Memory for Sim {
     }
 }
 
-impl State {
+impl SimState {
     /// Counts all stores behind the first `words` words as durable.
     fn look_away(&mut self, words: usize) {
-        let State { seen, durable, fresh_durable, .. } = self;
+        let SimState { seen, durable, fresh_durable, .. } = self;
         for word in words..durable.len() {
             if durable[word] != seen[word] {
                 durable[word] = seen[word];
@@ -402,7 +402,7 @@ impl State {
 
     /// Makes the flushes of each scheduled thread durable, if it has passed a fence of another kind since.
     fn settle(&mut self) {
-        let is_over = |late: Option<Late>| late.is_some_and(Late::is_over);
+        let is_over = |late: Option<StoreMoment>| late.is_some_and(StoreMoment::is_over);
         if self.in_flight.iter().any(|line| is_over(line.late)) {
             self.point("locked instruction");
             self.make_durable(is_over);
@@ -410,9 +410,9 @@ impl State {
     }
 
     /// Makes the flushes durable of which `of`, called with their `late`, is true.
-    fn make_durable(&mut self, of: impl Fn(Option<Late>) -> bool) {
-        let State { pending, in_flight, durable, fresh_durable, .. } = self;
-        in_flight.retain(|&InFlight { word, until, late }| {
+    fn make_durable(&mut self, of: impl Fn(Option<StoreMoment>) -> bool) {
+        let SimState { pending, in_flight, durable, fresh_durable, .. } = self;
+        in_flight.retain(|&PendingWriteBack { word, until, late }| {
             if !of(late) {
                 return true;
             }
@@ -469,12 +469,12 @@ mod tests {
     /// A simulated medium, and the memory where it is mapped.
     struct Mapped {
         sim: Sim,
-        place: Place,
+        place: MappedWords,
     }
 
     impl Mapped {
         fn new(lines: usize) -> Mapped {
-            let (sim, place) = (Sim::new(Vec::new()), Place::leaked(lines));
+            let (sim, place) = (Sim::new(Vec::new()), MappedWords::leaked(lines));
             sim.mapped(place);
             Mapped { sim, place }
         }
@@ -588,7 +588,7 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_growth_left_comes_back() {
-        let place = Place::leaked(3);
+        let place = MappedWords::leaked(3);
         let sim = Sim::new((1..=24).collect());
         sim.truncate(8);
         sim.mapped(place.up_to(64));

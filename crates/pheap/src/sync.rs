@@ -34,7 +34,7 @@ mod watch;
 #[path = "sync/watched.rs"]
 mod watch;
 
-pub(crate) use access::Access;
+pub(crate) use access::RegionLock;
 pub(crate) use mutex::{Condvar, Mutex, MutexGuard, RwLock};
 pub(crate) use thread::this_thread;
 
@@ -42,7 +42,7 @@ pub(crate) use schedule::{AtomicBool, AtomicU64, step};
 
 /// How a thread wants a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum LockMode {
     Exclusive,
     Shared,
     /// Like `Shared`, but ahead of the queue: only an exclusive holder makes this thread wait. Threads in the

@@ -19,25 +19,25 @@ const NESTED: usize = 6;
 
 /// A picture: names at which it begins, and objects, in the order in which they were found.
 pub struct Graph {
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<GraphNode>,
     /// Number of roots outside the picture, and of objects outside it that objects in it point to.
     pub left_out: usize,
     pub is_sound: bool,
 }
 
 /// An object, or the name at which the picture begins.
-pub struct Node {
+pub struct GraphNode {
     pub title: String,
     /// The offset of the object; `None` for the name of a root or a path.
     pub offset: Option<u64>,
     pub bytes: u64,
     /// Number of pointers from a name to the object, 0 for a name; 1 for an object that was included.
     pub level: usize,
-    pub rows: Vec<Row>,
+    pub rows: Vec<NodeRow>,
 }
 
 /// A row of a node.
-pub struct Row {
+pub struct NodeRow {
     pub name: String,
     pub value: String,
     /// Number of the node that the row points to.
@@ -75,7 +75,7 @@ impl<'v> Collector<'v> {
     pub fn begin_at(&mut self, name: &str, value: Value<'v>, type_name: &str) {
         let number = self.graph.nodes.len();
         let title = cut(name, 2 * NAME);
-        self.graph.nodes.push(Node { title, offset: None, bytes: 0, level: 0, rows: Vec::new() });
+        self.graph.nodes.push(GraphNode { title, offset: None, bytes: 0, level: 0, rows: Vec::new() });
         let name =
             if matches!(value, Value::Pointer(_)) { String::new() } else { cut(&short(type_name), NAME) };
         let mut rows = Vec::new();
@@ -113,7 +113,7 @@ impl<'v> Collector<'v> {
 
     /// Appends the rows of a value. Objects that it points to get this level, unless they are in the graph
     /// already.
-    fn rows(&mut self, rows: &mut Vec<Row>, name: String, value: Value<'v>, level: usize, nested: usize) {
+    fn rows(&mut self, rows: &mut Vec<NodeRow>, name: String, value: Value<'v>, level: usize, nested: usize) {
         if rows.len() >= self.most_rows {
             if rows.len() == self.most_rows {
                 rows.push(plain(String::new(), "…".to_owned()));
@@ -180,7 +180,7 @@ impl<'v> Collector<'v> {
     }
 
     /// Appends the row above the elements of a collection.
-    fn head(&self, rows: &mut Vec<Row>, name: &str, len: u64, what: &str) {
+    fn head(&self, rows: &mut Vec<NodeRow>, name: &str, len: u64, what: &str) {
         let s = if len == 1 { "" } else { "s" };
         rows.push(plain(cut(name, NAME), format!("{len} {what}{s}")));
     }
@@ -196,7 +196,7 @@ impl<'v> Collector<'v> {
             return None;
         }
         let number = self.graph.nodes.len();
-        self.graph.nodes.push(Node {
+        self.graph.nodes.push(GraphNode {
             title: cut(&short(object.type_name()), 2 * NAME),
             offset: Some(object.offset()),
             bytes: object.slot_bytes(),
@@ -208,7 +208,7 @@ impl<'v> Collector<'v> {
         Some(number)
     }
 
-    fn pointer(&mut self, rows: &mut Vec<Row>, name: String, pointer: Pointer<'v>, level: usize) {
+    fn pointer(&mut self, rows: &mut Vec<NodeRow>, name: String, pointer: Pointer<'v>, level: usize) {
         let name = cut(&name, NAME);
         let target = match pointer.target() {
             Ok(Some(target)) => target,
@@ -223,12 +223,12 @@ impl<'v> Collector<'v> {
         }
         let to = self.node(target, level);
         let value = if to.is_some() { String::new() } else { cut(&short(target.type_name()), VALUE) };
-        rows.push(Row { name, value, to, is_cut: to.is_none() });
+        rows.push(NodeRow { name, value, to, is_cut: to.is_none() });
     }
 }
 
 /// Appends the rows of a list of scalars, several in a row.
-fn scalars<'v>(rows: &mut Vec<Row>, name: &str, elements: pheap::Elements<'v>) {
+fn scalars<'v>(rows: &mut Vec<NodeRow>, name: &str, elements: pheap::Elements<'v>) {
     let (mut left, mut shown) = (elements.len(), 0);
     let mut elements = elements.map(|element| brief(&element, VALUE)).peekable();
     let stem = name.trim_end_matches("[0]");
@@ -247,11 +247,11 @@ fn scalars<'v>(rows: &mut Vec<Row>, name: &str, elements: pheap::Elements<'v>) {
     more(rows, left as u64);
 }
 
-fn plain(name: String, value: String) -> Row {
-    Row { name, value, to: None, is_cut: false }
+fn plain(name: String, value: String) -> NodeRow {
+    NodeRow { name, value, to: None, is_cut: false }
 }
 
-fn more(rows: &mut Vec<Row>, more: u64) {
+fn more(rows: &mut Vec<NodeRow>, more: u64) {
     if rows.last().is_some_and(|row| row.value == "…") {
         return; // the rows were cut off already
     }

@@ -1,7 +1,7 @@
 //! Places objects in columns by their distance from the start, each near the rows that point to it and the
 //! objects that it points to.
 
-use super::collect::{Graph, Node};
+use super::collect::{Graph, GraphNode};
 
 /// Sizes in pixels.
 pub const ROW: f64 = 18.0;
@@ -13,24 +13,24 @@ const GAP: f64 = 18.0;
 const ALLEY: f64 = 90.0;
 pub const MARGIN: f64 = 24.0;
 
-pub struct Layout {
+pub struct GraphLayout {
     /// The box of each node, by number.
-    pub boxes: Vec<Box>,
+    pub boxes: Vec<NodeBox>,
     pub width: f64,
     pub height: f64,
 }
 
 #[derive(Clone, Copy, Default)]
-pub struct Box {
+pub struct NodeBox {
     pub x: f64,
     pub y: f64,
     pub width: f64,
     pub height: f64,
 }
 
-impl Box {
+impl NodeBox {
     /// Returns the vertical middle of a row.
-    pub fn row(&self, node: &Node, row: usize) -> f64 {
+    pub fn row(&self, node: &GraphNode, row: usize) -> f64 {
         match node.offset {
             None if node.rows.len() == 1 => self.y + self.height / 2.0,
             _ => self.y + HEAD + (row as f64 + 0.5) * ROW,
@@ -50,11 +50,11 @@ fn letters(text: &str) -> usize {
 }
 
 /// Returns whether a node is only a name.
-pub fn is_name(node: &Node) -> bool {
+pub fn is_name(node: &GraphNode) -> bool {
     node.offset.is_none() && node.rows.len() == 1 && node.rows[0].name.is_empty()
 }
 
-fn size(node: &Node) -> Box {
+fn size(node: &GraphNode) -> NodeBox {
     let offset = node.offset.map_or(0, |offset| letters(&format!("{offset:#x}")) + 2);
     let head = letters(&node.title) + offset;
     let rows = node.rows.iter().map(|row| {
@@ -64,11 +64,11 @@ fn size(node: &Node) -> Box {
     let widest = if is_name(node) { head } else { rows.chain([head]).max().unwrap_or(0) };
     let lines = if is_name(node) { 0 } else { node.rows.len() };
     let below = if lines == 0 { 0.0 } else { lines as f64 * ROW + 4.0 };
-    Box { x: 0.0, y: 0.0, width: widest as f64 * LETTER + 2.0 * PAD, height: HEAD + below }
+    NodeBox { x: 0.0, y: 0.0, width: widest as f64 * LETTER + 2.0 * PAD, height: HEAD + below }
 }
 
-pub fn layout(graph: &Graph) -> Layout {
-    let mut boxes: Vec<Box> = graph.nodes.iter().map(size).collect();
+pub fn layout(graph: &Graph) -> GraphLayout {
+    let mut boxes: Vec<NodeBox> = graph.nodes.iter().map(size).collect();
     let levels = graph.nodes.iter().map(|node| node.level + 1).max().unwrap_or(0);
     let mut columns: Vec<Vec<usize>> = vec![Vec::new(); levels];
     graph.nodes.iter().enumerate().for_each(|(number, node)| columns[node.level].push(number));
@@ -114,12 +114,12 @@ pub fn layout(graph: &Graph) -> Layout {
     boxes.iter_mut().for_each(|a| a.y += MARGIN - top);
     let height = boxes.iter().map(|a| a.y + a.height).fold(0.0, f64::max) + MARGIN;
     let width = boxes.iter().map(|a| a.x + a.width).fold(0.0, f64::max) + MARGIN;
-    Layout { boxes, width, height }
+    GraphLayout { boxes, width, height }
 }
 
 /// Returns the upper edge at which an object's title has the height of the uppermost row on the left that
 /// points to it; a large number if there is no such row.
-fn wanted(graph: &Graph, boxes: &[Box], number: usize) -> f64 {
+fn wanted(graph: &Graph, boxes: &[NodeBox], number: usize) -> f64 {
     let level = graph.nodes[number].level;
     let lines =
         graph.nodes.iter().enumerate().filter(|(_, node)| node.level < level).flat_map(|(from, node)| {
@@ -130,7 +130,7 @@ fn wanted(graph: &Graph, boxes: &[Box], number: usize) -> f64 {
 }
 
 /// Places the objects of a column below one another, each near its wanted upper edge.
-fn stack(boxes: &mut [Box], column: &[usize], wanted: impl Fn(usize) -> Option<f64>) {
+fn stack(boxes: &mut [NodeBox], column: &[usize], wanted: impl Fn(usize) -> Option<f64>) {
     let mut y = f64::NEG_INFINITY;
     let mut shift = 0.0;
     for (i, &number) in column.iter().enumerate() {

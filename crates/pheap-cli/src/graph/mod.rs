@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use pheap::Heap;
 use serde_json::json;
 
-use crate::path::{self, Found, find};
+use crate::path::{self, PathResult, find};
 use crate::{Failure, Outcome, Result, write_text};
 use collect::{Collector, Graph};
 
@@ -81,11 +81,11 @@ pub fn graph(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
                     collector.begin(path, object.pointer());
                 } else {
                     find(objects, &root, &steps, &mut |found| match found {
-                        Found::Value(value, type_name) => {
+                        PathResult::Value(value, type_name) => {
                             collector.begin_at(path, value, &type_name);
                             Ok(())
                         }
-                        Found::About(_) => Err(Failure::Other(format!(
+                        PathResult::About(_) => Err(Failure::Other(format!(
                             "`{path}` leads to no object that could be drawn; leave out `..len` and the like"
                         ))),
                     })?;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::collect::Graph;
-use super::layout::{Box, HEAD, LETTER, MARGIN, PAD, ROW, is_name, layout};
+use super::layout::{HEAD, LETTER, MARGIN, NodeBox, PAD, ROW, is_name, layout};
 
 const STYLE: &str = "
   svg { color-scheme: light dark; --page: #ffffff; --box: #fbfcfd; --line: #b6c0cb; --text: #1c2733; --dim: #66727f; --arrow: #3b6fd4; --root: #dbe7ff; }
@@ -56,7 +56,7 @@ pub fn draw(graph: &Graph) -> String {
         }
     }
     for (node, place) in graph.nodes.iter().zip(&layout.boxes) {
-        let Box { x, y, width, height } = *place;
+        let NodeBox { x, y, width, height } = *place;
         let class = if node.offset.is_some() { "box" } else { "root" };
         let round = if is_name(node) { HEAD / 2.0 } else { 6.0 };
         let tip = match node.offset {
@@ -118,7 +118,7 @@ fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, text: &str)
 
 /// Draws a pointer from the right end of a row to the left end of a title. A pointer to the same column or to
 /// one on the left goes from the right end to the right end.
-fn edge(out: &mut String, (from, y1): (&Box, f64), to: &Box, is_forward: bool) {
+fn edge(out: &mut String, (from, y1): (&NodeBox, f64), to: &NodeBox, is_forward: bool) {
     let (x1, y2) = (from.x + from.width, to.head());
     let (class, x2, bend) = if is_forward {
         ("edge", to.x, to.x - (to.x - x1) * 0.45)

@@ -24,14 +24,14 @@ const PREVIEW: usize = 80;
 
 /// The number of live objects, and the bytes of live objects, of garbage, and of whole spans.
 #[derive(Default, Clone, Copy)]
-struct Bytes {
+struct TypeBytes {
     objects: u64,
     live: u64,
     garbage: u64,
     all: u64,
 }
 
-impl Bytes {
+impl TypeBytes {
     fn add(&mut self, span: &SpanUse<'_>) {
         self.objects += span.reached;
         self.live += span.reached * span.slot_bytes;
@@ -41,10 +41,10 @@ impl Bytes {
 }
 
 /// Counters that are collected span by span.
-struct Survey {
+struct HeapSurvey {
     file_bytes: u64,
-    by_type: HashMap<(String, String), Bytes>,
-    of_objects: Bytes,
+    by_type: HashMap<(String, String), TypeBytes>,
+    of_objects: TypeBytes,
     of_logs: u64,
     of_types: u64,
     /// For each part of the file: bytes of spans, of live objects, and of spans that hold no objects.
@@ -62,10 +62,10 @@ pub fn collect(heap: &Heap, file: &Path, most: usize) -> Result<Value> {
     let created = time(of_file.as_ref().and_then(|file| file.created().ok()));
     let modified = time(of_file.as_ref().and_then(|file| file.modified().ok()));
     heap.objects(|objects| {
-        let mut survey = Survey {
+        let mut survey = HeapSurvey {
             file_bytes: info.file_bytes,
             by_type: HashMap::new(),
-            of_objects: Bytes::default(),
+            of_objects: TypeBytes::default(),
             of_logs: 0,
             of_types: 0,
             parts: vec![[0; 3]; PARTS as usize],
@@ -76,7 +76,7 @@ pub fn collect(heap: &Heap, file: &Path, most: usize) -> Result<Value> {
             let bar = Progress::of_objects(objects.bound(), "looking at");
             objects.survey(|found| bar.set(found), |span| survey.look_at(span))
         };
-        let Survey { of_objects, of_logs, of_types, parts, tenths, .. } = &survey;
+        let HeapSurvey { of_objects, of_logs, of_types, parts, tenths, .. } = &survey;
         let free_slots = of_objects.all - of_objects.live - of_objects.garbage;
         let known = of_objects.all + of_logs + of_types + info.free_bytes;
         let (nodes, largest) = browse(objects, survey.largest(), most)?;
@@ -115,7 +115,7 @@ pub fn collect(heap: &Heap, file: &Path, most: usize) -> Result<Value> {
     })?
 }
 
-impl Survey {
+impl HeapSurvey {
     fn look_at(&mut self, span: &SpanUse<'_>) {
         self.spread(span);
         match span.purpose {
@@ -168,7 +168,7 @@ impl Survey {
     fn usage(&self) -> Value {
         let mut all: Vec<_> = self.by_type.iter().collect();
         all.sort_by(|(a, x), (b, y)| (y.all, a).cmp(&(x.all, b)));
-        let row = |root: &str, ty: &str, bytes: &Bytes| {
+        let row = |root: &str, ty: &str, bytes: &TypeBytes| {
             json!({
                 "root": root, "type": ty, "objects": bytes.objects, "bytes": bytes.live,
                 "garbage": bytes.garbage, "span_bytes": bytes.all,
@@ -177,7 +177,7 @@ impl Survey {
         let mut rows: Vec<Value> =
             all.iter().take(ROWS).map(|((root, ty), bytes)| row(root, &short(ty), bytes)).collect();
         if all.len() > ROWS {
-            let mut rest = Bytes::default();
+            let mut rest = TypeBytes::default();
             for (_, bytes) in &all[ROWS..] {
                 rest.objects += bytes.objects;
                 rest.live += bytes.live;

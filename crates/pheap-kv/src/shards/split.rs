@@ -1,10 +1,10 @@
 //! Splits shards that are large, and gives up shards that are empty.
 
-use super::{Map, PREFIX, Shard, Shards};
+use super::{PREFIX, Shard, ShardMap, Shards};
 use crate::Result;
 use crate::keys::StoredKey;
 use crate::part::{self, Part};
-use crate::stats::Counts;
+use crate::stats::WriteCounts;
 use pheap::{P, PBytes, Root, View, field};
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -114,7 +114,7 @@ impl Shards {
             shards[place].bounds = bounds;
             let start = StoredKey::from_slice(&cut);
             shards.insert(place + 1, Shard { root: new, counts: Arc::default(), start, bounds });
-            self.map.store(Arc::new(Map { shards }));
+            self.map.store(Arc::new(ShardMap { shards }));
         }
         Ok(())
     }
@@ -148,10 +148,10 @@ impl Shards {
             let mut shards = map.shards.clone();
             let given_up = shards.remove(place);
             // A writer with the old counters has an old map, so the new bounds refuse it.
-            let counts = Arc::new(Counts::sum(&before.counts, &given_up.counts));
+            let counts = Arc::new(WriteCounts::sum(&before.counts, &given_up.counts));
             let before = Shard { counts, bounds, ..before.clone() };
             shards[place - 1] = before;
-            self.map.store(Arc::new(Map { shards }));
+            self.map.store(Arc::new(ShardMap { shards }));
             unused.push(given_up.root.clone());
             given_up.root.collect()?;
         }

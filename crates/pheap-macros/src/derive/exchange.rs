@@ -13,7 +13,7 @@ use crate::hygienic;
 pub(super) fn expand(input: &Input<'_>) -> Option<TokenStream> {
     let at = input.options.serde?;
     let krate = &input.options.krate;
-    let derive = Derive {
+    let derive = ExchangeDerive {
         input,
         serde: quote!(#krate::__private::serde),
         core: quote!(#krate::__private::core),
@@ -30,7 +30,7 @@ fn brand(input: &Input<'_>) -> Lifetime {
     own.map_or_else(|| Lifetime::new("'__r", Span::mixed_site()), |param| param.lifetime.clone())
 }
 
-struct Derive<'a> {
+struct ExchangeDerive<'a> {
     input: &'a Input<'a>,
     /// Paths to the items that the expansion uses.
     serde: TokenStream,
@@ -39,24 +39,24 @@ struct Derive<'a> {
 }
 
 /// The fields of a struct or variant. The lists are in the order of the fields.
-struct Parts<'a> {
+struct FieldLists<'a> {
     members: Vec<Member>,
     types: Vec<&'a Type>,
     /// The names of the fields in exported data.
     names: Vec<String>,
     /// A variable for each field. Errors about it point to the type of the field.
     bindings: Vec<Ident>,
-    form: Form,
+    form: FieldsForm,
 }
 
-enum Form {
+enum FieldsForm {
     Unit,
     Newtype,
     Tuple,
     Named,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> FieldLists<'a> {
     fn of(fields: &'a Fields) -> Self {
         let members: Vec<_> = fields.members().collect();
         let binding = |(i, field): (usize, &syn::Field)| {
@@ -67,15 +67,15 @@ impl<'a> Parts<'a> {
             Member::Named(name) => name.unraw().to_string(),
             Member::Unnamed(index) => index.index.to_string(),
         };
-        Parts {
+        FieldLists {
             types: fields.iter().map(|field| &field.ty).collect(),
             names: members.iter().map(name).collect(),
             bindings: fields.iter().enumerate().map(binding).collect(),
             form: match fields {
-                Fields::Unit => Form::Unit,
-                Fields::Unnamed(_) if members.len() == 1 => Form::Newtype,
-                Fields::Unnamed(_) => Form::Tuple,
-                Fields::Named(_) => Form::Named,
+                Fields::Unit => FieldsForm::Unit,
+                Fields::Unnamed(_) if members.len() == 1 => FieldsForm::Newtype,
+                Fields::Unnamed(_) => FieldsForm::Tuple,
+                Fields::Named(_) => FieldsForm::Named,
             },
             members,
         }
@@ -83,12 +83,12 @@ impl<'a> Parts<'a> {
 
     /// Returns `{ x: __field0, y: __field1 }`, as a pattern or an expression.
     fn braced(&self) -> TokenStream {
-        let Parts { members, bindings, .. } = self;
+        let FieldLists { members, bindings, .. } = self;
         quote!({ #(#members: #bindings),* })
     }
 }
 
-impl Derive<'_> {
+impl ExchangeDerive<'_> {
     /// Returns the generics of an impl for all brands. Each type parameter must implement `which`, too.
     fn generics(&self, which: &TokenStream) -> Generics {
         let mut generics = brand::generics(self.input);
@@ -159,13 +159,13 @@ impl Derive<'_> {
         let (serde, brand) = (&self.serde, &self.brand);
         let body = match self.input.data {
             Data::Struct(data) => {
-                let parts = Parts::of(&data.fields);
+                let parts = FieldLists::of(&data.fields);
                 let (pattern, body) = (parts.braced(), self.export_struct(&parts));
                 hygienic!(let Self #pattern = self; #body)
             }
             Data::Enum(data) => {
                 let arms = data.variants.iter().enumerate().map(|(index, variant)| {
-                    let parts = Parts::of(&variant.fields);
+                    let parts = FieldLists::of(&variant.fields);
                     let (name, pattern) = (&variant.ident, parts.braced());
                     let body = self.export_variant(index as u32, name, &parts);
                     hygienic!(Self::#name #pattern => { #body })
@@ -190,41 +190,41 @@ impl Derive<'_> {
         )
     }
 
-    fn export_struct(&self, parts: &Parts<'_>) -> TokenStream {
+    fn export_struct(&self, parts: &FieldLists<'_>) -> TokenStream {
         let (serde, name, len) = (&self.serde, self.name(), parts.members.len());
         match parts.form {
-            Form::Unit => hygienic!(#serde::Serializer::serialize_unit_struct(__serializer, #name)),
-            Form::Newtype => {
+            FieldsForm::Unit => hygienic!(#serde::Serializer::serialize_unit_struct(__serializer, #name)),
+            FieldsForm::Newtype => {
                 let field = &parts.bindings[0];
                 hygienic!(#serde::export_newtype(__serializer, #name, __at, #field))
             }
-            Form::Tuple => {
+            FieldsForm::Tuple => {
                 let start = hygienic!(serialize_tuple_struct(__serializer, #name, #len));
                 self.export_fields(parts, &start, &quote!(SerializeTupleStruct), &quote!(export_tuple_field))
             }
-            Form::Named => {
+            FieldsForm::Named => {
                 let start = hygienic!(serialize_struct(__serializer, #name, #len));
                 self.export_fields(parts, &start, &quote!(SerializeStruct), &quote!(export_field))
             }
         }
     }
 
-    fn export_variant(&self, index: u32, variant: &Ident, parts: &Parts<'_>) -> TokenStream {
+    fn export_variant(&self, index: u32, variant: &Ident, parts: &FieldLists<'_>) -> TokenStream {
         let (serde, name, len) = (&self.serde, self.name(), parts.members.len());
         let variant = variant.unraw().to_string();
         let which = hygienic!(__serializer, #name, #index, #variant);
         match parts.form {
-            Form::Unit => hygienic!(#serde::Serializer::serialize_unit_variant(#which)),
-            Form::Newtype => {
+            FieldsForm::Unit => hygienic!(#serde::Serializer::serialize_unit_variant(#which)),
+            FieldsForm::Newtype => {
                 let field = &parts.bindings[0];
                 hygienic!(#serde::export_newtype_variant(#which, __at, #field))
             }
-            Form::Tuple => {
+            FieldsForm::Tuple => {
                 let start = hygienic!(serialize_tuple_variant(#which, #len));
                 let field = quote!(export_tuple_variant_field);
                 self.export_fields(parts, &start, &quote!(SerializeTupleVariant), &field)
             }
-            Form::Named => {
+            FieldsForm::Named => {
                 let start = hygienic!(serialize_struct_variant(#which, #len));
                 let field = quote!(export_variant_field);
                 self.export_fields(parts, &start, &quote!(SerializeStructVariant), &field)
@@ -236,14 +236,14 @@ impl Derive<'_> {
     /// function `export` writes a field to it.
     fn export_fields(
         &self,
-        parts: &Parts<'_>,
+        parts: &FieldLists<'_>,
         start: &TokenStream,
         which: &TokenStream,
         export: &TokenStream,
     ) -> TokenStream {
         let serde = &self.serde;
         let names = match parts.form {
-            Form::Named => parts.names.iter().map(|name| quote!(#name,)).collect(),
+            FieldsForm::Named => parts.names.iter().map(|name| quote!(#name,)).collect(),
             _ => vec![TokenStream::new(); parts.names.len()],
         };
         // If a field cannot be exported, the error points to its type.
@@ -263,7 +263,7 @@ impl Derive<'_> {
         let core = &self.core;
         let (serde, brand) = (&self.serde, &self.brand);
         let (body, variants) = match self.input.data {
-            Data::Struct(data) => (self.import_struct(&Parts::of(&data.fields)), None),
+            Data::Struct(data) => (self.import_struct(&FieldLists::of(&data.fields)), None),
             Data::Enum(data) => {
                 (hygienic!(#serde::import_enum::<_, Self>(__into, __deserializer)), Some(self.variants(data)))
             }
@@ -285,25 +285,25 @@ impl Derive<'_> {
         quote!(#import #variants)
     }
 
-    fn import_struct(&self, parts: &Parts<'_>) -> TokenStream {
+    fn import_struct(&self, parts: &FieldLists<'_>) -> TokenStream {
         let core = &self.core;
         let (serde, name) = (&self.serde, self.name());
         let value = parts.braced();
         let expecting = match parts.form {
-            Form::Unit => format!("unit struct {name}"),
-            Form::Newtype | Form::Tuple => format!("tuple struct {name}"),
-            Form::Named => format!("struct {name}"),
+            FieldsForm::Unit => format!("unit struct {name}"),
+            FieldsForm::Newtype | FieldsForm::Tuple => format!("tuple struct {name}"),
+            FieldsForm::Named => format!("struct {name}"),
         };
         let read = match parts.form {
-            Form::Unit => hygienic!(#serde::import_unit(__deserializer, #name, #expecting)?;),
-            Form::Newtype => {
+            FieldsForm::Unit => hygienic!(#serde::import_unit(__deserializer, #name, #expecting)?;),
+            FieldsForm::Newtype => {
                 let binding = &parts.bindings[0];
                 hygienic!(let #binding = #serde::import_newtype(__into, __deserializer, #name, #expecting)?;)
             }
-            Form::Tuple => {
+            FieldsForm::Tuple => {
                 self.list(parts, &quote!(import_tuple), &hygienic!(__deserializer), &name, &expecting)
             }
-            Form::Named => {
+            FieldsForm::Named => {
                 self.list(parts, &quote!(import_struct), &hygienic!(__deserializer), &name, &expecting)
             }
         };
@@ -316,7 +316,7 @@ impl Derive<'_> {
     /// Returns `let Part(a, Part(b, ())) = read(into, from, &Shape { .. })?;`, which imports all fields.
     fn list(
         &self,
-        parts: &Parts<'_>,
+        parts: &FieldLists<'_>,
         read: &TokenStream,
         from: &TokenStream,
         name: &str,
@@ -345,19 +345,19 @@ impl Derive<'_> {
         let expecting = format!("enum {name}");
         let names = data.variants.iter().map(|variant| variant.ident.unraw().to_string());
         let arms = data.variants.iter().enumerate().map(|(index, variant)| {
-            let parts = Parts::of(&variant.fields);
+            let parts = FieldLists::of(&variant.fields);
             let (variant, value) = (&variant.ident, parts.braced());
             let expecting = format!("variant {name}::{}", variant.unraw());
             let read = match parts.form {
-                Form::Unit => hygienic!(#serde::VariantAccess::unit_variant(__variant)?;),
-                Form::Newtype => {
+                FieldsForm::Unit => hygienic!(#serde::VariantAccess::unit_variant(__variant)?;),
+                FieldsForm::Newtype => {
                     let binding = &parts.bindings[0];
                     hygienic!(let #binding = #serde::import_newtype_variant(__into, __variant)?;)
                 }
-                Form::Tuple => {
+                FieldsForm::Tuple => {
                     self.list(&parts, &quote!(import_tuple_variant), &hygienic!(__variant), &name, &expecting)
                 }
-                Form::Named => self.list(
+                FieldsForm::Named => self.list(
                     &parts,
                     &quote!(import_struct_variant),
                     &hygienic!(__variant),

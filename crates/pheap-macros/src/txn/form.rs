@@ -1,6 +1,6 @@
 //! The two forms of functions with `#[txn]`: a function joins a transaction or opens one.
 
-use super::scope::Names;
+use super::scope::ScopedNames;
 use super::tokens::{is_word, list};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::parse::{ParseStream, Parser};
@@ -90,7 +90,7 @@ impl Form {
 
 impl Form {
     /// Returns the names of the transactions in the body, and the names of the pointers.
-    pub(super) fn names(&self, sig: &Signature) -> (Names, Names) {
+    pub(super) fn names(&self, sig: &Signature) -> (ScopedNames, ScopedNames) {
         let pointers = sig.inputs.iter().filter_map(|input| match input {
             FnArg::Typed(input) if is_pointer(&input.ty) => match &*input.pat {
                 Pat::Ident(name) => Some(name.ident.clone()),
@@ -99,10 +99,10 @@ impl Form {
             _ => None,
         });
         match self {
-            Form::Joins(names) => (Names::new(names.iter().cloned()), Names::new(pointers)),
+            Form::Joins(names) => (ScopedNames::new(names.iter().cloned()), ScopedNames::new(pointers)),
             Form::Opens(root) => {
                 let tx = Ident::new(TX, Span::call_site());
-                (Names::new([tx]), Names::new(pointers.chain([root.clone()])))
+                (ScopedNames::new([tx]), ScopedNames::new(pointers.chain([root.clone()])))
             }
         }
     }

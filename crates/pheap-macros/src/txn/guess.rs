@@ -10,13 +10,13 @@ use syn::{
     Stmt,
 };
 
-use super::place::{Place, Step};
-use super::scope::Names;
+use super::place::{PlaceExpr, PlaceProjection};
+use super::scope::ScopedNames;
 use super::tokens::{is_group, is_punct, is_word, list};
 use crate::errors::Errors;
 
 /// Returns errors for first attempts in the body. `pointers` are the names of parameters of type `P`.
-pub(super) fn check(txs: &Names, pointers: &Names, body: &TokenStream) -> syn::Result<()> {
+pub(super) fn check(txs: &ScopedNames, pointers: &ScopedNames, body: &TokenStream) -> syn::Result<()> {
     let braces = TokenTree::from(Group::new(Delimiter::Brace, body.clone()));
     // If the body is not valid Rust, the compiler reports that.
     let Ok(block) = syn::parse2::<Block>(braces.into()) else { return Ok(()) };
@@ -33,8 +33,8 @@ pub(super) fn may_begin(
     word: &str,
     tokens: &[TokenTree],
     within: Delimiter,
-    txs: &Names,
-    pointers: &Names,
+    txs: &ScopedNames,
+    pointers: &ScopedNames,
 ) -> bool {
     match tokens {
         [and, mutable, name, ..] if is_punct(and, '&') && is_word(mutable, "mut") => {
@@ -49,8 +49,8 @@ pub(super) fn may_begin(
 }
 
 struct Guesses {
-    txs: Names,
-    pointers: Names,
+    txs: ScopedNames,
+    pointers: ScopedNames,
     errors: Errors,
 }
 
@@ -87,7 +87,7 @@ impl Guesses {
     fn borrowed(&self, expr: &Expr) -> Option<(Ident, String)> {
         let Expr::Reference(reference) = expr else { return None };
         reference.mutability?;
-        let place = Place::all_of(reference.expr.to_token_stream(), &self.txs)?;
+        let place = PlaceExpr::all_of(reference.expr.to_token_stream(), &self.txs)?;
         let (key, fields) = (text(&place.key), fields(&place.steps)?);
         let is_name = matches!(&list(place.key)[..], [TokenTree::Ident(_)]);
         let pointer = match (fields.is_empty(), is_name) {
@@ -100,10 +100,10 @@ impl Guesses {
 }
 
 /// Returns the fields as `.field.0`, or `None` if the steps contain an index.
-fn fields(steps: &[Step]) -> Option<String> {
-    let step = |step: &Step| match step {
-        Step::Field(member) => Some(format!(".{}", text(member))),
-        Step::Element(_) => None,
+fn fields(steps: &[PlaceProjection]) -> Option<String> {
+    let step = |step: &PlaceProjection| match step {
+        PlaceProjection::Field(member) => Some(format!(".{}", text(member))),
+        PlaceProjection::Element(_) => None,
     };
     steps.iter().map(step).collect()
 }
@@ -251,12 +251,12 @@ impl<'ast> Visit<'ast> for Guesses {
 
 /// Searches an expression for `&mut tx[..]`.
 struct BorrowsMut<'a> {
-    txs: &'a Names,
+    txs: &'a ScopedNames,
     found: bool,
 }
 
 impl BorrowsMut<'_> {
-    fn is_in(expr: &Expr, txs: &Names) -> bool {
+    fn is_in(expr: &Expr, txs: &ScopedNames) -> bool {
         let mut this = BorrowsMut { txs, found: false };
         this.visit_expr(expr);
         this.found
@@ -266,7 +266,7 @@ impl BorrowsMut<'_> {
 impl<'ast> Visit<'ast> for BorrowsMut<'_> {
     fn visit_expr_reference(&mut self, reference: &'ast syn::ExprReference) {
         self.found |= reference.mutability.is_some()
-            && Place::all_of(reference.expr.to_token_stream(), self.txs).is_some();
+            && PlaceExpr::all_of(reference.expr.to_token_stream(), self.txs).is_some();
         visit::visit_expr_reference(self, reference);
     }
 
@@ -278,7 +278,7 @@ impl<'ast> Visit<'ast> for BorrowsMut<'_> {
 /// Returns the messages about a body.
 #[cfg(test)]
 fn messages(txs: &[&str], pointers: &[&str], body: &str) -> Vec<String> {
-    let names = |names: &[&str]| Names::new(names.iter().map(|name| quote::format_ident!("{name}")));
+    let names = |names: &[&str]| ScopedNames::new(names.iter().map(|name| quote::format_ident!("{name}")));
     let error = check(&names(txs), &names(pointers), &body.parse().expect("a body")).err();
     error.into_iter().flatten().map(|error| error.to_string()).collect()
 }

@@ -48,7 +48,7 @@ fn stub(function: &Function, error: &syn::Error) -> TokenStream {
 
 /// Returns the new body.
 fn body(args: TokenStream, function: &Function) -> syn::Result<TokenTree> {
-    let krate = Crate::parse(args)?;
+    let krate = PheapPath::parse(args)?;
     let form = Form::of(&function.sig)?;
     let (txs, pointers) = form.names(&function.sig);
     let within_braces = |tokens| {
@@ -89,14 +89,14 @@ fn split(body: TokenStream) -> (TokenStream, TokenStream) {
 }
 
 /// The path to `pheap` in the expansion.
-struct Crate(Vec<TokenTree>);
+struct PheapPath(Vec<TokenTree>);
 
-impl Crate {
+impl PheapPath {
     /// Parses the arguments of `#[txn]`: `crate = "path"`, or none.
     fn parse(args: TokenStream) -> syn::Result<Self> {
         let mut krate = quote!(::pheap);
         if args.is_empty() {
-            return Ok(Crate(tokens::list(krate)));
+            return Ok(PheapPath(tokens::list(krate)));
         }
         let parser = syn::meta::parser(|meta| {
             if !meta.path.is_ident("crate") {
@@ -106,23 +106,23 @@ impl Crate {
             Ok(())
         });
         syn::parse::Parser::parse2(parser, args)?;
-        Ok(Crate(tokens::list(krate)))
+        Ok(PheapPath(tokens::list(krate)))
     }
 
     /// Returns the path with this span, which must come from [`hygienic_at`]. Errors about a call point to
     /// the start of its path.
-    fn at(&self, span: Span) -> At<'_> {
-        At { krate: self, span }
+    fn at(&self, span: Span) -> SpannedPath<'_> {
+        SpannedPath { krate: self, span }
     }
 }
 
 /// The path with a span.
-struct At<'a> {
-    krate: &'a Crate,
+struct SpannedPath<'a> {
+    krate: &'a PheapPath,
     span: Span,
 }
 
-impl ToTokens for At<'_> {
+impl ToTokens for SpannedPath<'_> {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         tokens.extend(self.krate.0.iter().map(|token| {
             let mut token = token.clone();

@@ -2,12 +2,12 @@
 
 use proc_macro2::{Delimiter, Spacing, TokenTree};
 
-use super::place::{Place, assignment};
-use super::scope::Names;
+use super::place::{PlaceExpr, assignment};
+use super::scope::ScopedNames;
 use super::tokens::{is_group, is_punct, is_word, list, until};
 
 /// Two assignments whose places are known before the first of them runs.
-pub(super) struct Pair {
+pub(super) struct AssignmentPair {
     /// Number of tokens of both assignments.
     pub(super) tokens: usize,
     /// Whether both places have the same key, and so are in one object.
@@ -16,12 +16,12 @@ pub(super) struct Pair {
     /// the right side may contain the last use of a `&T` that was read before, as in the plain code. If the
     /// first assignment is a `+=` that calls `AddAssign`, it notes the place before the right side. In that
     /// case, the right side uses no `&mut` to a variable.
-    pub(super) other: Place,
+    pub(super) other: PlaceExpr,
 }
 
-impl Pair {
+impl AssignmentPair {
     /// Returns the pair at the start of `tokens`.
-    pub(super) fn at_start(tokens: &[TokenTree], names: &Names) -> Option<Pair> {
+    pub(super) fn at_start(tokens: &[TokenTree], names: &ScopedNames) -> Option<AssignmentPair> {
         let (first, operator, right_side, len) = fixed(tokens, names)?;
         if operator > 1 && (rebinds(right_side) || calls(right_side)) {
             return None;
@@ -33,14 +33,17 @@ impl Pair {
         if first.tx != other.tx || rebinds(right_side) || first.is_beside(&other) {
             return None;
         }
-        Some(Pair { tokens: len + other_len, is_one_object: first.has_key_of(&other), other })
+        Some(AssignmentPair { tokens: len + other_len, is_one_object: first.has_key_of(&other), other })
     }
 }
 
 /// Returns the place of the assignment at the start of `tokens` if it is known in advance. Also returns the
 /// length of the operator, the right side, and the number of tokens including the semicolon.
-fn fixed<'a>(tokens: &'a [TokenTree], names: &Names) -> Option<(Place, usize, &'a [TokenTree], usize)> {
-    let (place, len) = Place::at_start(tokens, names)?;
+fn fixed<'a>(
+    tokens: &'a [TokenTree],
+    names: &ScopedNames,
+) -> Option<(PlaceExpr, usize, &'a [TokenTree], usize)> {
+    let (place, len) = PlaceExpr::at_start(tokens, names)?;
     let operator = assignment(&tokens[len..]).filter(|_| place.is_fixed())?;
     let right_side = until(&tokens[len + operator..], |token| is_punct(token, ';'));
     Some((place, operator, right_side, tokens.len().min(len + operator + right_side.len() + 1)))
@@ -92,13 +95,13 @@ mod tests {
     #[track_caller]
     fn assert_pairs(statements: &str, expected: &[usize]) {
         let tokens: Vec<TokenTree> = statements.parse::<TokenStream>().unwrap().into_iter().collect();
-        let names = Names::new(["tx", "other"].map(|name| Ident::new(name, Span::call_site())));
+        let names = ScopedNames::new(["tx", "other"].map(|name| Ident::new(name, Span::call_site())));
         let is_end = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
         let mut rest = tokens.as_slice();
         let mut lengths = Vec::new();
         while !rest.is_empty() {
             let one = rest.iter().position(is_end).map_or(rest.len(), |end| end + 1);
-            let len = Pair::at_start(rest, &names).map_or(one, |pair| pair.tokens);
+            let len = AssignmentPair::at_start(rest, &names).map_or(one, |pair| pair.tokens);
             lengths.push(rest[..len].split_inclusive(is_end).count());
             rest = &rest[len..];
         }

@@ -7,43 +7,43 @@ use proc_macro2::{Delimiter, Group, Ident, Literal, Spacing, Span, TokenStream, 
 use quote::quote_spanned;
 use syn::Lit;
 
-use super::Crate;
-use super::pair::Pair;
-use super::scope::Names;
+use super::PheapPath;
+use super::pair::AssignmentPair;
+use super::scope::ScopedNames;
 use super::tokens::{is_group, is_punct, list, name_of};
 
-pub(super) struct Place {
+pub(super) struct PlaceExpr {
     pub(super) tx: Ident,
     pub(super) key: TokenStream,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PlaceProjection>,
 }
 
 /// A step from an object to a part of it.
-pub(super) enum Step {
+pub(super) enum PlaceProjection {
     /// A name or a number.
     Field(TokenTree),
     Element(TokenStream),
 }
 
-impl Place {
+impl PlaceExpr {
     /// Returns the place at the start of `tokens`, and its number of tokens, if it begins with a transaction
     /// in `names`.
-    pub(super) fn at_start(tokens: &[TokenTree], names: &Names) -> Option<(Place, usize)> {
+    pub(super) fn at_start(tokens: &[TokenTree], names: &ScopedNames) -> Option<(PlaceExpr, usize)> {
         let (mut place, mut len) = match tokens {
             [name, TokenTree::Group(key), ..] if key.delimiter() == Delimiter::Bracket => {
                 let tx = name_of(name).filter(|tx| names.has(&tx.to_string()))?;
-                (Place { tx, key: key.stream(), steps: Vec::new() }, 2)
+                (PlaceExpr { tx, key: key.stream(), steps: Vec::new() }, 2)
             }
             // `(tx[p].x)`, or an argument of a macro.
             [TokenTree::Group(group), ..] if is_transparent(group) => {
-                (Place::all_of(group.stream(), names)?, 1)
+                (PlaceExpr::all_of(group.stream(), names)?, 1)
             }
             _ => return None,
         };
         loop {
             len += match &tokens[len..] {
                 [dot, TokenTree::Ident(name), ..] if is_punct(dot, '.') && name != "await" => {
-                    place.steps.push(Step::Field(name.clone().into()));
+                    place.steps.push(PlaceProjection::Field(name.clone().into()));
                     2
                 }
                 [dot, TokenTree::Literal(number), ..] if is_punct(dot, '.') => {
@@ -53,7 +53,7 @@ impl Place {
                 [TokenTree::Group(index), ..]
                     if index.delimiter() == Delimiter::Bracket && may_be_usize(index.stream()) =>
                 {
-                    place.steps.push(Step::Element(index.stream()));
+                    place.steps.push(PlaceProjection::Element(index.stream()));
                     1
                 }
                 _ => return Some((place, len)),
@@ -62,17 +62,17 @@ impl Place {
     }
 
     /// Returns the place that these tokens are, if they contain nothing else.
-    pub(super) fn all_of(tokens: TokenStream, names: &Names) -> Option<Place> {
+    pub(super) fn all_of(tokens: TokenStream, names: &ScopedNames) -> Option<PlaceExpr> {
         let tokens = list(tokens);
-        let (place, len) = Place::at_start(&tokens, names)?;
+        let (place, len) = PlaceExpr::at_start(&tokens, names)?;
         (len == tokens.len()).then_some(place)
     }
 
     /// Iterates over the key and the indices, in the order of their evaluation.
     fn chosen_by(&self) -> impl Iterator<Item = &TokenStream> {
         let indices = self.steps.iter().filter_map(|step| match step {
-            Step::Element(index) => Some(index),
-            Step::Field(_) => None,
+            PlaceProjection::Element(index) => Some(index),
+            PlaceProjection::Field(_) => None,
         });
         iter::once(&self.key).chain(indices)
     }
@@ -80,8 +80,8 @@ impl Place {
     /// Replaces the key and each index for which `new` returns tokens.
     pub(super) fn replace(&mut self, new: impl Fn(&TokenStream) -> Option<TokenStream>) {
         let indices = self.steps.iter_mut().filter_map(|step| match step {
-            Step::Element(index) => Some(index),
-            Step::Field(_) => None,
+            PlaceProjection::Element(index) => Some(index),
+            PlaceProjection::Field(_) => None,
         });
         for tokens in iter::once(&mut self.key).chain(indices) {
             if let Some(new) = new(tokens) {
@@ -104,13 +104,13 @@ impl Place {
 
     /// Returns whether both places are in one object or one element, because their keys and indices have the
     /// same text.
-    pub(super) fn is_beside(&self, other: &Place) -> bool {
-        let texts = |place: &Place| place.chosen_by().map(|expr| expr.to_string()).collect::<Vec<_>>();
+    pub(super) fn is_beside(&self, other: &PlaceExpr) -> bool {
+        let texts = |place: &PlaceExpr| place.chosen_by().map(|expr| expr.to_string()).collect::<Vec<_>>();
         texts(self) == texts(other)
     }
 
     /// Returns whether both places are in one object, because their keys have the same text.
-    pub(super) fn has_key_of(&self, other: &Place) -> bool {
+    pub(super) fn has_key_of(&self, other: &PlaceExpr) -> bool {
         self.key.to_string() == other.key.to_string()
     }
 
@@ -118,10 +118,10 @@ impl Place {
     ///
     /// The call of the macro has the span of the user's code, and contains no name of this crate. So a panic
     /// in it, or in the assignment, points to the user's code and not to the attribute.
-    pub(super) fn logged(&self, krate: &Crate, pair: Option<&Pair>) -> TokenStream {
+    pub(super) fn logged(&self, krate: &PheapPath, pair: Option<&AssignmentPair>) -> TokenStream {
         let at = self.tx.span();
         let (krate, place) = (krate.at(at), self.described(at));
-        let how = pair.map(|Pair { is_one_object, other, .. }| {
+        let how = pair.map(|AssignmentPair { is_one_object, other, .. }| {
             let other = other.described(at);
             quote_spanned!(at=> pair #is_one_object { #krate::__private::place_ahead! { #other } })
         });
@@ -132,8 +132,8 @@ impl Place {
     fn described(&self, at: Span) -> TokenStream {
         let (tx, key) = (&self.tx, &self.key);
         let steps = self.steps.iter().map(|step| match step {
-            Step::Field(member) => quote_spanned!(at=> .#member),
-            Step::Element(index) => {
+            PlaceProjection::Field(member) => quote_spanned!(at=> .#member),
+            PlaceProjection::Element(index) => {
                 let at = span_of(index).unwrap_or(at);
                 quote_spanned!(at=> [#index])
             }
@@ -168,14 +168,14 @@ fn is_transparent(group: &Group) -> bool {
 }
 
 /// Returns the fields in a number token: `0`, or the `0.1` of `pair.0.1`, which is one token.
-fn fields_of(number: &Literal) -> impl Iterator<Item = Step> {
+fn fields_of(number: &Literal) -> impl Iterator<Item = PlaceProjection> {
     let (text, span) = (number.to_string(), number.span());
     let field = move |digits: &str| {
         let number = digits.parse().ok().map(Literal::usize_unsuffixed);
         // If it is no number, it is no field either, and the compiler reports that.
         let mut token = TokenTree::from(number.unwrap_or_else(|| Literal::string(digits)));
         token.set_span(span);
-        Step::Field(token)
+        PlaceProjection::Field(token)
     };
     text.split('.').map(field).collect::<Vec<_>>().into_iter()
 }

@@ -10,11 +10,11 @@ use std::cell::Cell;
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-use super::Crate;
+use super::PheapPath;
 use super::guess;
-use super::pair::Pair;
-use super::place::{Place, assignment};
-use super::scope::Names;
+use super::pair::AssignmentPair;
+use super::place::{PlaceExpr, assignment};
+use super::scope::ScopedNames;
 use super::tokens::{is_group, is_punct, is_word, list, until};
 
 /// Rewrites the assignments to places of the transactions in `txs`. `pointers` are the names of parameters of
@@ -26,9 +26,9 @@ use super::tokens::{is_group, is_punct, is_word, list, until};
 /// # Errors
 /// Messages about first attempts that do not compile; see [`guess`].
 pub(super) fn rewrite(
-    krate: &Crate,
-    txs: &Names,
-    pointers: &Names,
+    krate: &PheapPath,
+    txs: &ScopedNames,
+    pointers: &ScopedNames,
     body: TokenStream,
 ) -> syn::Result<TokenStream> {
     let rewriter = Rewriter { krate, txs, pointers, looks_guessed: Cell::new(false) };
@@ -40,9 +40,9 @@ pub(super) fn rewrite(
 }
 
 struct Rewriter<'a> {
-    krate: &'a Crate,
-    txs: &'a Names,
-    pointers: &'a Names,
+    krate: &'a PheapPath,
+    txs: &'a ScopedNames,
+    pointers: &'a ScopedNames,
     /// Whether the tokens may contain a first attempt that does not compile.
     looks_guessed: Cell<bool>,
 }
@@ -50,7 +50,7 @@ struct Rewriter<'a> {
 impl Rewriter<'_> {
     /// Rewrites the content of a pair of brackets. `txs` are the names that mean a transaction there. Returns
     /// `None` if there is nothing to rewrite, so that the tokens stay unchanged.
-    fn content(&self, tokens: &TokenStream, txs: &Names, delimiter: Delimiter) -> Option<TokenStream> {
+    fn content(&self, tokens: &TokenStream, txs: &ScopedNames, delimiter: Delimiter) -> Option<TokenStream> {
         let tokens = list(tokens.clone());
         let mut txs = Cow::Borrowed(txs);
         let mut out = Vec::with_capacity(tokens.len());
@@ -68,12 +68,12 @@ impl Rewriter<'_> {
             let pattern = pattern(&word, before, rest);
             if (word.is_empty() || txs.has(&word))
                 && (is_body || begins_expression(before))
-                && let Some((mut place, len)) = Place::at_start(rest, &txs)
+                && let Some((mut place, len)) = PlaceExpr::at_start(rest, &txs)
                 && assignment(&rest[len..]).is_some()
             {
                 // A pair must begin at a statement: a closure or a match arm ends before the next assignment.
                 let may_pair = at >= pair_end && begins_statement(before);
-                let pair = if may_pair { Pair::at_start(rest, &txs) } else { None };
+                let pair = if may_pair { AssignmentPair::at_start(rest, &txs) } else { None };
                 if let Some(pair) = &pair {
                     pair_end = at + pair.tokens;
                 }
@@ -250,9 +250,9 @@ mod tests {
     /// Asserts the number of occurrences of `of` in the rewritten statements.
     #[track_caller]
     fn assert_calls(of: &str, statements: &str, expected: usize) {
-        let names = |name| Names::new([Ident::new(name, Span::call_site())]);
+        let names = |name| ScopedNames::new([Ident::new(name, Span::call_site())]);
         let body = statements.parse().expect("tokens");
-        let krate = Crate(list(quote!(::pheap)));
+        let krate = PheapPath(list(quote!(::pheap)));
         let rewritten = rewrite(&krate, &names("tx"), &names("q"), body).expect("no guesses").to_string();
         assert_eq!(rewritten.matches(of).count(), expected, "{statements}\n{rewritten}");
     }
@@ -355,8 +355,8 @@ mod tests {
 
     #[test]
     fn what_has_nothing_to_rewrite_stays_as_it_is() {
-        let names = Names::new([Ident::new("tx", Span::call_site())]);
-        let krate = Crate(list(quote!(::pheap)));
+        let names = ScopedNames::new([Ident::new("tx", Span::call_site())]);
+        let krate = PheapPath(list(quote!(::pheap)));
         let body: TokenStream = "let x = tx[a].x; { f(x) }".parse().unwrap();
         let same = rewrite(&krate, &names, &names, body.clone()).unwrap();
         assert_eq!(same.to_string(), body.to_string());

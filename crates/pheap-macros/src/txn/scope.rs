@@ -8,11 +8,11 @@ use super::tokens::{list, name_of};
 
 /// The names in scope that mean a transaction, or those that mean a pointer.
 #[derive(Clone)]
-pub(super) struct Names(Vec<String>);
+pub(super) struct ScopedNames(Vec<String>);
 
-impl Names {
+impl ScopedNames {
     pub(super) fn new(names: impl IntoIterator<Item = Ident>) -> Self {
-        Names(names.into_iter().map(|name| name.to_string()).collect())
+        ScopedNames(names.into_iter().map(|name| name.to_string()).collect())
     }
 
     /// Returns the first name.
@@ -50,7 +50,7 @@ impl Names {
 
     /// Removes the names that the pattern binds to other values.
     pub(super) fn shadow(&mut self, pattern: &Pat) {
-        let mut bound = Bound(Vec::new());
+        let mut bound = PatternBindings(Vec::new());
         bound.visit_pat(pattern);
         self.0.retain(|name| !bound.0.iter().any(|bound| **bound == **name));
     }
@@ -64,9 +64,9 @@ fn is_in(name: &str, pattern: &[TokenTree]) -> bool {
     })
 }
 
-struct Bound<'a>(Vec<&'a Ident>);
+struct PatternBindings<'a>(Vec<&'a Ident>);
 
-impl<'a> Visit<'a> for Bound<'a> {
+impl<'a> Visit<'a> for PatternBindings<'a> {
     fn visit_pat_ident(&mut self, pattern: &'a PatIdent) {
         self.0.push(&pattern.ident);
         visit::visit_pat_ident(self, pattern);

@@ -19,7 +19,7 @@ use crate::alloc::span::ObjectSpan;
 use crate::faults::holds;
 use crate::store::Tables;
 use crate::store::header::Header;
-use crate::store::words::Words;
+use crate::store::words::MetadataWords;
 use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
 
@@ -32,7 +32,7 @@ pub(crate) struct LiveSlots {
 impl LiveSlots {
     /// Reads the bitmaps that the header of a closed heap names. Returns `None` if there are none, or if they
     /// are damaged: marking can find the live slots again.
-    pub(crate) fn read(heap: Words<'_>, header: &Header) -> Option<LiveSlots> {
+    pub(crate) fn read(heap: MetadataWords<'_>, header: &Header) -> Option<LiveSlots> {
         let (offset, len) = header.live_slots;
         let inside = offset >= HEADER_SIZE && offset.checked_add(len)? <= header.mapped;
         if len < 8 || !inside || !offset.is_multiple_of(8) || !len.is_multiple_of(8) {

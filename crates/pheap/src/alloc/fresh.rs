@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 /// Ranges of fresh objects, except those that are being extended (see [`Allocator`](super::Allocator)).
 #[derive(Default)]
-pub(crate) struct Fresh {
+pub(crate) struct FreshObjects {
     ranges: Vec<(usize, usize)>,
     /// For the start of each range: its end, and its index. Lookups add the ranges that it lacks, and most
     /// transactions do no lookup. A lookup that the last range answers adds none.
     by_start: BTreeMap<usize, (usize, usize)>,
 }
 
-impl Fresh {
+impl FreshObjects {
     /// Adds a range. Returns its number of slots of `slot` bytes; 0 if `slot` is 0.
     #[inline]
     pub(super) fn add(&mut self, start: usize, end: usize, slot: u32) -> u64 {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn fresh_ranges_are_found() {
-        let mut fresh = Fresh::default();
+        let mut fresh = FreshObjects::default();
         assert_eq!(fresh.add(5000, 5024, 8), 3);
         assert!(fresh.contains(5023) && !fresh.contains(1000));
         assert_eq!(fresh.add(7000, 7000, 8), 0);

@@ -32,13 +32,13 @@ use crate::layout::PointerMap;
 use crate::layout::desc::Desc;
 use crate::store::Store;
 use crate::store::arena::{SpanEntry, SpanKind};
-use crate::store::spans::Span;
+use crate::store::spans::TakenSpan;
 use crate::units::PAGE;
-use fresh::Fresh;
-use rollback::{Run, Saved};
+use fresh::FreshObjects;
+use rollback::{SavedClass, TakenSlots};
 use size::{LARGE, size_class, span_size};
 use span::{NO_CLASS, ObjectSpan, Spans};
-pub(crate) use sweep::Swept;
+pub(crate) use sweep::SweptSpan;
 
 /// Bytes in quarantine above which the log should be emptied.
 const QUARANTINE: u64 = 256 << 10;
@@ -99,12 +99,12 @@ pub(crate) struct Allocator {
     /// Number of objects that the open transaction has allocated, except the newest in runs that are being
     /// filled: those from `Class::fresh_from` on.
     objects: u64,
-    saved: Vec<Saved>,
-    runs: Vec<Run>,
+    saved: Vec<SavedClass>,
+    runs: Vec<TakenSlots>,
     /// Spans whose entries the open transaction records. Spans that it has taken have their number here,
     /// others have [`NO_SPAN`].
-    taken: Vec<(u32, Span)>,
-    fresh: Fresh,
+    taken: Vec<(u32, TakenSpan)>,
+    fresh: FreshObjects,
     pub(crate) spans: Spans,
     /// Addresses of the objects that the open transaction frees, and of those that committed transactions
     /// have freed.
@@ -133,7 +133,7 @@ pub(crate) struct Usage {
 
 /// How much a transaction had allocated and freed at some moment.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Mark {
+pub(crate) struct AllocMark {
     /// Number of ranges of fresh objects; then the number of frees.
     fresh: usize,
     frees: usize,
@@ -141,7 +141,7 @@ pub(crate) struct Mark {
 
 /// A request for an object.
 #[derive(Clone, Copy)]
-pub(crate) struct Request {
+pub(crate) struct AllocRequest {
     pub(crate) desc: &'static Desc,
     pub(crate) bytes: u64,
     pub(crate) align: u64,
@@ -149,7 +149,7 @@ pub(crate) struct Request {
     pub(crate) unsized_: bool,
 }
 
-impl Request {
+impl AllocRequest {
     /// Returns the bytes of a slot for the object.
     #[inline(always)]
     fn slot(&self) -> u64 {
@@ -182,7 +182,7 @@ impl Request {
 }
 
 /// The memory that an allocation lacks.
-pub(crate) enum Needs {
+pub(crate) enum MissingSpan {
     /// A span of this many bytes. The caller must [add](Allocator::add_span) it.
     Span(RangeInclusive<u64>, SpanEntry, Arc<PointerMap>),
     /// No memory is lacking: the caller must try again.
@@ -198,7 +198,7 @@ impl Allocator {
 
     /// Returns the address of a new object, if `hot` has a run of free slots for it.
     #[inline(always)]
-    pub(crate) fn try_alloc(&mut self, request: &Request) -> Option<usize> {
+    pub(crate) fn try_alloc(&mut self, request: &AllocRequest) -> Option<usize> {
         let (desc, slot) = request.key();
         let hot = &mut self.hot[request.hash()];
         let addr = hot.next;
@@ -215,14 +215,19 @@ impl Allocator {
     /// memory. For a small object, it calls [`try_alloc`](Self::try_alloc) next. Fails if the alignment is
     /// larger than a page, or if the store cannot register the type.
     #[cold]
-    pub(crate) fn prepare(&mut self, store: &Store, region: u32, request: &Request) -> Result<Needs> {
+    pub(crate) fn prepare(
+        &mut self,
+        store: &Store,
+        region: u32,
+        request: &AllocRequest,
+    ) -> Result<MissingSpan> {
         if request.is_large() {
             if request.align > PAGE {
                 return Err(Error::TooLarge { bytes: request.bytes });
             }
             let (ty, pointers) = store.register(request.desc)?;
             let entry = SpanEntry { kind: SpanKind::Large, slot: 0, pages: 0, ty, region };
-            return Ok(Needs::Span(request.bytes..=request.bytes, entry, pointers));
+            return Ok(MissingSpan::Span(request.bytes..=request.bytes, entry, pointers));
         }
         let number = self.class(store, request)?;
         // Two descriptions may be of one type, so another entry may have the same class.
@@ -236,16 +241,16 @@ impl Allocator {
             let (desc, slot) = request.key();
             let &Class { next, end, .. } = &self.classes[number as usize];
             self.hot[request.hash()] = HotClass { desc, slot: slot as usize, next, end, class: number };
-            return Ok(Needs::Nothing);
+            return Ok(MissingSpan::Nothing);
         }
         let class = &self.classes[number as usize];
         let entry = SpanEntry { kind: SpanKind::Small, slot: class.slot, pages: 0, ty: class.ty, region };
         let bytes = span_size(class.slot.into(), class.owned);
-        Ok(Needs::Span(bytes, entry, class.pointers.clone()))
+        Ok(MissingSpan::Span(bytes, entry, class.pointers.clone()))
     }
 
     /// Returns the number of the class for a request. Makes the class if there is none.
-    fn class(&mut self, store: &Store, request: &Request) -> Result<u32> {
+    fn class(&mut self, store: &Store, request: &AllocRequest) -> Result<u32> {
         let key = request.key();
         if let Some(&number) = self.by_desc.get(&key) {
             return Ok(number);
@@ -309,7 +314,7 @@ impl Allocator {
                 if let Some((first, count)) = span.live.next_free_run(class.cursor as usize) {
                     let (first, count) = (first as u32, count as u32);
                     span.take(first, count);
-                    runs.push(Run { span: class.current, first, count });
+                    runs.push(TakenSlots { span: class.current, first, count });
                     *objects += fresh.add(class.fresh_from, class.next, class.slot);
                     class.cursor = first + count;
                     class.next = store.base().addr() + span.offset_of(first) as usize;
@@ -329,7 +334,7 @@ impl Allocator {
     pub(crate) fn add_span(
         &mut self,
         store: &Store,
-        span: Span,
+        span: TakenSpan,
         object: u64,
         pointers: Arc<PointerMap>,
     ) -> Option<usize> {
@@ -357,12 +362,12 @@ impl Allocator {
 
     /// Lets the open transaction record an entry of a span that the region has already: that of its header,
     /// or that of a span of objects whose type changes.
-    pub(crate) fn record_again(&mut self, span: Span) {
+    pub(crate) fn record_again(&mut self, span: TakenSpan) {
         self.taken.push((NO_SPAN, span));
     }
 
     /// Changes the types of spans of the region, as these entries say. No transaction is open.
-    pub(crate) fn retype(&mut self, store: &Store, retyped: &[Span]) {
+    pub(crate) fn retype(&mut self, store: &Store, retyped: &[TakenSpan]) {
         self.give_back_unfilled(store);
         for class in &mut self.classes {
             (class.current, class.cursor) = (NO_SPAN, 0);
@@ -372,7 +377,7 @@ impl Allocator {
         let types: HashMap<u64, u32> = retyped.iter().map(|span| (span.offset, span.entry.ty)).collect();
         for number in 0..self.spans.end() {
             let Some(span) = self.spans.get(number) else { continue };
-            let Span { offset, entry, .. } = span.span;
+            let TakenSpan { offset, entry, .. } = span.span;
             let ty = types.get(&offset).copied().unwrap_or(entry.ty);
             let pointers = if ty == entry.ty { span.pointers.clone() } else { store.pointer_map(ty) };
             let class = self.class_of(entry.kind, ty, entry.slot, &pointers);
@@ -387,12 +392,12 @@ impl Allocator {
     /// [swept](crate::gc).
     pub(crate) fn load(
         &mut self,
-        loaded: &[Span],
+        loaded: &[TakenSpan],
         mut pointers: impl FnMut(u32) -> Arc<PointerMap>,
         mut live: impl FnMut(&ObjectSpan) -> bool,
     ) {
         self.spans.reserve(loaded.len());
-        let of = |span: &Span| (span.entry.kind, span.entry.ty, span.entry.slot);
+        let of = |span: &TakenSpan| (span.entry.kind, span.entry.ty, span.entry.slot);
         for alike in loaded.chunk_by(|a, b| of(a) == of(b)) {
             let (kind, ty, slot) = of(&alike[0]);
             let pointers = pointers(ty);
@@ -435,7 +440,7 @@ impl Allocator {
     }
 
     /// Returns the spans whose entries the open transaction records.
-    pub(crate) fn taken(&self) -> impl Iterator<Item = &Span> {
+    pub(crate) fn taken(&self) -> impl Iterator<Item = &TakenSpan> {
         self.taken.iter().map(|(_, span)| span)
     }
 
@@ -462,7 +467,7 @@ impl Allocator {
         let in_hot = |hot: &HotClass| {
             hot.desc != 0 && (classes[hot.class as usize].fresh_from..hot.next).contains(&addr)
         };
-        let in_class = |saved: &Saved| {
+        let in_class = |saved: &SavedClass| {
             let class = &classes[saved.class as usize];
             (class.fresh_from..class.next).contains(&addr)
         };
@@ -470,18 +475,18 @@ impl Allocator {
     }
 
     /// Returns how much the open transaction has allocated and freed so far.
-    pub(crate) fn mark(&mut self) -> Mark {
-        Mark { fresh: self.fresh_ranges().len(), frees: self.frees.len() }
+    pub(crate) fn mark(&mut self) -> AllocMark {
+        AllocMark { fresh: self.fresh_ranges().len(), frees: self.frees.len() }
     }
 
     /// Whether `addr` lies in an object that the open transaction has allocated after the mark.
-    pub(crate) fn is_fresh_since(&mut self, addr: usize, mark: Mark) -> bool {
+    pub(crate) fn is_fresh_since(&mut self, addr: usize, mark: AllocMark) -> bool {
         // `mark` has put earlier objects of the present runs into the ranges.
         self.has_fresh() && (self.is_in_run(addr) || self.fresh.contains_since(addr, mark.fresh))
     }
 
     /// Drops the frees after the mark. Objects that were allocated since then stay, as garbage.
-    pub(crate) fn take_back_frees(&mut self, mark: Mark) {
+    pub(crate) fn take_back_frees(&mut self, mark: AllocMark) {
         self.frees.truncate(mark.frees);
     }
 
@@ -532,7 +537,7 @@ impl Allocator {
     /// Frees the slots in quarantine, except those that the running collection still has to sweep. Returns
     /// the spans of large objects, which the caller must give back. The log must be empty.
     #[must_use]
-    pub(crate) fn end_quarantine(&mut self, store: &Store) -> Vec<Span> {
+    pub(crate) fn end_quarantine(&mut self, store: &Store) -> Vec<TakenSpan> {
         let mut large = Vec::new();
         self.quarantined = 0;
         for addr in std::mem::take(&mut self.quarantine) {

@@ -5,7 +5,7 @@ use crate::faults::{Bug, bug};
 use crate::store::Store;
 
 /// The state of a class before the open transaction.
-pub(super) struct Saved {
+pub(super) struct SavedClass {
     pub(super) class: u32,
     next: usize,
     end: usize,
@@ -13,7 +13,7 @@ pub(super) struct Saved {
     cursor: u32,
 }
 
-impl Saved {
+impl SavedClass {
     /// Forgets a span that was removed: its number and its pages will have other owners.
     fn forget(&mut self, span: u32) {
         if self.current == span {
@@ -25,7 +25,7 @@ impl Saved {
 }
 
 /// Slots that the open transaction has taken, to fill them one after the other.
-pub(super) struct Run {
+pub(super) struct TakenSlots {
     pub(super) span: u32,
     pub(super) first: u32,
     pub(super) count: u32,
@@ -39,7 +39,7 @@ impl Allocator {
             class.txn = self.txn;
             class.fresh_from = class.next;
             let &mut super::Class { next, end, current, cursor, .. } = class;
-            self.saved.push(Saved { class: number, next, end, current, cursor });
+            self.saved.push(SavedClass { class: number, next, end, current, cursor });
         }
     }
 
@@ -55,7 +55,7 @@ impl Allocator {
     pub(crate) fn rollback(&mut self, store: &Store) {
         self.hot = Default::default();
         for saved in self.saved.drain(..) {
-            let Saved { class, next, end, current, cursor } = saved;
+            let SavedClass { class, next, end, current, cursor } = saved;
             let class = &mut self.classes[class as usize];
             // Slots before the cursor may have become free in the transaction: a running collection may have
             // been completed, and the log may have been emptied.

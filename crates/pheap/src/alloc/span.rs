@@ -9,7 +9,7 @@ use crate::layout::PointerMap;
 use crate::os::mapping::populate;
 use crate::store::arena::{SMALL_PAGES, SpanKind};
 use crate::store::page_map::PageMap;
-use crate::store::spans::Span;
+use crate::store::spans::TakenSpan;
 use crate::units::PAGE;
 
 /// The number of no class, for a span with one large object.
@@ -21,7 +21,7 @@ const _: () = assert!(SMALL_PAGES as u64 * PAGE <= 1 << 21);
 
 /// A span with slots for objects of one type: many small slots, or a large one.
 pub(crate) struct ObjectSpan {
-    pub(crate) span: Span,
+    pub(crate) span: TakenSpan,
     /// Bytes of the span; then bytes of a slot.
     pub(crate) bytes: u64,
     pub(crate) slot: u64,
@@ -49,7 +49,7 @@ pub(crate) struct ObjectSpan {
 
 impl ObjectSpan {
     /// Creates a span whose slots are all free.
-    pub(super) fn new(span: Span, class: u32, pointers: Arc<PointerMap>) -> ObjectSpan {
+    pub(super) fn new(span: TakenSpan, class: u32, pointers: Arc<PointerMap>) -> ObjectSpan {
         let bytes = span.bytes();
         let (slot, slots, reciprocal) = match span.entry.kind {
             SpanKind::Small => {
@@ -238,7 +238,7 @@ mod tests {
         let desc: &'static Desc = <u64 as Persist>::desc();
         let pointers = Arc::new(PointerMap::of(&Graph::of(desc).unwrap().types[0]));
         let entry = SpanEntry { kind, slot, pages, ty: 0, region: 1 };
-        ObjectSpan::new(Span { offset, entry_at: 0, entry }, NO_CLASS, pointers)
+        ObjectSpan::new(TakenSpan { offset, entry_at: 0, entry }, NO_CLASS, pointers)
     }
 
     #[test]

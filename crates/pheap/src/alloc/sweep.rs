@@ -5,14 +5,14 @@ use pheap_gc::bitmap::Bitmap;
 use super::span::NO_CLASS;
 use super::{Allocator, Usage};
 use crate::store::Store;
-use crate::store::spans::Span;
+use crate::store::spans::TakenSpan;
 
 /// The result of [`Allocator::sweep`] for a span.
-pub(crate) enum Swept {
+pub(crate) enum SweptSpan {
     /// The span was not part of the cycle or was swept already, or has objects, or a class is filling it.
     Kept,
     /// The span had no objects, and was removed from the allocator. The caller must give it back.
-    Empty(Span),
+    Empty(TakenSpan),
 }
 
 impl Allocator {
@@ -32,9 +32,9 @@ impl Allocator {
     /// Frees the slots of a span that are not marked, if the cycle has not swept it yet. No record in the log
     /// names one of them. Undo entries of the open transaction may, because they cover neighbours of its
     /// stores.
-    pub(crate) fn sweep(&mut self, store: &Store, number: u32) -> Swept {
+    pub(crate) fn sweep(&mut self, store: &Store, number: u32) -> SweptSpan {
         if !self.spans.get(number).is_some_and(|span| span.pending) {
-            return Swept::Kept;
+            return SweptSpan::Kept;
         }
         let span = self.spans.get_mut(number);
         span.pending = false;
@@ -57,12 +57,12 @@ impl Allocator {
                 self.unlist |= removed.listed;
                 self.forget_saved(number);
             }
-            return Swept::Empty(removed.span);
+            return SweptSpan::Empty(removed.span);
         }
         if span.class != NO_CLASS && span.used < span.slots {
             self.list(number, 0);
         }
-        Swept::Kept
+        SweptSpan::Kept
     }
 
     /// Removes spans that do not exist any more from the lists of their classes. Called before their numbers

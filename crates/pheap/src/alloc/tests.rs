@@ -87,7 +87,7 @@ fn spans_of_which_nothing_is_known_do_not_make_the_next_one_larger() {
     let exclusive = Exclusive::begin(&root.heap, &root.region, root.ty).unwrap();
     let of = &exclusive.context().alloc.spans;
     let spans: Vec<_> = of.iter().filter(|span| span.slot == 512).map(|span| span.span).collect();
-    let bytes: u64 = spans.iter().map(Span::bytes).sum();
+    let bytes: u64 = spans.iter().map(TakenSpan::bytes).sum();
     assert!(spans.len() > 2, "{spans:?}");
     // The state of a heap that is opened after a kill.
     let mut alloc = Allocator::default();
@@ -96,7 +96,7 @@ fn spans_of_which_nothing_is_known_do_not_make_the_next_one_larger() {
     alloc.begin_collection(false);
     for number in 0..alloc.spans.end() {
         alloc.spans.get_mut(number).marks.set_range(0, 1);
-        assert!(matches!(alloc.sweep(&root.heap, number), Swept::Kept));
+        assert!(matches!(alloc.sweep(&root.heap, number), SweptSpan::Kept));
     }
     assert_eq!(alloc.classes[0].owned, bytes);
 }

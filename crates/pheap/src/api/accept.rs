@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 
-use super::parts::Changes;
+use super::parts::TypeChanges;
 use super::root::write_root;
 use crate::error::{Error, Result};
 use crate::heap::types::are_values;
@@ -22,7 +22,7 @@ use crate::layout::desc::Desc;
 use crate::layout::{Successor, successors};
 use crate::region::{Exclusive, NewRoot, Region};
 use crate::store::arena::SpanEntry;
-use crate::store::spans::Span;
+use crate::store::spans::TakenSpan;
 
 impl Heap {
     /// Changes the recorded type of a root to the program's type, if annotations explain the difference.
@@ -81,18 +81,19 @@ impl HeapInner {
         if region.held.is_used() {
             return Err(Error::HeldPointers { root: name.to_owned() });
         }
-        let changes = Changes::new(self, found, numbers);
+        let changes = TypeChanges::new(self, found, numbers);
         if changes.check(&exclusive, name).is_err() {
             // The pointer may be in a dead object.
             exclusive.trace();
             changes.check(&exclusive, name)?;
         }
         let context = exclusive.context();
-        let retyped = |span: &Span| {
+        let retyped = |span: &TakenSpan| {
             let ty = *numbers.get(&span.entry.ty).filter(|ty| **ty != span.entry.ty)?;
-            Some(Span { entry: SpanEntry { ty, ..span.entry }, ..*span })
+            Some(TakenSpan { entry: SpanEntry { ty, ..span.entry }, ..*span })
         };
-        let spans: Vec<Span> = context.alloc.spans.iter().filter_map(|span| retyped(&span.span)).collect();
+        let spans: Vec<TakenSpan> =
+            context.alloc.spans.iter().filter_map(|span| retyped(&span.span)).collect();
         spans.iter().for_each(|span| context.alloc.record_again(*span));
         let from = region.ty();
         let by = NewRoot::Renamed { from };

@@ -7,7 +7,7 @@
 use std::ptr::NonNull;
 
 use super::tx::Txn;
-use crate::alloc::Request;
+use crate::alloc::AllocRequest;
 use crate::error::{Error, Result};
 use crate::layout::{Persist, Pointee, slice_header};
 use crate::ptr::P;
@@ -141,7 +141,7 @@ impl<'r> Txn<'r> {
     /// Allocates an object whose value is not written yet.
     #[inline(always)]
     pub(crate) fn alloc_uninit<T: Persist>(&self) -> Result<(P<'r, T>, *mut T)> {
-        let request = Request {
+        let request = AllocRequest {
             desc: <T as Persist>::desc(),
             bytes: size_of::<T>() as u64,
             align: align_of::<T>() as u64,
@@ -173,7 +173,8 @@ impl<'r> Txn<'r> {
         let bytes =
             bytes.filter(|&bytes| bytes < OBJECT_BYTES).ok_or(Error::TooLarge { bytes: u64::MAX })? as u64;
         // SAFETY: the reference lives for this call only, by (2).
-        let ptr = unsafe { self.cx() }.alloc(Request { desc, bytes, align: align as u64, unsized_: true })?;
+        let ptr =
+            unsafe { self.cx() }.alloc(AllocRequest { desc, bytes, align: align as u64, unsized_: true })?;
         // SAFETY: `ptr` is a new object of `bytes` bytes, at least 8, aligned to 8, and only this call has
         // its address.
         unsafe { ptr.cast::<u64>().write(len as u64) };

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug as _};
 
 use super::view::View;
-use crate::heap::Sight;
+use crate::heap::ViewedObjects;
 use crate::heap::{Entries, Fields, Object, Value};
 use crate::layout::{Graph, Pointee, TypeLayout};
 use crate::ptr::P;
@@ -100,7 +100,7 @@ impl<T: Pointee + ?Sized> fmt::Debug for DebugObject<'_, '_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A heap cannot hold a type without a graph, so there are no objects of it.
         let Ok(Graph { types }) = Graph::of(T::desc()) else { return self.object.fmt(f) };
-        let seen = Seen { view: self.view, types };
+        let seen = DebugObjects { view: self.view, types };
         // SAFETY: the pointer is one of this view, to a `T`, and the type of `T` is the first of the graph.
         let object = unsafe { Object::seen(&seen, self.object.addr().addr().get() as u64) };
         let left = Cell::new(self.items.saturating_mul(VALUES));
@@ -110,12 +110,12 @@ impl<T: Pointee + ?Sized> fmt::Debug for DebugObject<'_, '_, T> {
 }
 
 /// The objects of a view, with the copies of its transaction.
-struct Seen<'a, 'r> {
+struct DebugObjects<'a, 'r> {
     view: &'a View<'r>,
     types: Vec<TypeLayout>,
 }
 
-impl Sight for Seen<'_, '_> {
+impl ViewedObjects for DebugObjects<'_, '_> {
     fn types(&self) -> &[TypeLayout] {
         &self.types
     }
@@ -140,14 +140,14 @@ struct Printer {
 }
 
 /// A value to show.
-struct Shown<'p, 'v> {
+struct DebugValue<'p, 'v> {
     printer: &'p Printer,
     value: Value<'v>,
 }
 
 impl Printer {
-    fn show<'v>(&self, value: Value<'v>) -> Shown<'_, 'v> {
-        Shown { printer: self, value }
+    fn show<'v>(&self, value: Value<'v>) -> DebugValue<'_, 'v> {
+        DebugValue { printer: self, value }
     }
 
     fn object(&self, object: Object<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -208,7 +208,7 @@ impl Printer {
     }
 }
 
-impl fmt::Debug for Shown<'_, '_> {
+impl fmt::Debug for DebugValue<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let printer = self.printer;
         let Some(left) = printer.left.get().checked_sub(1) else { return f.write_str("..") };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pheap_macros::Persist;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::parts::Changes;
+use super::parts::TypeChanges;
 use super::root::{has_versions, write_root};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -20,10 +20,10 @@ use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
 use crate::layout::{Conversion, Converter, Migrate, Persist, Successor, successors};
 use crate::ptr::P;
-use crate::region::rewrite::{self, Rewrite, Room};
+use crate::region::rewrite::{self, Rewrite, RewriteSpace};
 use crate::region::{Exclusive, NewRoot, Region};
 use crate::store::arena::SpanEntry;
-use crate::store::spans::Span;
+use crate::store::spans::TakenSpan;
 use crate::txn::context::Context;
 
 /// Bytes of objects that one transaction converts or redirects, for each copy that a write set takes. A
@@ -229,7 +229,7 @@ impl<'h> Evolution<'h> {
         let Some(region) = find()? else {
             return Ok(false); // another thread was faster
         };
-        let job = Job::new(heap, &region, &root, desc, &converters)?;
+        let job = ConversionJob::new(heap, &region, &root, desc, &converters)?;
         if job.is_as_it_is && job.from_is_new {
             heap.retype(&region, &root, job.to, &job.found, &job.numbers)?;
             return Ok(true);
@@ -245,8 +245,8 @@ impl<'h> Evolution<'h> {
     }
 }
 
-/// A conversion to do. From [`begin`](Job::begin) on, the root is an [`Unfinished`].
-struct Job<'a> {
+/// A conversion to do. From [`begin`](ConversionJob::begin) on, the root is an [`Unfinished`].
+struct ConversionJob<'a> {
     heap: &'a Arc<HeapInner>,
     region: &'a Region,
     name: &'a str,
@@ -258,7 +258,7 @@ struct Job<'a> {
     from: u32,
     to: u32,
     unfinished: u32,
-    moved: rewrite::Moved,
+    moved: rewrite::MovedTypes,
     /// Whether no earlier call has begun the conversion.
     from_is_new: bool,
     /// Whether no object needs to be converted.
@@ -267,18 +267,18 @@ struct Job<'a> {
     has_versions: bool,
 }
 
-impl<'a> Job<'a> {
+impl<'a> ConversionJob<'a> {
     fn new(
         heap: &'a Arc<HeapInner>,
         region: &'a Region,
         name: &'a str,
         desc: &'static Desc,
         converters: &[Converter],
-    ) -> Result<Job<'a>> {
+    ) -> Result<ConversionJob<'a>> {
         let (unfinished, _) = heap.register(<Unfinished<'_> as Persist>::desc())?;
         let (object, _) = heap.register(<Moved<'_> as Persist>::desc())?;
         let (slice, _) = heap.register(<MovedSlice<'_> as Persist>::desc())?;
-        let moved = rewrite::Moved { object, slice };
+        let moved = rewrite::MovedTypes { object, slice };
         debug_assert!(<Unfinished<'_> as Persist>::desc().name.as_str() == UNFINISHED);
         let from_is_new = region.ty() != unfinished;
         let (from, begun) = match from_is_new {
@@ -314,7 +314,7 @@ impl<'a> Job<'a> {
         }
         let is_as_it_is = are_values(&found);
         let has_versions = has_versions(heap, from);
-        Ok(Job {
+        Ok(ConversionJob {
             heap,
             region,
             name,
@@ -350,7 +350,7 @@ impl<'a> Job<'a> {
         if !self.from_is_new {
             return Ok((exclusive, occupied));
         }
-        Changes::new(self.heap, &self.found, &self.numbers).check(&exclusive, self.name)?;
+        TypeChanges::new(self.heap, &self.found, &self.numbers).check(&exclusive, self.name)?;
         self.make_room(&exclusive, &occupied)?;
         let root = self.heap.base().addr() as u64 + self.region.root();
         let [low, high] = [self.plan << 32, self.plan >> 32 << 32];
@@ -372,7 +372,7 @@ impl<'a> Job<'a> {
     /// conversion begins and cannot be completed, no program can open the root any more. Makes the log as
     /// long as the longest transaction needs it.
     fn make_room(&self, exclusive: &Exclusive<'_>, occupied: &Occupants) -> Result<()> {
-        let (mut room, spans) = (Room::default(), exclusive.object_spans());
+        let (mut room, spans) = (RewriteSpace::default(), exclusive.object_spans());
         for &(number, span) in &spans {
             if let Some((number, _, successor)) = self.left(number, span)
                 && let Some(conversion) = &successor.conversion
@@ -460,7 +460,7 @@ impl<'a> Job<'a> {
                 let ty = self.numbers[&successor.old];
                 match &successor.conversion {
                     None => {
-                        let span = Span { entry: SpanEntry { ty, ..span.entry }, ..span };
+                        let span = TakenSpan { entry: SpanEntry { ty, ..span.entry }, ..span };
                         exclusive.context().alloc.record_again(span);
                         converted.push(span);
                         done += span.bytes();
@@ -485,7 +485,7 @@ impl<'a> Job<'a> {
     }
 
     /// Returns the span with the successor of its type, if its objects are not converted yet.
-    fn left(&self, number: u32, span: Span) -> Option<(u32, Span, &Successor)> {
+    fn left(&self, number: u32, span: TakenSpan) -> Option<(u32, TakenSpan, &Successor)> {
         let successor = self.found.iter().find(|successor| successor.old == span.entry.ty)?;
         (self.numbers[&successor.old] != successor.old).then_some((number, span, successor))
     }

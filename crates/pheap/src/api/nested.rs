@@ -197,7 +197,7 @@ impl<'r> Txn<'r> {
         carried: C,
         f: impl for<'n> FnOnce(&mut Txn<'n>, C::At<'n>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let savepoint = Savepoint::open(self);
+        let savepoint = SavepointGuard::open(self);
         // SAFETY: the hot part and the table are those of this `Txn`'s region, whose transaction is open.
         // This `Txn` is borrowed until `f` has returned, and the new one is dropped by then. `f` works for
         // all brands, so the brand is unique.
@@ -215,16 +215,16 @@ impl<'r> Txn<'r> {
 
 /// A savepoint of the transaction. Dropping it rolls back the changes since, unless [`keep`](Self::keep) was
 /// called.
-struct Savepoint<'t, 'r> {
+struct SavepointGuard<'t, 'r> {
     tx: &'t mut Txn<'r>,
 }
 
-impl<'t, 'r> Savepoint<'t, 'r> {
-    fn open(tx: &'t mut Txn<'r>) -> Savepoint<'t, 'r> {
+impl<'t, 'r> SavepointGuard<'t, 'r> {
+    fn open(tx: &'t mut Txn<'r>) -> SavepointGuard<'t, 'r> {
         // SAFETY: `context` is the one of an open transaction of this thread, by (1) of `Txn`; the reference
         // lives for this call only, by (2).
         unsafe { &mut *tx.context() }.open_savepoint();
-        Savepoint { tx }
+        SavepointGuard { tx }
     }
 
     fn keep(self) {
@@ -235,7 +235,7 @@ impl<'t, 'r> Savepoint<'t, 'r> {
     }
 }
 
-impl Drop for Savepoint<'_, '_> {
+impl Drop for SavepointGuard<'_, '_> {
     fn drop(&mut self) {
         let cx = self.tx.context();
         // SAFETY: `cx` is the context of an open transaction of this thread, by (1) of `Txn`; `context` is

@@ -20,15 +20,15 @@ use crate::region::Exclusive;
 
 /// The type changes below a root. Made while the region is locked, so that the types of all its objects are
 /// known.
-pub(super) struct Changes<'a> {
+pub(super) struct TypeChanges<'a> {
     found: &'a [Successor],
     numbers: &'a HashMap<u32, u32>,
     types: Arc<Vec<TypeLayout>>,
 }
 
-impl<'a> Changes<'a> {
+impl<'a> TypeChanges<'a> {
     pub(super) fn new(heap: &HeapInner, found: &'a [Successor], numbers: &'a HashMap<u32, u32>) -> Self {
-        Changes { found, numbers, types: heap.tables.lock().types.types.clone() }
+        TypeChanges { found, numbers, types: heap.tables.lock().types.types.clone() }
     }
 
     fn of(&self, number: u32) -> &TypeLayout {

@@ -8,7 +8,7 @@
 
 use crate::faults::{Bug, bug};
 use crate::layout::{Padding, Persist, Pointee};
-use crate::txn::context::{Context, Hot, Mode, Route};
+use crate::txn::context::{Context, HotFields, Mode, StoreRoute};
 use crate::txn::write_set::MAX_OBJECT;
 
 // Premises of these functions:
@@ -61,7 +61,7 @@ pub(super) unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, va
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
-    hot: &Hot,
+    hot: &HotFields,
     object: *mut T,
     place: *mut F,
 ) -> *mut F {
@@ -77,7 +77,7 @@ pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
         // SAFETY: *open*: `cx` is valid, and there is no reference to the context.
         let context = unsafe { &mut *cx };
         let forgets = bug(Bug::SavepointForgetsFields);
-        if context.route == Route::Long || forgets && context.mode == Mode::Long {
+        if context.route == StoreRoute::Long || forgets && context.mode == Mode::Long {
             // SAFETY: *live*: the place is within the heap.
             if unsafe { hot.is_in_place(addr, len, align_of::<F>()) } {
                 // The expansions of `#[txn]` search the cache for the whole object.
@@ -91,7 +91,7 @@ pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
             // SAFETY: the caller's *open*, *live* and *alone*, for a part of `object`.
             return unsafe { Context::writable_by_log(cx, addr, len, None) }.cast();
         }
-        if context.route == Route::Short || forgets && context.mode == Mode::Short {
+        if context.route == StoreRoute::Short || forgets && context.mode == Mode::Short {
             let (whole, bytes) = bytes_of(object);
             // Copying the field is simple only if there is no copy of another part of the object.
             if !context.takes_objects(bytes) {
@@ -170,7 +170,7 @@ pub(super) unsafe fn note_ahead<T: Pointee + ?Sized, F>(
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn place_noted<T: Pointee + ?Sized, F: Persist>(
-    hot: &Hot,
+    hot: &HotFields,
     object: *mut T,
     place: *mut F,
 ) -> *mut F {

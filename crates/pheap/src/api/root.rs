@@ -19,12 +19,12 @@ use crate::heap::check::rule;
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
 use crate::ptr::P;
-use crate::region::{Exclusive, NewRoot, Region, Shared, Watch, guard};
+use crate::region::{Exclusive, NewRoot, Region, SharedRegion, Watch, guard};
 use crate::stats::Live;
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::region_header::{REGION_SIZE, root_word};
-use crate::store::spans::Span;
-use crate::txn::context::{Context, Hot};
+use crate::store::spans::TakenSpan;
+use crate::txn::context::{Context, HotFields};
 use crate::units::PAGE;
 
 /// A named root of a heap: an object of type `T`, and a separate region for all objects that it leads to.
@@ -268,12 +268,12 @@ impl<T: Persist> Root<T> {
     pub(super) fn look<R, E>(
         &self,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R,
-        end: impl FnOnce(Shared<'_>) -> Result<E>,
+        end: impl FnOnce(SharedRegion<'_>) -> Result<E>,
     ) -> Result<(R, E)> {
-        let shared = Shared::begin(&self.heap, &self.region, self.ty)?;
+        let shared = SharedRegion::begin(&self.heap, &self.region, self.ty)?;
         // SAFETY: `shared` has the region locked until `f` has returned; the hot part of a reader has no
         // context; `f` works for all brands.
-        let view = &unsafe { View::new(Hot::reader(), &self.region.held) };
+        let view = &unsafe { View::new(HotFields::reader(), &self.region.held) };
         // SAFETY: the lock was taken for a root of type `self.ty`, and `f` works for all brands.
         let result = f(view, unsafe { self.object() });
         Ok((result, end(shared)?))
@@ -445,7 +445,7 @@ pub(super) fn write_root<'a>(
     let pages = (REGION_SIZE / PAGE) as u32;
     let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: context.region };
     // The other words are written separately: the table has entries of other spans in the same line.
-    context.alloc.record_again(Span { offset: at, entry_at, entry });
+    context.alloc.record_again(TakenSpan { offset: at, entry_at, entry });
     let words = header.with_root(offset, ty, salt);
     for (at, word) in header.logged_words().into_iter().zip(words) {
         let at = heap.base().wrapping_add(at as usize).cast::<u64>();

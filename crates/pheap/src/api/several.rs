@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::region::{Group, Region, guard};
+use crate::region::{Region, RegionGroup, guard};
 use crate::wal::Commit;
 
 /// Runs `f` as one transaction over several roots of one heap: all its changes take effect, durably, or none
@@ -125,7 +125,7 @@ fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Resul
 }
 
 /// Commits the transaction, or rolls it back.
-fn end<R>(heap: &Arc<HeapInner>, mut group: Group<'_>, result: Result<R>, how: End<'_>) -> Result<R> {
+fn end<R>(heap: &Arc<HeapInner>, mut group: RegionGroup<'_>, result: Result<R>, how: End<'_>) -> Result<R> {
     let committed = match (&result, how) {
         (Ok(_), End::Waits) => group.commit(),
         (Ok(_), End::Deferred(commit)) => group.commit_deferred().map(|end| *commit = heap.deferred(end)),
@@ -176,7 +176,7 @@ macro_rules! tuples {
             ) -> Result<R> {
                 let heap = common_heap([$(&self.$i.heap),*].into_iter())?;
                 let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
-                let group = Group::begin(heap, regions)?;
+                let group = RegionGroup::begin(heap, regions)?;
                 let result = f(($((
                     // SAFETY: `group` has the region locked, with an open transaction, until `end`. There is
                     // one `Txn` for each member, because members are distinct. `f` works for all brands, so
@@ -204,7 +204,7 @@ tuples!(A 'a 0, B 'b 1, C 'c 2, D 'd 3);
 // Invariant: `group` consists of these roots, in this order, and the roots live as long as `'a`. (A reference
 // to them would require `T: 'a`, which `RootSet::Args` does not state.)
 pub struct Shards<'a, T> {
-    group: &'a Group<'a>,
+    group: &'a RegionGroup<'a>,
     roots: NonNull<[Root<T>]>,
 }
 
@@ -277,7 +277,7 @@ impl<T: Persist> RootSet for &[Root<T>] {
     ) -> Result<R> {
         let heap = common_heap(self.iter().map(|root| &root.heap))?;
         let regions: Vec<(&Region, u32)> = self.iter().map(|root| (&*root.region, root.ty)).collect();
-        let group = Group::begin(heap, &regions)?;
+        let group = RegionGroup::begin(heap, &regions)?;
         let result = f(Shards { group: &group, roots: NonNull::from(self) });
         self::end(heap, group, result, end)
     }

@@ -12,7 +12,7 @@ use crate::gc::held::{Held, HeldTable};
 use crate::layout::{Persist, Pointee};
 use crate::os::cpu;
 use crate::ptr::{P, bounds, value_of};
-use crate::txn::context::{Context, Hot, Mode};
+use crate::txn::context::{Context, HotFields, Mode};
 
 /// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and
 /// [`alloc`](Txn::alloc) creates new ones.
@@ -51,7 +51,7 @@ impl<'r> Txn<'r> {
     ///   context.
     /// * No other `Txn` of the region is used, and only pointers into the region have the brand `'r`.
     #[inline(always)]
-    pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> Txn<'r> {
+    pub(crate) unsafe fn new(hot: &HotFields, held: &Arc<HeldTable>) -> Txn<'r> {
         // SAFETY: a view requires less than the caller's premises: a lock for writing, an open transaction,
         // and a unique brand.
         Txn { view: unsafe { View::new(hot, held) } }

@@ -15,7 +15,7 @@ use crate::layout::{Persist, Pointee};
 use crate::os::cpu::seldom;
 use crate::ptr::{Brand, P, value_of};
 use crate::region::guard::{self, Scope};
-use crate::txn::context::{Context, Hot, Mode};
+use crate::txn::context::{Context, HotFields, Mode};
 use crate::txn::write_set::filter_bits;
 
 /// The objects of a root, to read: `view[p]` is the object that `p` points to.
@@ -23,7 +23,7 @@ use crate::txn::write_set::filter_bits;
 /// A [`Txn`](crate::Txn) is a view, too, so a function that only reads takes `&View<'r>` and works in both. A
 /// view stays in its thread; [`shared`](View::shared) makes one for several threads.
 pub struct View<'r> {
-    at: Place,
+    at: ViewPointers,
     brand: Brand<'r>,
     /// Indexing in a transaction may change the transaction's state through `&self`.
     not_send_or_sync: PhantomData<*mut ()>,
@@ -32,38 +32,40 @@ pub struct View<'r> {
 /// Separate from `View`, so that a single marker keeps a view in its thread, and the compiler's message names
 /// nothing else.
 #[derive(Clone, Copy)]
-struct Place {
-    hot: NonNull<Hot>,
+struct ViewPointers {
+    hot: NonNull<HotFields>,
     held: NonNull<Arc<HeldTable>>,
 }
 
-// SAFETY: a `Place` is two addresses that it does not access. `View` accesses them, and stays in its thread.
-unsafe impl Send for Place {}
-// SAFETY: a `Place` is two addresses that it does not access. `View` accesses them, and stays in its thread.
-unsafe impl Sync for Place {}
+// SAFETY: a `ViewPointers` is two addresses that it does not access. `View` accesses them, and stays in its
+// thread.
+unsafe impl Send for ViewPointers {}
+// SAFETY: a `ViewPointers` is two addresses that it does not access. `View` accesses them, and stays in its
+// thread.
+unsafe impl Sync for ViewPointers {}
 
 impl<'r> View<'r> {
     /// # Safety
     /// As long as the view lives:
     /// * `held` is the table of a region that this thread has locked, and `hot` is the region's, or a
     ///   reader's. (Or `hot` is a reader's, and the view is used only for objects that neither change nor
-    ///   move: see [`Lasting`].)
+    ///   move: see [`HeldValue`].)
     /// * If `hot` has a context, the lock is for writing, a transaction is open, and other code has no
     ///   reference to the context.
     /// * Only pointers into this region have the brand `'r`.
     /// * Only a [`Txn`](crate::Txn) around the view writes to objects that references from this view lead to,
     ///   through `&mut`.
     #[inline(always)]
-    pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> View<'r> {
+    pub(crate) unsafe fn new(hot: &HotFields, held: &Arc<HeldTable>) -> View<'r> {
         View {
-            at: Place { hot: NonNull::from(hot), held: NonNull::from(held) },
+            at: ViewPointers { hot: NonNull::from(hot), held: NonNull::from(held) },
             brand: PhantomData,
             not_send_or_sync: PhantomData,
         }
     }
 
     #[inline(always)]
-    pub(crate) fn hot(&self) -> &Hot {
+    pub(crate) fn hot(&self) -> &HotFields {
         // SAFETY: `hot` belongs to a region that is locked while the view lives, or is a static (first
         // premise of `new`).
         unsafe { self.at.hot.as_ref() }
@@ -100,7 +102,7 @@ impl<'r> View<'r> {
                  will fail with `Error::OutOfSpace`"
             );
         }
-        let hot = if self.is_read() { Hot::reader() } else { Hot::reader_in_transaction() };
+        let hot = if self.is_read() { HotFields::reader() } else { HotFields::reader_in_transaction() };
         // SAFETY: the region is locked as long as `self` lives, which `Shared` borrows; the brand is that of
         // `self`; a reader has no context. A `Txn` around `self` is borrowed as well, so nothing is written.
         // No object has a copy elsewhere: `is_in_place`, or the filter was 0.
@@ -109,7 +111,7 @@ impl<'r> View<'r> {
 
     /// Whether this is the view of a read, and not of a transaction.
     fn is_read(&self) -> bool {
-        std::ptr::eq(self.hot(), Hot::reader())
+        std::ptr::eq(self.hot(), HotFields::reader())
     }
 
     /// Returns the pointer from which `held` was made.
@@ -158,7 +160,7 @@ impl<'r> View<'r> {
             // no context. A `Txn` around `self` is borrowed until `look` returns, so nothing is written while
             // there is a reference. The objects in place are whole: as they were before the transaction, as
             // it has allocated them, or, in a long transaction, as they are now.
-            look(&unsafe { View::new(Hot::reader_in_transaction(), self.held()) });
+            look(&unsafe { View::new(HotFields::reader_in_transaction(), self.held()) });
         }
     }
 
@@ -213,7 +215,7 @@ impl<'r> View<'r> {
 /// cache. It is a separate function so that it needs no registers in the code around the calls. It does not
 /// take the view, so that the view's address does not escape.
 #[inline(never)]
-fn look_up<T: Pointee + ?Sized>(hot: &Hot, value: *mut T) -> *const T {
+fn look_up<T: Pointee + ?Sized>(hot: &HotFields, value: *mut T) -> *const T {
     let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
     // An empty value may lie at the end of its object, which is the start of another object that has a copy.
     if len == 0 {
@@ -280,7 +282,7 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Shared<'_, 'r> {
 //
 // Invariant: the pointers in `value` are into the region of `table`, `_held` keeps alive the objects that
 // they lead to, and none of those objects is written.
-pub(crate) struct Lasting<T: Persist> {
+pub(crate) struct HeldValue<T: Persist> {
     /// The value without a brand: it gets one when it is read.
     value: T,
     _held: Option<Held<u8>>,
@@ -288,7 +290,7 @@ pub(crate) struct Lasting<T: Persist> {
     heap: Arc<HeapInner>,
 }
 
-impl<T: Persist> Lasting<T> {
+impl<T: Persist> HeldValue<T> {
     /// Copies `value`. All objects that `value` leads to can be reached from the object `reached`.
     ///
     /// # Errors
@@ -305,7 +307,7 @@ impl<T: Persist> Lasting<T> {
         view: &View<'r>,
         value: &T::At<'r>,
         reached: Option<NonNull<u8>>,
-    ) -> Result<Lasting<T>> {
+    ) -> Result<HeldValue<T>> {
         // The view of a transaction for several threads has no context, either, but is not a read.
         if !view.is_read() {
             return Err(Error::Nested);
@@ -316,7 +318,7 @@ impl<T: Persist> Lasting<T> {
         // SAFETY: `value` is valid, and `T` is the same type with another brand, by the contract of
         // `Persist`. The pointers in the copy are not used before `read`.
         let value = unsafe { std::ptr::from_ref(value).cast::<T>().read() };
-        Ok(Lasting { value, _held, table, heap })
+        Ok(HeldValue { value, _held, table, heap })
     }
 
     /// Keeps a value that a transaction has committed.
@@ -330,8 +332,8 @@ impl<T: Persist> Lasting<T> {
         held: Option<Held<u8>>,
         table: &Arc<HeldTable>,
         heap: &Arc<HeapInner>,
-    ) -> Lasting<T> {
-        Lasting { value, _held: held, table: table.clone(), heap: heap.clone() }
+    ) -> HeldValue<T> {
+        HeldValue { value, _held: held, table: table.clone(), heap: heap.clone() }
     }
 
     /// Calls `f` with the value.
@@ -343,14 +345,14 @@ impl<T: Persist> Lasting<T> {
         self.table.process.check()?;
         let heap = self.heap.id();
         guard::enter(heap, Scope::Snapshot)?;
-        let access = Access { heap, table: &self.table, begun: self.table.accesses.begin() };
+        let access = HeldAccess { heap, table: &self.table, begun: self.table.accesses.begin() };
         if access.begun.is_none() {
             return Err(Error::Closed);
         }
         // SAFETY: the region exists as long as `access` lives. A reader has no context. The objects for which
         // the view is used stay unchanged (all premises of `new`), and stay where they are, because they are
         // held. `f` works for all brands.
-        let view = &unsafe { View::new(Hot::reader(), &self.table) };
+        let view = &unsafe { View::new(HotFields::reader(), &self.table) };
         // SAFETY: `T::At` is the same type as `T`, by the contract of `Persist`, and `f` cannot choose its
         // brand.
         let value = unsafe { &*std::ptr::from_ref(&self.value).cast::<T::At<'_>>() };
@@ -360,14 +362,14 @@ impl<T: Persist> Lasting<T> {
     }
 }
 
-/// A thread's access to a [`Lasting`].
-struct Access<'a> {
+/// A thread's access to a [`HeldValue`].
+struct HeldAccess<'a> {
     heap: usize,
     table: &'a HeldTable,
-    begun: Option<accesses::Access<'a>>,
+    begun: Option<accesses::AccessGuard<'a>>,
 }
 
-impl Drop for Access<'_> {
+impl Drop for HeldAccess<'_> {
     fn drop(&mut self) {
         // The parent closes the heap, and its locks may be locked for ever in a forked child.
         if self.table.process.is_parent() {

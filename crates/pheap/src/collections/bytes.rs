@@ -8,7 +8,7 @@ use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
-use crate::heap::check::rule::{OwnType, Promise};
+use crate::heap::check::rule::{OwnType, TypePromise};
 use crate::ptr::{P, bounds};
 
 /// Growable bytes: the counterpart of [`PString`](super::PString) for bytes, and a key of maps, too. With
@@ -38,7 +38,7 @@ pub struct PBytes<'r> {
 }
 
 /// See [`own_types`](super::own_types).
-pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PBytes<'static>>(Promise::Nothing)];
+pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PBytes<'static>>(TypePromise::Nothing)];
 
 sized!(PBytes<> of "bytes", "a buffer", PBytes { bytes: PVec::new() }, |bytes| bytes.bytes.len());
 

@@ -195,18 +195,18 @@ macro_rules! iterators {
 
 /// Entries in order, and their number.
 #[derive(Clone)]
-pub(super) struct Counted<I> {
+pub(super) struct CountedEntries<I> {
     entries: I,
     left: usize,
 }
 
-impl<I> Counted<I> {
+impl<I> CountedEntries<I> {
     pub(super) fn new(entries: I, left: usize) -> Self {
-        Counted { entries, left }
+        CountedEntries { entries, left }
     }
 }
 
-impl<I: Iterator> Iterator for Counted<I> {
+impl<I: Iterator> Iterator for CountedEntries<I> {
     type Item = I::Item;
 
     #[inline(always)]
@@ -227,7 +227,7 @@ impl<I: Iterator> Iterator for Counted<I> {
     }
 }
 
-impl<I: DoubleEndedIterator> DoubleEndedIterator for Counted<I> {
+impl<I: DoubleEndedIterator> DoubleEndedIterator for CountedEntries<I> {
     #[inline(always)]
     fn next_back(&mut self) -> Option<I::Item> {
         let entry = self.entries.next_back()?;

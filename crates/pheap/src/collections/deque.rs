@@ -11,7 +11,7 @@ use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::{Error, Result};
-use crate::heap::check::rule::{OwnType, Promise, Rule};
+use crate::heap::check::rule::{CollectionRule, OwnType, TypePromise};
 use crate::ptr::{P, bounds};
 
 /// A queue with two ends in a ring buffer: `VecDeque` for a heap.
@@ -44,7 +44,7 @@ pub struct PVecDeque<'r, T> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] =
-    &[OwnType::of::<PVecDeque<'static, u8>>(Promise::Collection(Rule::ring))];
+    &[OwnType::of::<PVecDeque<'static, u8>>(TypePromise::Collection(CollectionRule::ring))];
 
 sized!(
     PVecDeque<T> of "elements", "a buffer", PVecDeque { head: 0, len: 0, buffer: None },
@@ -114,7 +114,7 @@ impl<'r, T: Persist> PVecDeque<'r, T> {
     /// Iterates over the elements from front to back; the iterator is double-ended.
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
         let ring = self.ring();
-        Iter(Elements { view, ring, from: 0, to: ring.len })
+        Iter(DequeElements { view, ring, from: 0, to: ring.len })
     }
 
     /// Whether some element equals `value`. O(n).
@@ -461,20 +461,20 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
 
 iterators! {
     /// The elements of a [`PVecDeque`], from front to back; made by [`PVecDeque::iter`].
-    [T: Persist + 'v] Iter<T>(Elements<'v, 'r, T>) => &'v T, |element| element;
+    [T: Persist + 'v] Iter<T>(DequeElements<'v, 'r, T>) => &'v T, |element| element;
     debug_list of [T] exact both_ends;
 }
 
-pub(super) struct Elements<'v, 'r, T> {
+pub(super) struct DequeElements<'v, 'r, T> {
     view: &'v View<'r>,
     ring: Ring<T>,
     from: usize,
     to: usize,
 }
 
-copied! { [T] Elements<'_, '_, T>; }
+copied! { [T] DequeElements<'_, '_, T>; }
 
-impl<'v, T: Persist + 'v> Elements<'v, '_, T> {
+impl<'v, T: Persist + 'v> DequeElements<'v, '_, T> {
     /// Returns element `index`, which exists.
     fn element(&self, index: usize) -> &'v T {
         // SAFETY: `index` is less than the length, and the slots of all elements have values.
@@ -482,7 +482,7 @@ impl<'v, T: Persist + 'v> Elements<'v, '_, T> {
     }
 }
 
-impl<'v, T: Persist + 'v> Iterator for Elements<'v, '_, T> {
+impl<'v, T: Persist + 'v> Iterator for DequeElements<'v, '_, T> {
     type Item = &'v T;
 
     #[inline]
@@ -505,7 +505,7 @@ impl<'v, T: Persist + 'v> Iterator for Elements<'v, '_, T> {
     }
 }
 
-impl<'v, T: Persist + 'v> DoubleEndedIterator for Elements<'v, '_, T> {
+impl<'v, T: Persist + 'v> DoubleEndedIterator for DequeElements<'v, '_, T> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
         (self.from < self.to).then(|| {

@@ -3,12 +3,12 @@
 use std::num::NonZero;
 
 use super::{btree, bytes, deque, hash, key, priority, snap, string, vec};
-use crate::heap::check::rule::{Known, OwnType, OwnTypes, Promise};
+use crate::heap::check::rule::{CollectionTypes, OwnType, OwnTypes, TypePromise};
 
 /// A type that is not of this folder, but is declared in the same way.
-const NUMBERS: &[OwnType] = &[OwnType::of::<NonZero<u8>>(Promise::NotZero)];
+const NUMBERS: &[OwnType] = &[OwnType::of::<NonZero<u8>>(TypePromise::NotZero)];
 
-impl OwnTypes for Known {
+impl OwnTypes for CollectionTypes {
     const LISTS: &'static [&'static [OwnType]] = &[
         vec::OWN_TYPES,
         string::OWN_TYPES,
@@ -48,7 +48,7 @@ mod tests {
     fn check_is_told_of_all_types() {
         let mut declared = Vec::new();
         ids_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/collections"), &mut declared);
-        let mut told: Vec<_> = Known::LISTS.iter().copied().flatten().map(OwnType::id).collect();
+        let mut told: Vec<_> = CollectionTypes::LISTS.iter().copied().flatten().map(OwnType::id).collect();
         told.retain(|&id| NUMBERS.iter().all(|number| number.id() != id));
         declared.sort();
         told.sort();

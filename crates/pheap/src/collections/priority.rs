@@ -6,7 +6,7 @@ use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
-use crate::heap::check::rule::{OwnType, Promise};
+use crate::heap::check::rule::{OwnType, TypePromise};
 use crate::ptr::P;
 
 /// Children of an element. With four, an element moves half as often as with two, and each move writes to the
@@ -51,7 +51,7 @@ pub struct PPriorityQueue<'r, T> {
 }
 
 /// See [`own_types`](super::own_types).
-pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PPriorityQueue<'static, u8>>(Promise::Nothing)];
+pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PPriorityQueue<'static, u8>>(TypePromise::Nothing)];
 
 sized!(
     PPriorityQueue<T> of "elements", "a buffer", PPriorityQueue { elements: PVec::new() },

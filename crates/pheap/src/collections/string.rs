@@ -10,7 +10,7 @@ use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
-use crate::heap::check::rule::{OwnType, Promise, Rule};
+use crate::heap::check::rule::{CollectionRule, OwnType, TypePromise};
 use crate::ptr::{P, bounds};
 
 /// A growable string: `String` for a heap. (A `P<str>` never changes, and takes a word less.)
@@ -39,7 +39,8 @@ pub struct PString<'r> {
 }
 
 /// See [`own_types`](super::own_types).
-pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PString<'static>>(Promise::Collection(Rule::text))];
+pub(super) const OWN_TYPES: &[OwnType] =
+    &[OwnType::of::<PString<'static>>(TypePromise::Collection(CollectionRule::text))];
 
 sized!(PString<> of "bytes", "a buffer", PString { bytes: PVec::new() }, |text| text.bytes.len());
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::{EnumAccess, SeqAccess, Visitor};
 
 use super::identifiers::VariantName;
-use super::path::Step;
+use super::path::PathStep;
 
 pub use super::parts::{
     Part, Parts, Shape, import_struct, import_struct_variant, import_tuple, import_tuple_variant,
@@ -185,6 +185,6 @@ impl<'de, 'r, T: Variants<'r>> Visitor<'de> for Variant<'_, '_, 'r, T> {
     fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<T, A::Error> {
         let (index, variant) = data.variant_seed(VariantName(T::NAMES))?;
         let value = T::import_variant(index, self.into, variant);
-        value.inspect_err(|_| self.into.failed_at(Step::Name(T::NAMES[index])))
+        value.inspect_err(|_| self.into.failed_at(PathStep::Name(T::NAMES[index])))
     }
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use serde::de::{self, DeserializeSeed, Deserializer};
 
-use super::path::{Path, Step};
+use super::path::{PathStep, ValuePath};
 use super::{MAX_DEPTH, TooDeep};
 use crate::api::tx::Txn;
 use crate::error::Error;
@@ -83,13 +83,13 @@ pub struct Importer<'t, 'r> {
     depth: usize,
     max_depth: usize,
     failure: Option<Error>,
-    path: Path,
+    path: ValuePath,
 }
 
 impl<'t, 'r> Importer<'t, 'r> {
     /// Begins an import into this transaction.
     pub fn new(tx: &'t mut Txn<'r>) -> Self {
-        Importer { tx, depth: 0, max_depth: MAX_DEPTH, failure: None, path: Path::default() }
+        Importer { tx, depth: 0, max_depth: MAX_DEPTH, failure: None, path: ValuePath::default() }
     }
 
     /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB
@@ -149,7 +149,7 @@ impl<'t, 'r> Importer<'t, 'r> {
     }
 
     /// Records the place of a failure.
-    pub(super) fn failed_at(&mut self, step: Step) {
+    pub(super) fn failed_at(&mut self, step: PathStep) {
         self.path.push(step);
     }
 }

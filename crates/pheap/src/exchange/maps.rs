@@ -10,7 +10,7 @@ use serde::ser::{SerializeMap, Serializer};
 use super::export::{Export, Exporter};
 use super::import::{Import, Importer};
 use super::keys::{ExchangeKey, ExportedKey, KeySeed};
-use super::path::Step;
+use super::path::PathStep;
 use crate::collections::{Frozen, HashKey, MapKey, OrdKey, PBTreeMap, PHashMap, PSnapMap};
 use crate::layout::Persist;
 
@@ -72,7 +72,7 @@ macro_rules! maps {
                 while let Some(key) = entries.next_key_seed(KeySeed::<$K> { into, of: PhantomData })? {
                     let query = key.borrow();
                     let value = entries.next_value_seed(into.seed::<$V>());
-                    let value = value.inspect_err(|_| into.failed_at(Step::Key($K::describe(query))))?;
+                    let value = value.inspect_err(|_| into.failed_at(PathStep::Key($K::describe(query))))?;
                     let ($tx, $into, $query, $new) = (into.tx(), map, query, value);
                     let was_there = $insert;
                     if into.heap::<_, A::Error>(was_there)? {

@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, VariantAc
 
 use super::identifiers::FieldName;
 use super::import::{Import, Importer};
-use super::path::Step;
+use super::path::PathStep;
 
 /// A field, and the fields after it.
 pub struct Part<T, Rest>(pub T, pub Rest);
@@ -96,7 +96,7 @@ impl<'r, T: Import<'r>, Rest: Parts<'r>> Parts<'r> for Part<T, Rest> {
             return Err(A::Error::duplicate_field(name));
         }
         let value = map.next_value_seed(into.seed());
-        *place = Some(value.inspect_err(|_| into.failed_at(Step::Name(name)))?);
+        *place = Some(value.inspect_err(|_| into.failed_at(PathStep::Name(name)))?);
         Ok(())
     }
 
@@ -111,7 +111,8 @@ impl<'r, T: Import<'r>, Rest: Parts<'r>> Parts<'r> for Part<T, Rest> {
         index: usize,
     ) -> Result<Self, A::Error> {
         let value = seq.next_element_seed(visitor.into.seed());
-        let value = value.inspect_err(|_| visitor.into.failed_at(Step::Name(visitor.shape.fields[index])))?;
+        let value =
+            value.inspect_err(|_| visitor.into.failed_at(PathStep::Name(visitor.shape.fields[index])))?;
         let value = value.ok_or_else(|| A::Error::invalid_length(index, &*visitor))?;
         Ok(Part(value, Rest::from_seq(visitor, seq, index + 1)?))
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The step from a value to one of its parts.
-pub(super) enum Step {
+pub(super) enum PathStep {
     Name(&'static str),
     Index(usize),
     /// The key of an entry of a map.
@@ -12,11 +12,11 @@ pub(super) enum Step {
 
 /// The steps, from the innermost to the outermost: they are recorded while the error is returned.
 #[derive(Default)]
-pub(super) struct Path(Vec<Step>);
+pub(super) struct ValuePath(Vec<PathStep>);
 
-impl Path {
+impl ValuePath {
     #[cold]
-    pub(super) fn push(&mut self, step: Step) {
+    pub(super) fn push(&mut self, step: PathStep) {
         self.0.push(step);
     }
 
@@ -25,14 +25,14 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for ValuePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, step) in self.0.iter().rev().enumerate() {
             match step {
-                Step::Name(name) if i == 0 => f.write_str(name)?,
-                Step::Name(name) => write!(f, ".{name}")?,
-                Step::Key(key) => write!(f, "[{key}]")?,
-                Step::Index(index) => write!(f, "[{index}]")?,
+                PathStep::Name(name) if i == 0 => f.write_str(name)?,
+                PathStep::Name(name) => write!(f, ".{name}")?,
+                PathStep::Key(key) => write!(f, "[{key}]")?,
+                PathStep::Index(index) => write!(f, "[{index}]")?,
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use super::import::{Import, Importer};
-use super::path::Step;
+use super::path::PathStep;
 use crate::collections::believed;
 
 /// Reads the next element of a sequence, with index `index`.
@@ -15,7 +15,7 @@ pub(super) fn next<'de, 'r, T: Import<'r>, A: SeqAccess<'de>>(
     seq: &mut A,
     index: usize,
 ) -> Result<Option<T>, A::Error> {
-    seq.next_element_seed(into.seed()).inspect_err(|_| into.failed_at(Step::Index(index)))
+    seq.next_element_seed(into.seed()).inspect_err(|_| into.failed_at(PathStep::Index(index)))
 }
 
 /// Reads all elements of a sequence, one level deeper.

@@ -10,7 +10,7 @@ use serde::ser::Serializer;
 use super::export::{Export, Exporter};
 use super::import::{Import, Importer};
 use super::keys::{ExchangeKey, ExportedKey, KeySeed};
-use super::path::Step;
+use super::path::PathStep;
 use crate::collections::{HashKey, OrdKey, PBTreeSet, PHashSet};
 
 /// Reads a set of type `S`.
@@ -53,7 +53,7 @@ macro_rules! sets {
                 for index in 0.. {
                     let member = members.next_element_seed(KeySeed::<K> { into, of: PhantomData });
                     let Some(member) =
-                        member.inspect_err(|_| into.failed_at(Step::Index(index)))? else { break };
+                        member.inspect_err(|_| into.failed_at(PathStep::Index(index)))? else { break };
                     let inserted = set.insert(into.tx(), member.borrow());
                     into.heap::<bool, A::Error>(inserted)?;
                 }

@@ -191,22 +191,22 @@ thread_local! {
 }
 
 /// The state that all threads share, for mutants of locks.
-struct Shared {
+struct LabState {
     mutant: Option<Mutant>,
     hits: Option<Hits>,
 }
 
-static SHARED: Mutex<Shared> = Mutex::new(Shared { mutant: None, hits: None });
+static SHARED: Mutex<LabState> = Mutex::new(LabState { mutant: None, hits: None });
 /// Whether `SHARED` has a mutant, or notes sites.
 static SHARES: AtomicBool = AtomicBool::new(false);
 static FIRED_LOCKS: AtomicU64 = AtomicU64::new(0);
 static MEETINGS: AtomicU64 = AtomicU64::new(0);
 
-fn shared() -> MutexGuard<'static, Shared> {
+fn shared() -> MutexGuard<'static, LabState> {
     SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn share(change: impl FnOnce(&mut Shared)) {
+fn share(change: impl FnOnce(&mut LabState)) {
     let mut shared = shared();
     change(&mut shared);
     SHARES.store(shared.mutant.is_some() || shared.hits.is_some(), Ordering::Release);

@@ -16,17 +16,17 @@ const ENDED: u64 = 1 << 63;
 /// The number of present accesses, in several counters.
 #[derive(Default)]
 pub(crate) struct Accesses {
-    shards: [Shard; SHARDS],
+    shards: [AccessShard; SHARDS],
     lock: Mutex<()>,
     left: Condvar,
 }
 
 #[derive(Default)]
 #[repr(align(128))]
-struct Shard(AtomicU64);
+struct AccessShard(AtomicU64);
 
 /// An access. It ends when this is dropped.
-pub(crate) struct Access<'a> {
+pub(crate) struct AccessGuard<'a> {
     accesses: &'a Accesses,
     shard: usize,
 }
@@ -34,8 +34,8 @@ pub(crate) struct Access<'a> {
 impl Accesses {
     /// Begins an access. Returns `None` if accesses were [ended](Self::end).
     #[inline]
-    pub(crate) fn begin(&self) -> Option<Access<'_>> {
-        let access = Access { accesses: self, shard: this_thread() as usize % SHARDS };
+    pub(crate) fn begin(&self) -> Option<AccessGuard<'_>> {
+        let access = AccessGuard { accesses: self, shard: this_thread() as usize % SHARDS };
         let before = self.shards[access.shard].0.fetch_add(1, Ordering::Acquire);
         (before & ENDED == 0).then_some(access)
     }
@@ -61,7 +61,7 @@ impl Accesses {
     }
 }
 
-impl Drop for Access<'_> {
+impl Drop for AccessGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         let before = self.accesses.shards[self.shard].0.fetch_sub(1, Ordering::Release);

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::accesses::Accesses;
-use super::versions::{Version, Versions};
+use super::versions::{RootVersion, RootVersions};
 use crate::error::{Error, Result};
 use crate::layout::Pointee;
 use crate::os::fork::Process;
@@ -30,9 +30,9 @@ pub struct Held<T: Pointee + ?Sized> {
 /// The held pointers of a region.
 #[derive(Default)]
 pub(crate) struct HeldTable {
-    slots: Mutex<Slots>,
+    slots: Mutex<HeldSlots>,
     /// Versions of the root that are kept. Locked before `slots`.
-    versions: Mutex<Versions>,
+    versions: Mutex<RootVersions>,
     /// Accesses to held objects without the lock of the region.
     pub(crate) accesses: Accesses,
     /// The heap, for holders that keep it open. Set from the first handle of the root on.
@@ -42,25 +42,25 @@ pub(crate) struct HeldTable {
 }
 
 #[derive(Debug, Default)]
-struct Slots {
-    slots: Vec<Slot>,
+struct HeldSlots {
+    slots: Vec<HeldSlot>,
     free: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct HeldSlot {
     addr: usize,
     generation: u32,
     /// Number of `Held`s that refer to this slot. It cannot overflow: each `Held` has a reference to the
     /// table, too, and an `Arc` ends the program before it has 2^63.
     references: u64,
-    state: State,
+    state: HeldState,
     /// Whether a snapshot holds it.
     by_snapshot: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum HeldState {
     /// The open transaction has made it.
     Pending,
     Published,
@@ -77,15 +77,15 @@ impl HeldTable {
             return Held { table: self.clone(), slot: 0, generation: 0, target: PhantomData };
         }
         let mut table = self.slots.lock();
-        let state = if published { State::Published } else { State::Pending };
+        let state = if published { HeldState::Published } else { HeldState::Pending };
         let slot = table.free.pop().unwrap_or_else(|| {
             let slot = u32::try_from(table.slots.len()).expect("a root has no more than 2^32 held pointers");
-            table.slots.push(Slot { addr: 0, generation: 0, references: 0, state, by_snapshot: false });
+            table.slots.push(HeldSlot { addr: 0, generation: 0, references: 0, state, by_snapshot: false });
             slot
         });
         let entry = &mut table.slots[slot as usize];
         let generation = entry.generation.wrapping_add(1);
-        *entry = Slot { addr, generation, references: 1, state, by_snapshot: published };
+        *entry = HeldSlot { addr, generation, references: 1, state, by_snapshot: published };
         Held { table: self.clone(), slot, generation, target: PhantomData }
     }
 
@@ -105,8 +105,8 @@ impl HeldTable {
         for slot in made.drain(..) {
             let slot = &mut table.slots[slot as usize];
             // The list has a slot twice if it was released, and taken again by this transaction.
-            if slot.state == State::Pending {
-                slot.state = if committed { State::Published } else { State::Dead };
+            if slot.state == HeldState::Pending {
+                slot.state = if committed { HeldState::Published } else { HeldState::Dead };
             }
         }
     }
@@ -117,7 +117,7 @@ impl HeldTable {
         table
             .slots
             .iter()
-            .filter(|slot| slot.references > 0 && slot.state == State::Published)
+            .filter(|slot| slot.references > 0 && slot.state == HeldState::Published)
             .for_each(|slot| visit(slot.addr));
     }
 
@@ -140,13 +140,13 @@ impl HeldTable {
         (held, snapshots.saturating_sub(references) as usize)
     }
 
-    /// Records the version that a transaction has left; see [`Versions::note`].
-    pub(crate) fn note_version(&self, new: Version, ends: &[u64]) {
+    /// Records the version that a transaction has left; see [`RootVersions::note`].
+    pub(crate) fn note_version(&self, new: RootVersion, ends: &[u64]) {
         self.versions.lock().note(new, ends);
     }
 
     /// Changes the versions, while no thread asks for one.
-    pub(crate) fn change_versions(&self, change: impl FnOnce(&mut Versions)) {
+    pub(crate) fn change_versions(&self, change: impl FnOnce(&mut RootVersions)) {
         change(&mut self.versions.lock());
     }
 
@@ -154,7 +154,7 @@ impl HeldTable {
     pub(crate) fn durable_version(
         self: &Arc<Self>,
         durable_end: impl FnOnce() -> u64,
-    ) -> Option<(Version, Option<Held<u8>>)> {
+    ) -> Option<(RootVersion, Option<Held<u8>>)> {
         let versions = self.versions.lock();
         // Read under the lock: otherwise a collection could begin in between, and no longer want the older
         // version that was found.
@@ -166,7 +166,7 @@ impl HeldTable {
     /// Calls `visit` with the address of the top of each version that a thread may ask for.
     pub(crate) fn for_each_version(&self, durable_end: impl FnOnce() -> u64, visit: impl FnMut(usize)) {
         let versions = self.versions.lock();
-        versions.wanted(durable_end()).filter_map(Version::top).for_each(visit);
+        versions.wanted(durable_end()).filter_map(RootVersion::top).for_each(visit);
     }
 
     /// Returns the address of the object that `held` holds, if it is of this table. Only the open transaction
@@ -178,7 +178,8 @@ impl HeldTable {
         self.process.check()?;
         let table = self.slots.lock();
         let slot = table.slots[held.slot as usize];
-        let is_there = slot.state == State::Published || slot.state == State::Pending && in_transaction;
+        let is_there =
+            slot.state == HeldState::Published || slot.state == HeldState::Pending && in_transaction;
         if slot.generation != held.generation || !is_there {
             return Err(Error::NotHeld);
         }
@@ -213,7 +214,7 @@ impl<T: Pointee + ?Sized> Drop for Held<T> {
         }
         let slot = &mut table.slots[self.slot as usize];
         if slot.references == 0 {
-            slot.state = State::Dead;
+            slot.state = HeldState::Dead;
             table.free.push(self.slot);
         }
     }

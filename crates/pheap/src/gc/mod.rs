@@ -13,7 +13,7 @@
 //! **Minor cycles.** Most objects die young. An object that a cycle has marked keeps its mark, and is *old*.
 //! The next cycle may be a minor one. It takes all old objects for live and traces young ones only: from the
 //! root, the versions and the held pointers, and from the places of old objects that were
-//! [written](Remembered) since. (Sticky mark bits, after Demers and others,
+//! [written](RememberedLines) since. (Sticky mark bits, after Demers and others,
 //! "Combining generational and conservative garbage collection", 1990.)
 //!
 //! During a cycle, each transaction is charged for a few bytes, and in proportion to the bytes that it has
@@ -47,7 +47,7 @@ use crate::store::Store;
 use crate::units::LINE;
 use held::HeldTable;
 pub(crate) use pace::Pace;
-use remembered::Remembered;
+use remembered::RememberedLines;
 use tracer::{Object, Tracer};
 use versions::WORDS;
 
@@ -61,7 +61,7 @@ pub(crate) const WORK_PER_TRANSACTION: u64 = 256;
 
 /// Facts about a region. They are written under its lock, and any thread may read them at any time.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct RegionFacts {
     /// Offset of the root object; 0 while the region is being created.
     pub(crate) root: AtomicU64,
     /// Number of objects in the region, and their bytes, for statistics. Updated at the opening, at commits
@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) unknown: Gauge,
 }
 
-impl State {
+impl RegionFacts {
     pub(crate) fn live(&self) -> Live {
         Live { objects: self.objects.get(), bytes: self.bytes.get() }
     }
@@ -86,7 +86,7 @@ impl State {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum CollectionPhase {
     #[default]
     Idle,
     Marking,
@@ -101,9 +101,9 @@ enum Phase {
 #[derive(Default)]
 pub(crate) struct Collector {
     pace: Arc<Pace>,
-    state: Arc<State>,
+    state: Arc<RegionFacts>,
     held: Arc<HeldTable>,
-    phase: Phase,
+    phase: CollectionPhase,
     marking: Marking<Object>,
     /// Whether the cycle finds the live slots of a heap that was opened.
     opening: bool,
@@ -114,7 +114,7 @@ pub(crate) struct Collector {
     pub(crate) incomplete: bool,
     /// Whether the cycle is a minor one. Between cycles: whether the next one will be.
     minor: bool,
-    pub(crate) remembered: Remembered,
+    pub(crate) remembered: RememberedLines,
     /// Whether a transaction may have new objects in slots that are marked, and that no cycle will trace.
     marked_untraced: bool,
     /// Live bytes after the last full cycle; and the usage when the present cycle began.
@@ -132,18 +132,18 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    pub(crate) fn new(pace: Arc<Pace>, state: Arc<State>, held: Arc<HeldTable>) -> Collector {
+    pub(crate) fn new(pace: Arc<Pace>, state: Arc<RegionFacts>, held: Arc<HeldTable>) -> Collector {
         Collector { threshold: pace.least, pace, state, held, ..Collector::default() }
     }
 
     #[inline(always)]
     pub(crate) fn is_marking(&self) -> bool {
-        self.phase == Phase::Marking
+        self.phase == CollectionPhase::Marking
     }
 
     #[inline(always)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.phase == Phase::Idle
+        self.phase == CollectionPhase::Idle
     }
 
     /// Returns the allocated bytes from which on a cycle begins at the first good moment.
@@ -253,7 +253,7 @@ impl Collector {
         // unlocks the versions. So the pointer is found in one of the two lists.
         held.for_each_version(|| store.durable_end(), |addr| marking.push_mut(addr as u64));
         held.for_each(|addr| marking.push_mut(addr as u64));
-        self.phase = Phase::Marking;
+        self.phase = CollectionPhase::Marking;
         (self.debt, self.paid, self.overwritten) = (0, 0, 0);
     }
 
@@ -283,13 +283,13 @@ impl Collector {
     }
 
     /// Marks until `deadline`. Readers, and other threads that mark, may run at the same time.
-    pub(crate) fn mark_shared(&self, alloc: &Allocator, store: &Store, deadline: Instant) -> Stage {
+    pub(crate) fn mark_shared(&self, alloc: &Allocator, store: &Store, deadline: Instant) -> CollectionStage {
         if !self.is_marking() {
-            return Stage::Idle;
+            return CollectionStage::Idle;
         }
         match self.marking.run_shared(&Tracer::new(alloc, store, true), &mut Budget::until(deadline)) {
-            Progress::More => Stage::Working,
-            Progress::Done => Stage::Marked,
+            Progress::More => CollectionStage::Working,
+            Progress::Done => CollectionStage::Marked,
         }
     }
 
@@ -360,7 +360,7 @@ impl Collector {
 
     /// Publishes the region's objects and bytes for statistics.
     pub(crate) fn publish(&self, alloc: &Allocator) {
-        let State { objects, bytes, unknown, .. } = &*self.state;
+        let RegionFacts { objects, bytes, unknown, .. } = &*self.state;
         unknown.set((self.opening || self.incomplete).into());
         objects.set(alloc.usage.objects);
         bytes.set(alloc.usage.bytes);
@@ -370,7 +370,7 @@ impl Collector {
         alloc.mark_runs(store);
         alloc.end_collection();
         let usage = alloc.usage;
-        self.phase = Phase::Idle;
+        self.phase = CollectionPhase::Idle;
         if !self.minor {
             self.live = usage.bytes;
         }
@@ -394,7 +394,7 @@ impl Collector {
 
 /// The state of a region's collection, for a thread that collects while transactions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum CollectionStage {
     /// There is more to mark.
     Working,
     /// This thread finds nothing more to mark. The next step needs the region alone.

@@ -12,20 +12,20 @@ const MOST: usize = 1 << 16;
 const RECENT: usize = 256;
 
 /// Cache lines that transactions have written, by address.
-pub(crate) struct Remembered {
+pub(crate) struct RememberedLines {
     lines: Vec<usize>,
     recent: [usize; RECENT],
     /// Whether lines are noted.
     active: bool,
 }
 
-impl Default for Remembered {
-    fn default() -> Remembered {
-        Remembered { lines: Vec::new(), recent: [0; RECENT], active: false }
+impl Default for RememberedLines {
+    fn default() -> RememberedLines {
+        RememberedLines { lines: Vec::new(), recent: [0; RECENT], active: false }
     }
 }
 
-impl Remembered {
+impl RememberedLines {
     /// Empties the list, and notes lines from now on.
     pub(super) fn start(&mut self) {
         self.stop();

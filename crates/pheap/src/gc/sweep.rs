@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use super::{Collector, Phase, SLICE_WORK};
-use crate::alloc::{Allocator, Swept};
+use super::{CollectionPhase, Collector, SLICE_WORK};
+use crate::alloc::{Allocator, SweptSpan};
 use crate::media::Media;
 use crate::store::Store;
 
@@ -16,7 +16,7 @@ impl Collector {
         alloc.collecting = false;
         // From now on all old objects point to old objects.
         self.remembered.start();
-        self.phase = Phase::Sweeping { next: 0, end: alloc.spans.end() };
+        self.phase = CollectionPhase::Sweeping { next: 0, end: alloc.spans.end() };
     }
 
     /// Sweeps spans until `deadline`, or all of them; only one in tests with a small `least`. Ends the cycle
@@ -28,14 +28,14 @@ impl Collector {
         media: &Media,
         deadline: Option<Instant>,
     ) {
-        let Phase::Sweeping { mut next, end } = self.phase else { return };
+        let CollectionPhase::Sweeping { mut next, end } = self.phase else { return };
         let is_short = self.pace.least < SLICE_WORK;
         let at_a_time = if is_short { 1 } else { SPANS_AT_A_TIME };
         let mut empty = Vec::new();
         while next < end {
             let until = end.min(next + at_a_time);
             for number in next..until {
-                if let Swept::Empty(span) = alloc.sweep(store, number) {
+                if let SweptSpan::Empty(span) = alloc.sweep(store, number) {
                     empty.push(span);
                 }
             }
@@ -48,7 +48,7 @@ impl Collector {
             alloc.unlist_removed();
             store.free_object_spans(media, &empty);
         }
-        self.phase = Phase::Sweeping { next, end };
+        self.phase = CollectionPhase::Sweeping { next, end };
         if next == end {
             self.end(alloc, store);
         }

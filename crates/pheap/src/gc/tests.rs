@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use pheap_gc::Budget;
 
-use super::{Collector, HeldTable, Pace, SLICE, SLICE_WORK, State};
-use crate::alloc::{Allocator, Needs, Request};
+use super::{Collector, HeldTable, Pace, RegionFacts, SLICE, SLICE_WORK};
+use crate::alloc::{AllocRequest, Allocator, MissingSpan};
 use crate::layout::Persist;
 use crate::media::{Media, Medium};
 use crate::ptr::P;
@@ -16,12 +16,12 @@ type Node = [Option<P<'static, u64>>; 2];
 
 /// Allocates an object. Returns its heap offset.
 fn make(alloc: &mut Allocator, store: &Store) -> u64 {
-    let request = Request { desc: <Node as Persist>::desc(), bytes: 16, align: 8, unsized_: false };
+    let request = AllocRequest { desc: <Node as Persist>::desc(), bytes: 16, align: 8, unsized_: false };
     loop {
         if let Some(addr) = alloc.try_alloc(&request) {
             return (addr - store.base().addr()) as u64;
         }
-        if let Needs::Span(bytes, entry, pointers) = alloc.prepare(store, 1, &request).unwrap() {
+        if let MissingSpan::Span(bytes, entry, pointers) = alloc.prepare(store, 1, &request).unwrap() {
             let span = store.take_span(&bytes, entry).unwrap();
             alloc.add_span(store, span, 0, pointers);
         }
@@ -32,7 +32,7 @@ fn make(alloc: &mut Allocator, store: &Store) -> u64 {
 fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
     let store = Store::in_memory(1 << 20);
     let (heap, media) = (store.tables.lock().heap, Media::new(Medium::Process));
-    let (mut alloc, state) = (Allocator::default(), Arc::<State>::default());
+    let (mut alloc, state) = (Allocator::default(), Arc::<RegionFacts>::default());
     let mut gc =
         Collector::new(Arc::new(Pace::new(100, 1 << 20)), state.clone(), Arc::<HeldTable>::default());
     alloc.begin(1);
@@ -66,7 +66,7 @@ fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
 fn a_transaction_marks_at_once_what_it_has_allocated_and_not_what_others_have() {
     const MUCH: u64 = 1 << 30;
     let store = Store::in_memory(1 << 20);
-    let (mut alloc, state) = (Allocator::default(), Arc::<State>::default());
+    let (mut alloc, state) = (Allocator::default(), Arc::<RegionFacts>::default());
     let pace = Arc::new(Pace::new(100, 1 << 20));
     let mut gc = Collector::new(pace, state.clone(), Arc::<HeldTable>::default());
     alloc.begin(1);
@@ -78,7 +78,7 @@ fn a_transaction_marks_at_once_what_it_has_allocated_and_not_what_others_have() 
     alloc.usage.allocated += 16;
     let (bytes, length) = gc.assess(&mut alloc, &store).expect("a cycle is overdue");
     assert!(bytes < 2 * SLICE_WORK && length < 2 * SLICE, "{bytes} bytes, {length:?}");
-    let (mut alloc, state) = (Allocator::default(), Arc::<State>::default());
+    let (mut alloc, state) = (Allocator::default(), Arc::<RegionFacts>::default());
     let mut gc =
         Collector::new(Arc::new(Pace::new(100, 1 << 20)), state.clone(), Arc::<HeldTable>::default());
     alloc.begin(1);

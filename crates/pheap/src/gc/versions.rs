@@ -1,10 +1,10 @@
 //! Versions of a root whose objects are never written again: the newest version, and those before it that may
 //! be all that a power failure leaves.
 //!
-//! A transaction that waits for the disk, or that leaves the wait to its caller, is [noted](Versions::note)
-//! when it is committed in memory. The version that it has replaced is kept until a newer one is
-//! [durable](Versions::durable). Not every version in between is kept: a sync ends at one of few positions,
-//! and of the versions before each of these positions the last one is enough.
+//! A transaction that waits for the disk, or that leaves the wait to its caller, is
+//! [noted](RootVersions::note) when it is committed in memory. The version that it has replaced is kept until
+//! a newer one is [durable](RootVersions::durable). Not every version in between is kept: a sync ends at one
+//! of few positions, and of the versions before each of these positions the last one is enough.
 
 #[cfg(all(test, pheap_loom))]
 mod model;
@@ -14,7 +14,7 @@ pub(crate) const WORDS: usize = 3;
 
 /// The state of a root that a transaction has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Version {
+pub(crate) struct RootVersion {
     /// Number of the root's type. If the root has no versions, the words are 0.
     pub(crate) ty: u32,
     pub(crate) words: [u64; WORDS],
@@ -23,7 +23,7 @@ pub(crate) struct Version {
     pub(crate) position: u64,
 }
 
-impl Version {
+impl RootVersion {
     /// Returns the address of the object that leads to all objects of the version.
     pub(crate) fn top(&self) -> Option<usize> {
         Some(self.words[WORDS - 1] as usize).filter(|&top| top != 0)
@@ -32,23 +32,23 @@ impl Version {
 
 /// The versions that are kept.
 #[derive(Debug, Default)]
-pub(crate) struct Versions {
+pub(crate) struct RootVersions {
     /// Newest first.
-    list: Vec<Version>,
+    list: Vec<RootVersion>,
 }
 
-impl Versions {
+impl RootVersions {
     /// Adds the newest version, and forgets versions that no thread will ask for any more. Does nothing if
     /// the newest version in the list has the same type and words. `ends` are the positions at which the
     /// durable part of the log ends, or may end before the new version is in it.
-    pub(crate) fn note(&mut self, new: Version, ends: &[u64]) {
+    pub(crate) fn note(&mut self, new: RootVersion, ends: &[u64]) {
         // No other version can have the same top, because its object is kept.
         if self.list.first().is_some_and(|newest| (newest.ty, newest.words) == (new.ty, new.words)) {
             return;
         }
         self.list.insert(0, new);
         let is_last_before =
-            |end: &u64, old: &Version, next: &Version| (old.position..next.position).contains(end);
+            |end: &u64, old: &RootVersion, next: &RootVersion| (old.position..next.position).contains(end);
         self.list.dedup_by(|old, next| !ends.iter().any(|end| is_last_before(end, old, next)));
     }
 
@@ -58,17 +58,17 @@ impl Versions {
     }
 
     /// Forgets all versions, and keeps `version` only.
-    pub(crate) fn keep_only(&mut self, version: Version) {
+    pub(crate) fn keep_only(&mut self, version: RootVersion) {
         self.list = vec![version];
     }
 
     /// Returns the newest durable version, if there is one.
-    pub(crate) fn durable(&self, durable_end: u64) -> Option<&Version> {
+    pub(crate) fn durable(&self, durable_end: u64) -> Option<&RootVersion> {
         self.list.iter().find(|version| version.position <= durable_end)
     }
 
     /// Returns the versions that a thread may ask for from now on.
-    pub(crate) fn wanted(&self, durable_end: u64) -> impl Iterator<Item = &Version> {
+    pub(crate) fn wanted(&self, durable_end: u64) -> impl Iterator<Item = &RootVersion> {
         let older = self.list.iter().position(|version| version.position <= durable_end);
         self.list.iter().take(older.map_or(usize::MAX, |durable| durable + 1))
     }
@@ -145,8 +145,8 @@ mod tests {
         /// ever were, and few are kept.
         #[test]
         fn the_newest_durable_version_is_kept(steps in steps()) {
-            let first = Version { ty: 0, words: [0, 0, 1], position: 0 };
-            let (mut log, mut all, mut versions) = (Log::default(), vec![first], Versions::default());
+            let first = RootVersion { ty: 0, words: [0, 0, 1], position: 0 };
+            let (mut log, mut all, mut versions) = (Log::default(), vec![first], RootVersions::default());
             versions.note(first, &[0; 4]);
             for step in steps {
                 match step {
@@ -155,14 +155,14 @@ mod tests {
                         if at_once && log.writing.is_none() {
                             log.written = log.end;
                         }
-                        let new = Version { ty: 0, words: [0, 0, log.end], position: log.end };
+                        let new = RootVersion { ty: 0, words: [0, 0, log.end], position: log.end };
                         versions.note(new, &log.ends());
                         all.push(new);
                     }
                     Step::Same => {
                         log.end += 64;
                         let newest = all.last().unwrap();
-                        versions.note(Version { position: log.end, ..*newest }, &log.ends());
+                        versions.note(RootVersion { position: log.end, ..*newest }, &log.ends());
                     }
                     Step::Look => {
                         let kept: Vec<_> = versions.wanted(log.durable).copied().collect();

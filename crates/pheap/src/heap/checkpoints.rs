@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::close::Work;
+use super::close::BackgroundTask;
 use super::{Heap, HeapInner};
 use crate::error::Result;
 use crate::faults::{Bug, bug};
@@ -113,8 +113,8 @@ impl HeapInner {
             let wal = wal_of_thread;
             /// Runs at the end of the thread, also after a panic: other threads would wait for this one.
             /// After a panic the heap fails, because no thread can complete a half-done checkpoint.
-            struct Ended<'a>(&'a Wal, &'a HeapInner, bool);
-            impl Drop for Ended<'_> {
+            struct CheckpointEnd<'a>(&'a Wal, &'a HeapInner, bool);
+            impl Drop for CheckpointEnd<'_> {
                 fn drop(&mut self) {
                     if !self.2 {
                         self.1.set_panicked();
@@ -122,7 +122,7 @@ impl HeapInner {
                     self.0.set_background(false);
                 }
             }
-            let mut ended = Ended(&wal, heap, false);
+            let mut ended = CheckpointEnd(&wal, heap, false);
             while wal.wait_for_request() {
                 // Watch only if there is a checkpoint to make: a new watch ends an earlier thread's use of
                 // the pages that it watched.
@@ -139,7 +139,7 @@ impl HeapInner {
             }
         };
         wal.set_background(true);
-        if !self.start(Work::Checkpoints, "pheap checkpoints", work) {
+        if !self.start(BackgroundTask::Checkpoints, "pheap checkpoints", work) {
             // Then transactions make the checkpoints. They hold a handle, so the `upgrade` below never drops
             // the last one.
             wal.set_background(false);
@@ -151,7 +151,7 @@ impl HeapInner {
 
     /// Ends the checkpoint thread. The caller has no region locked.
     pub(super) fn stop_checkpoints(&self) {
-        if let (Some(thread), Some(wal)) = (self.workers.take(Work::Checkpoints), self.wal()) {
+        if let (Some(thread), Some(wal)) = (self.workers.take(BackgroundTask::Checkpoints), self.wal()) {
             wal.stop_background();
             let _ = thread.join();
         }

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use super::HeapInner;
-use super::directory::Creation;
+use super::directory::CreationLock;
 use crate::alloc::bitmaps::store_live_slots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::region::guard::{Entered, Scope};
-use crate::store::header::Use;
+use crate::region::guard::{Scope, ScopeGuard};
+use crate::store::header::HeapUse;
 use crate::store::{CLOSED, Tables, panicked};
 use crate::sync::Mutex;
 use crate::wal::Wal;
@@ -20,9 +20,9 @@ impl HeapInner {
     /// failed.
     pub(super) fn close(&self, last: bool) -> Result<()> {
         self.check_not_forked()?;
-        let entered = Entered::new(self.id(), Scope::Copy)?;
+        let entered = ScopeGuard::new(self.id(), Scope::Copy)?;
         let copies = self.copies.write();
-        let creation = Creation::lock(self)?;
+        let creation = CreationLock::lock(self)?;
         let regions = self.regions();
         // A failed heap cannot be saved any more, so it is closed even if its file was removed.
         if !last && self.state.load(Ordering::Relaxed) < CLOSED {
@@ -110,7 +110,7 @@ impl HeapInner {
         }
         self.mapping.sync()?;
         let Tables { heap, header, media, .. } = tables;
-        header.in_use = Use::Closed;
+        header.in_use = HeapUse::Closed;
         header.has_parts = false; // the logs are empty
         // Write both slots. If one is damaged later, the other must not say that the heap is in use, need a
         // log that was removed, or name arenas that were cut off. Sync between the two, because a power
@@ -132,7 +132,7 @@ impl HeapInner {
 
 /// The task of a background thread.
 #[derive(Clone, Copy)]
-pub(super) enum Work {
+pub(super) enum BackgroundTask {
     Marking,
     Checkpoints,
     Growth,
@@ -141,31 +141,35 @@ pub(super) enum Work {
 
 /// The background threads that exist, by task.
 #[derive(Default)]
-pub(super) struct Workers(pub(super) [Mutex<Option<JoinHandle<()>>>; 4]);
+pub(super) struct BackgroundThreads(pub(super) [Mutex<Option<JoinHandle<()>>>; 4]);
 
-impl Workers {
+impl BackgroundThreads {
     /// Returns whether there is a thread for this task that has not ended.
-    pub(super) fn is_at_work(&self, what: Work) -> bool {
+    pub(super) fn is_at_work(&self, what: BackgroundTask) -> bool {
         // SURVIVES drop: heaps of the lab grow too seldom for two threads to meet here.
         // SURVIVES unreached: simulated heaps have no such threads.
         self.0[what as usize].lock().as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     /// Removes the thread of this task from the table, so that the caller can join it.
-    pub(super) fn take(&self, what: Work) -> Option<JoinHandle<()>> {
+    pub(super) fn take(&self, what: BackgroundTask) -> Option<JoinHandle<()>> {
         self.swap(what, None)
     }
 
     /// Calls `start` under the lock of this task's place, so that one thread starts at a time, and stores the
     /// thread that it returns, if any.
-    pub(super) fn start(&self, what: Work, start: impl FnOnce() -> Option<JoinHandle<()>>) {
+    pub(super) fn start(&self, what: BackgroundTask, start: impl FnOnce() -> Option<JoinHandle<()>>) {
         let mut place = self.0[what as usize].lock();
         if let Some(thread) = start() {
             *place = Some(thread);
         }
     }
 
-    pub(super) fn swap(&self, what: Work, thread: Option<JoinHandle<()>>) -> Option<JoinHandle<()>> {
+    pub(super) fn swap(
+        &self,
+        what: BackgroundTask,
+        thread: Option<JoinHandle<()>>,
+    ) -> Option<JoinHandle<()>> {
         // SURVIVES drop: no other thread has a heap that is being opened, and only one thread closes it.
         std::mem::replace(&mut *self.0[what as usize].lock(), thread)
     }

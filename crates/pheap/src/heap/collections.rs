@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::close::Work;
+use super::close::BackgroundTask;
 use super::options::Options;
 use super::{Heap, HeapInner};
 use crate::error::Result;
-use crate::gc::{Pace, Stage};
+use crate::gc::{CollectionStage, Pace};
 use crate::os::{cores, fork};
 use crate::region::{Region, guard};
 
@@ -99,8 +99,9 @@ impl HeapInner {
 
     /// Completes the region's cycle, with several threads if the region is large.
     fn drive(&self, region: &Region) {
-        let mark =
-            || while region.mark_beside_readers(self) == Stage::Working && !self.collections.stops() {};
+        let mark = || {
+            while region.mark_beside_readers(self) == CollectionStage::Working && !self.collections.stops() {}
+        };
         let threads = if region.span_bytes(self) < WORTH_THREADS {
             1
         } else {
@@ -121,18 +122,20 @@ impl HeapInner {
         let work = |heap: &HeapInner| {
             std::thread::park_timeout(HEAD_START); // or until the heap is closed
             for region in heap.regions() {
-                while !heap.collections.stops() && region.mark_beside_readers(heap) == Stage::Working {}
+                while !heap.collections.stops()
+                    && region.mark_beside_readers(heap) == CollectionStage::Working
+                {}
                 while !heap.collections.stops() && region.collect_alone(heap) {}
             }
         };
         // If no thread starts, allocating transactions do the work.
-        self.start(Work::Marking, "pheap marking", work);
+        self.start(BackgroundTask::Marking, "pheap marking", work);
     }
 
     /// Ends the marking thread. The caller has no region locked.
     pub(super) fn stop_background(&self) {
         self.collections.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.workers.take(Work::Marking) {
+        if let Some(thread) = self.workers.take(BackgroundTask::Marking) {
             thread.thread().unpark();
             let _ = thread.join();
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use super::HeapInner;
-use super::close::Work;
+use super::close::BackgroundTask;
 use crate::os::fork::start_thread;
 use crate::region::guard;
 use crate::wal::{Commit, SyncPolicy, Wal};
@@ -70,12 +70,12 @@ impl HeapInner {
         if wal.has_syncer() {
             return;
         }
-        self.workers.start(Work::Syncs, || {
+        self.workers.start(BackgroundTask::Syncs, || {
             wal.begin_syncer(|| {
                 // A waker that the thread calls may drop the last handle of the heap. So the thread has a
                 // weak reference to it, and goes on with the log alone.
                 let (wal, heap) = (wal.clone(), Arc::downgrade(self));
-                start_thread(NAME, move || Syncer { wal, heap }.run())
+                start_thread(NAME, move || SyncThread { wal, heap }.run())
             })
         });
     }
@@ -88,7 +88,7 @@ impl HeapInner {
         // A thread of this kind joins neither itself nor the thread of another heap, because that may be
         // about to join this one: their wakers may drop each other's heaps. A thread inside a heap does not
         // join either, because a waker may wait for that heap.
-        if let Some(syncer) = self.workers.take(Work::Syncs)
+        if let Some(syncer) = self.workers.take(BackgroundTask::Syncs)
             && guard::is_outside()
             && thread::current().name() != Some(NAME)
         {
@@ -98,18 +98,18 @@ impl HeapInner {
 }
 
 /// The state of the sync thread. Its drop ends the thread's work.
-struct Syncer {
+struct SyncThread {
     wal: Arc<Wal>,
     heap: Weak<HeapInner>,
 }
 
-impl Syncer {
+impl SyncThread {
     fn run(self) {
         while self.wal.sync_deferred() {}
     }
 }
 
-impl Drop for Syncer {
+impl Drop for SyncThread {
     fn drop(&mut self) {
         // The reference to the heap is released before any task is woken: the task may drop the heap and open
         // it again.

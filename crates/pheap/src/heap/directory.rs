@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::{Heap, HeapInner};
 use crate::region::Region;
-use crate::region::guard::{Entered, Scope};
+use crate::region::guard::{Scope, ScopeGuard};
 use crate::store::region_header::MAX_NAME;
 use crate::sync::MutexGuard;
 
@@ -89,30 +89,30 @@ impl Heap {
 
 /// The lock under which roots are created, renamed and removed. While a thread has it, waiting for it again
 /// is an error.
-pub(crate) struct Creation<'a> {
+pub(crate) struct CreationLock<'a> {
     /// The number of the next region.
     pub(super) next: MutexGuard<'a, u32>,
-    _entered: Entered,
+    _entered: ScopeGuard,
 }
 
-impl<'a> Creation<'a> {
+impl<'a> CreationLock<'a> {
     /// Waits for other threads that hold this lock.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside the heap, other than in a copy; [`Error::SeveralHeaps`] if
     /// it is inside another heap.
     #[track_caller]
-    pub(super) fn lock(heap: &'a HeapInner) -> Result<Creation<'a>> {
-        let entered = Entered::new(heap.id(), Scope::Roots)?;
-        Ok(Creation { next: heap.creation.lock(), _entered: entered })
+    pub(super) fn lock(heap: &'a HeapInner) -> Result<CreationLock<'a>> {
+        let entered = ScopeGuard::new(heap.id(), Scope::Roots)?;
+        Ok(CreationLock { next: heap.creation.lock(), _entered: entered })
     }
 }
 
 impl HeapInner {
     /// Keeps other threads from creating, renaming and removing roots, and from closing the heap.
-    pub(crate) fn lock_creation(&self) -> Result<Creation<'_>> {
+    pub(crate) fn lock_creation(&self) -> Result<CreationLock<'_>> {
         self.check_writable()?;
-        let guard = Creation::lock(self)?;
+        let guard = CreationLock::lock(self)?;
         self.check_writable()?; // Another thread may have closed the heap during the wait.
         // A log that refuses records reports no error where metadata change, so ask it here.
         self.check_log()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::HeapInner;
-use super::close::Work;
+use super::close::BackgroundTask;
 
 impl HeapInner {
     /// Makes the file grow ahead of need from now on. The thread ends when the file is one arena ahead, so a
@@ -19,20 +19,20 @@ impl HeapInner {
         let start = move |from, to| {
             // The thread that needs pages has a handle, so this one is never the last.
             let Some(heap) = heap.upgrade() else { return };
-            if asked.swap(to, Ordering::Relaxed) == to && heap.workers.is_at_work(Work::Growth) {
+            if asked.swap(to, Ordering::Relaxed) == to && heap.workers.is_at_work(BackgroundTask::Growth) {
                 return;
             }
             // A thread that was asked for less is done or nearly done.
             heap.wait_for_growth();
             // If it fails, the transaction that needs the space gets the error.
-            heap.start(Work::Growth, "pheap growth", move |heap| drop(heap.make_ready(from, to)));
+            heap.start(BackgroundTask::Growth, "pheap growth", move |heap| drop(heap.make_ready(from, to)));
         };
         let _ = self.ahead.start.set(Box::new(start));
     }
 
     /// Waits until the growth thread has ended.
     pub(super) fn wait_for_growth(&self) {
-        if let Some(thread) = self.workers.take(Work::Growth) {
+        if let Some(thread) = self.workers.take(BackgroundTask::Growth) {
             let _ = thread.join();
         }
     }

@@ -134,7 +134,7 @@ impl fmt::Display for Holders {
 /// The roots to which the program may have references, removed ones included. Separate from the heap, because
 /// an `Error::AlreadyOpen`, which reads this, must not keep the heap open.
 #[derive(Default)]
-pub(crate) struct Shown(Mutex<Vec<Entry>>);
+pub(crate) struct ReferencedRoots(Mutex<Vec<Entry>>);
 
 pub(super) struct Entry {
     name: String,
@@ -144,7 +144,7 @@ pub(super) struct Entry {
     listed: bool,
 }
 
-impl Shown {
+impl ReferencedRoots {
     pub(super) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
         // SURVIVES unreached: locks of std's own are not watched. Nothing that a heap does depends on this
         // list.

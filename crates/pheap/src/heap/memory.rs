@@ -13,8 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::HeapInner;
-use super::close::Work;
-use super::directory::Creation;
+use super::close::BackgroundTask;
+use super::directory::CreationLock;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::desc::Desc;
@@ -22,14 +22,14 @@ use crate::media::Media;
 use crate::os::fork::start_thread;
 use crate::os::seek_data;
 use crate::region::all::SharedAll;
-use crate::region::{Exclusive, Identity, Region, guard};
+use crate::region::{Exclusive, Region, RegionIdentity, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::header::Header;
 use crate::store::region_header::{LAST_ID, REGION_SIZE, RegionHeader};
 use crate::store::spans::clear_entry;
 use crate::store::{CLOSED, Store, Tables};
 use crate::sync::MutexGuard;
-use crate::txn::log::{Log, Segment, first_segment};
+use crate::txn::log::{RegionLog, RegionLogSegment, first_segment};
 use crate::units::PAGE;
 use crate::wal::Wal;
 
@@ -39,7 +39,7 @@ impl HeapInner {
     /// Creates a region without a root object.
     pub(crate) fn create_region(
         &self,
-        creation: &mut Creation<'_>,
+        creation: &mut CreationLock<'_>,
         name: &str,
         desc: &'static Desc,
     ) -> Result<Region> {
@@ -60,8 +60,15 @@ impl HeapInner {
         // Both words of the entry are durable before the record that completes the region. That record goes
         // to the region's own log.
         tables.record_span(&span);
-        let identity =
-            Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };
+        let identity = RegionIdentity {
+            id,
+            ty,
+            header,
+            offset: span.offset,
+            root: 0,
+            generation,
+            name: name.to_owned(),
+        };
         // SAFETY: this thread took the span just now, so no other thread uses it. The region is dropped, or
         // gone, before this heap's store.
         Ok(unsafe {
@@ -78,14 +85,15 @@ impl HeapInner {
         &self,
         store: *const Store,
         header: &Header,
-        identity: Identity,
-        segments: Vec<Segment>,
+        identity: RegionIdentity,
+        segments: Vec<RegionLogSegment>,
     ) -> Region {
         let identity_of_log = header.log_identity(identity.id);
         // SAFETY: the log of this region consists of `segments`, and is mapped (premise). The region owns the
         // log, and is not used after the heap (premise).
-        let mut log =
-            unsafe { Log::new(self.base(), identity.header, identity.generation, identity_of_log, segments) };
+        let mut log = unsafe {
+            RegionLog::new(self.base(), identity.header, identity.generation, identity_of_log, segments)
+        };
         if self.wal().is_some() {
             log.keep_in_memory();
         }
@@ -148,25 +156,25 @@ unsafe fn free_spans(tables: &mut Tables, spans: &[(u64, u64)]) {
 // --- a heap that does not change
 
 /// A heap that no thread changes: no transaction is open, and no root is created or removed.
-pub(super) struct Still<'a> {
+pub(super) struct QuiescentHeap<'a> {
     heap: &'a HeapInner,
     // Field order matters: the regions are released before another thread may remove a root.
     regions: SharedAll<'a>,
-    _creation: Creation<'a>,
+    _creation: CreationLock<'a>,
 }
 
 impl HeapInner {
     /// Waits until no thread changes the heap, and prevents changes until the result is dropped.
-    pub(super) fn still(&self) -> Result<Still<'_>> {
+    pub(super) fn still(&self) -> Result<QuiescentHeap<'_>> {
         self.check_open()?;
-        let creation = Creation::lock(self)?;
+        let creation = CreationLock::lock(self)?;
         self.check_open()?;
         let regions = self.regions();
-        Ok(Still { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
+        Ok(QuiescentHeap { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
     }
 }
 
-impl Still<'_> {
+impl QuiescentHeap<'_> {
     /// Returns the names of the heap's roots.
     pub(super) fn roots(&self) -> Vec<String> {
         self.heap.directory.lock().keys().cloned().collect()
@@ -190,21 +198,21 @@ impl Still<'_> {
     }
 
     /// Returns the memory of the heap's objects.
-    pub(super) fn memory(&self) -> StillMemory<'_> {
-        StillMemory { base: self.heap.base(), mapped: self.tables().header.mapped, still: PhantomData }
+    pub(super) fn memory(&self) -> QuiescentMemory<'_> {
+        QuiescentMemory { base: self.heap.base(), mapped: self.tables().header.mapped, still: PhantomData }
     }
 }
 
 /// The bytes of a heap that no thread changes.
 //
 // Invariant: `mapped` bytes are mapped at `base`, and no thread writes to objects in them, for `'s`.
-pub(super) struct StillMemory<'s> {
+pub(super) struct QuiescentMemory<'s> {
     base: *const u8,
     mapped: u64,
     still: PhantomData<&'s [u8]>,
 }
 
-impl<'s> StillMemory<'s> {
+impl<'s> QuiescentMemory<'s> {
     pub(super) fn base(&self) -> *const u8 {
         self.base
     }
@@ -360,7 +368,7 @@ impl HeapInner {
     /// Starts a thread that works for the heap. Returns whether it has started.
     pub(super) fn start(
         self: &Arc<Self>,
-        what: Work,
+        what: BackgroundTask,
         name: &str,
         work: impl FnOnce(&HeapInner) + Send + 'static,
     ) -> bool {

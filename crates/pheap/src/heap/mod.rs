@@ -37,22 +37,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::os::file_lock::OpenFile;
+use crate::os::file_lock::OpenFileEntry;
 use crate::region::Region;
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::sync::{Mutex, RwLock};
-use crate::txn::recovery::Recovered;
-use close::Workers;
+use crate::txn::recovery::RecoveredCounts;
+use close::BackgroundThreads;
 use collections::Collections;
-use holders::Shown;
+use holders::ReferencedRoots;
 
 pub use backup::Backup;
 pub use check::{Report, Usage};
 pub use directory::RootInfo;
 pub(crate) use directory::check_name;
 pub use holders::{Holders, RootHolders};
-pub(crate) use inspect::Sight;
+pub(crate) use inspect::ViewedObjects;
 pub use inspect::{
     Elements, Entries, Entry, Field, Fields, HeapInfo, Object, Objects, Pointer, Purpose, SpanUse, TypeInfo,
     Value,
@@ -73,21 +73,21 @@ pub struct Heap {
 pub(crate) struct HeapInner {
     store: ManuallyDrop<Store>,
     collections: Collections,
-    workers: ManuallyDrop<Workers>,
-    recovered: Recovered,
+    workers: ManuallyDrop<BackgroundThreads>,
+    recovered: RecoveredCounts,
     /// The roots by name. Locked briefly, and after all other locks.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
-    pub(crate) shown: Arc<Shown>,
+    pub(crate) shown: Arc<ReferencedRoots>,
     /// The number of the next region. The lock is held while a root is created, removed or renamed, and while
     /// roots must stay as they are: during a check, or the closing. It is taken before any region's, by
-    /// [`Creation`](directory::Creation).
+    /// [`CreationLock`](directory::CreationLock).
     creation: Mutex<u32>,
     /// Shared by backups that run during transactions; exclusive while the heap is closed. Taken before all
     /// other locks, by a thread that has entered [`Scope::Copy`](crate::region::guard::Scope).
     copies: RwLock<()>,
     /// The lock on the heap's file. While this is held, no other process opens the file, except as a
     /// follower. If this heap is read-only, others may open it read-only, too.
-    file: ManuallyDrop<Option<OpenFile>>,
+    file: ManuallyDrop<Option<OpenFileEntry>>,
 }
 
 impl Deref for HeapInner {

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::check::rule::{Rule, Vector};
-use crate::layout::{Occupied, PointerMap, TypeLayout};
+use super::check::rule::{CollectionRule, Vector};
+use crate::layout::{OccupiedSlots, PointerMap, TypeLayout};
 use crate::region::Exclusive;
 
 /// The used slots of each buffer, by the buffer's address.
-pub(crate) type Occupants = HashMap<u64, Occupied>;
+pub(crate) type Occupants = HashMap<u64, OccupiedSlots>;
 
 /// Returns the used slots of each buffer in the region that has one of the types `buffers`. `types` is the
 /// type table.
@@ -31,7 +31,7 @@ pub(crate) fn occupied(
             let distances = [owner.len, owner.head.unwrap_or(owner.len)].map(distance);
             exclusive.pointers_with(number, map, distances, |buffer, [count, head]| {
                 let first = if owner.head.is_some() { head } else { 0 };
-                found.insert(buffer, Occupied { first, count });
+                found.insert(buffer, OccupiedSlots { first, count });
             });
         }
     }
@@ -45,10 +45,10 @@ fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMa
     // The key includes the buffer's type, because two types of a program may have the same name.
     let mut parts: HashMap<(&str, u32), Vector> = HashMap::new();
     let owner_of = |part: &TypeLayout| -> Option<Vector> {
-        let owner = match Rule::of(part)? {
-            Rule::Vector(vector) => vector,
-            Rule::Hash(hash) => Vector::entries(hash.len, hash.few),
-            Rule::Tree(_) | Rule::Snap(_) => return None,
+        let owner = match CollectionRule::of(part)? {
+            CollectionRule::Vector(vector) => vector,
+            CollectionRule::Hash(hash) => Vector::entries(hash.len, hash.few),
+            CollectionRule::Tree(_) | CollectionRule::Snap(_) => return None,
         };
         buffers.contains(&owner.buffer.to).then_some(owner)
     };

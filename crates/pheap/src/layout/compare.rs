@@ -11,11 +11,11 @@ use super::describe::{describe, text_of};
 use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
 
 /// A list of types, and the number of one of them.
-pub(crate) type InList<'a> = (&'a [TypeLayout], u32);
+pub(crate) type ListedType<'a> = (&'a [TypeLayout], u32);
 
 /// Returns a text that says where two types differ, or types that they reach along the same path of pointers;
 /// `None` if they do not differ. The first type is that in the heap.
-pub(crate) fn difference(stored: InList<'_>, program: InList<'_>) -> Option<String> {
+pub(crate) fn difference(stored: ListedType<'_>, program: ListedType<'_>) -> Option<String> {
     let mut comparison =
         Comparison { stored: stored.0, program: program.0, pairs: vec![(stored.1, program.1)] };
     let mut seen = BTreeSet::new();
@@ -47,7 +47,7 @@ struct Comparison<'a> {
 
 /// A difference between two types.
 #[derive(Default)]
-struct Difference {
+struct TypeDifference {
     /// The path to the place of the difference.
     path: String,
     /// What differs there. Empty if the types have nothing in common: then the type that holds them describes
@@ -55,17 +55,17 @@ struct Difference {
     what: String,
 }
 
-impl Difference {
-    fn new(what: String) -> Difference {
-        Difference { path: String::new(), what }
+impl TypeDifference {
+    fn new(what: String) -> TypeDifference {
+        TypeDifference { path: String::new(), what }
     }
 
-    fn unequal(what: &str, old: impl Display, new: impl Display) -> Difference {
-        Difference::new(format!("the {what} differ: {old} in the heap, {new} in the program"))
+    fn unequal(what: &str, old: impl Display, new: impl Display) -> TypeDifference {
+        TypeDifference::new(format!("the {what} differ: {old} in the heap, {new} in the program"))
     }
 
     /// Adds a step to the front of the path, as seen from one level further out.
-    fn below(mut self, step: impl Display) -> Difference {
+    fn below(mut self, step: impl Display) -> TypeDifference {
         if !self.what.is_empty() {
             self.path.insert_str(0, &step.to_string());
         }
@@ -81,11 +81,11 @@ impl Difference {
     }
 }
 
-type Compared = Result<(), Difference>;
+type CompareResult = Result<(), TypeDifference>;
 
 impl Comparison<'_> {
     /// Compares two types without following pointers, and notes the targets of their pointers.
-    fn types(&mut self, old: &TypeLayout, new: &TypeLayout) -> Compared {
+    fn types(&mut self, old: &TypeLayout, new: &TypeLayout) -> CompareResult {
         match (&old.shape, &new.shape) {
             (Shape::Prim(a), Shape::Prim(b)) if a == b => {}
             (Shape::Str, Shape::Str) => {}
@@ -100,39 +100,39 @@ impl Comparison<'_> {
             (Shape::Struct(a), Shape::Struct(b)) => self.fields(a, b)?,
             (Shape::Enum { tag: a, variants: old }, Shape::Enum { tag: b, variants: new }) => {
                 if a != b {
-                    return Err(Difference::unequal("types of the tags", a.name(), b.name()));
+                    return Err(TypeDifference::unequal("types of the tags", a.name(), b.name()));
                 }
                 self.variants(old, new)?;
             }
-            _ => return Err(Difference::default()),
+            _ => return Err(TypeDifference::default()),
         }
         if old.name != new.name {
             // The names of other types follow from their parts.
             return Err(match old.shape {
-                Shape::Struct(_) | Shape::Enum { .. } => Difference::unequal(
+                Shape::Struct(_) | Shape::Enum { .. } => TypeDifference::unequal(
                     "names",
                     format_args!("`{}`", old.name),
                     format_args!("`{}`", new.name),
                 ),
-                _ => Difference::default(),
+                _ => TypeDifference::default(),
             });
         }
         if (old.size, old.align) != (new.size, new.align) {
             let of = |ty: &TypeLayout| format!("{} bytes aligned to {}", ty.size, ty.align);
-            return Err(Difference::unequal("sizes or alignments", of(old), of(new)));
+            return Err(TypeDifference::unequal("sizes or alignments", of(old), of(new)));
         }
         Ok(())
     }
 
-    fn fields(&mut self, old: &[FieldLayout], new: &[FieldLayout]) -> Compared {
+    fn fields(&mut self, old: &[FieldLayout], new: &[FieldLayout]) -> CompareResult {
         for (i, both) in pairs("field", old, new, |field| &field.name).enumerate() {
             let (old, new) = both?;
             let here = (&old.name, old.offset) == (&new.name, new.offset);
-            let within = if here { self.types(&old.ty, &new.ty) } else { Err(Difference::default()) };
+            let within = if here { self.types(&old.ty, &new.ty) } else { Err(TypeDifference::default()) };
             match within {
-                Err(Difference { what, .. }) if what.is_empty() => {
+                Err(TypeDifference { what, .. }) if what.is_empty() => {
                     let (stored, program) = (text_of(&old.ty, self.stored), text_of(&new.ty, self.program));
-                    return Err(Difference::new(format!(
+                    return Err(TypeDifference::new(format!(
                         "field {i} differs: `{}: {stored}` at byte {} in the heap, `{}: {program}` at byte {} in the program",
                         old.name, old.offset, new.name, new.offset
                     )));
@@ -143,11 +143,11 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    fn variants(&mut self, old: &[VariantLayout], new: &[VariantLayout]) -> Compared {
+    fn variants(&mut self, old: &[VariantLayout], new: &[VariantLayout]) -> CompareResult {
         for (i, both) in pairs("variant", old, new, |variant| &variant.name).enumerate() {
             let (old, new) = both?;
             if (&old.name, old.tag) != (&new.name, new.tag) {
-                return Err(Difference::new(format!(
+                return Err(TypeDifference::new(format!(
                     "variant {i} differs: `{} = {}` in the heap, `{} = {}` in the program",
                     old.name, old.tag, new.name, new.tag
                 )));
@@ -164,9 +164,9 @@ fn pairs<'a, T>(
     old: &'a [T],
     new: &'a [T],
     name: fn(&T) -> &String,
-) -> impl Iterator<Item = Result<(&'a T, &'a T), Difference>> {
+) -> impl Iterator<Item = Result<(&'a T, &'a T), TypeDifference>> {
     let only = move |one: &T, side: &str| {
-        Err(Difference::new(format!("{part} `{}` is in the {side} only", name(one))))
+        Err(TypeDifference::new(format!("{part} `{}` is in the {side} only", name(one))))
     };
     (0..old.len().max(new.len())).map(move |i| match (old.get(i), new.get(i)) {
         (Some(old), Some(new)) => Ok((old, new)),

@@ -51,7 +51,7 @@ pub(crate) struct Converter {
     pub(crate) new: &'static Desc,
     pub(super) call: ConvertFn,
     /// The check of the new value's pointers; `None` if it can have none.
-    pub(super) pointers: Option<Arc<Pointers>>,
+    pub(super) pointers: Option<Arc<ConvertedPointers>>,
 }
 
 impl Converter {
@@ -61,7 +61,12 @@ impl Converter {
         for<'r> New::At<'r>: Migrate<Old::At<'r>>,
     {
         let (old, new) = (Old::desc(), New::desc());
-        Converter { old, new, call: migrate::<Old, New>, pointers: Pointers::of(old, new).map(Arc::new) }
+        Converter {
+            old,
+            new,
+            call: migrate::<Old, New>,
+            pointers: ConvertedPointers::of(old, new).map(Arc::new),
+        }
     }
 }
 
@@ -69,7 +74,7 @@ impl Converter {
 //
 // Invariant: the maps are compiled for the types of an old and a new value, and `words` are the sizes of
 // these types in words.
-pub(super) struct Pointers {
+pub(super) struct ConvertedPointers {
     ty: &'static Desc,
     words: (usize, usize),
     /// For each type to which the new value may have pointers: the places of the old value's pointers to that
@@ -77,9 +82,9 @@ pub(super) struct Pointers {
     by_target: Vec<(PointerMap, PointerMap)>,
 }
 
-impl Pointers {
+impl ConvertedPointers {
     /// Returns `None` if the new type has no pointers.
-    fn of(old: &'static Desc, new: &'static Desc) -> Option<Pointers> {
+    fn of(old: &'static Desc, new: &'static Desc) -> Option<ConvertedPointers> {
         // A type that cannot be described is not in a heap.
         let (given, made) = (Graph::of(old).ok()?.types, Graph::of(new).ok()?.types);
         let targets = |types: &[TypeLayout]| {
@@ -95,7 +100,7 @@ impl Pointers {
         };
         let by_target: Vec<_> = targets(&made).into_iter().map(maps).collect();
         let words = (old.size / 8, new.size / 8);
-        (!by_target.is_empty()).then_some(Pointers { ty: new, words, by_target })
+        (!by_target.is_empty()).then_some(ConvertedPointers { ty: new, words, by_target })
     }
 
     /// Panics unless each pointer of the new value is null, or is one of the old value, to the same type.
@@ -150,30 +155,30 @@ where
 
 /// One step of a conversion, at byte `from` of the old value and byte `to` of the new one. The new value's
 /// bytes are zero before the conversion.
-pub(super) struct Op {
+pub(super) struct ConvertOp {
     pub(super) from: u64,
     pub(super) to: u64,
-    pub(super) step: Step,
+    pub(super) step: ConvertStep,
 }
 
-pub(super) enum Step {
+pub(super) enum ConvertStep {
     /// Copies this many bytes.
     Copy(u64),
     /// Writes the default of a new field.
     Default(DefaultFn),
     Call {
         call: ConvertFn,
-        pointers: Option<Arc<Pointers>>,
+        pointers: Option<Arc<ConvertedPointers>>,
     },
     /// Does nothing if all of the `size` bytes are zero.
     UnlessZero {
         size: u64,
-        ops: Vec<Op>,
+        ops: Vec<ConvertOp>,
     },
     /// Copies the tag, which has `tag` bytes, and runs the ops of its variant.
     Variants {
         tag: usize,
-        variants: Vec<(u128, Vec<Op>)>,
+        variants: Vec<(u128, Vec<ConvertOp>)>,
     },
     /// Runs the ops for `len` values. The strides are those of the old and the new values, in bytes.
     Repeat {
@@ -181,15 +186,15 @@ pub(super) enum Step {
         len: u64,
         /// For slots of a collection's node: the bytes from the node's start to the old slots, and how the
         /// node says which slots have no value. Those stay zero, or repeat the last value
-        /// ([`Vacant::Behind`]).
-        vacant: Option<(u64, Vacant)>,
-        ops: Vec<Op>,
+        /// ([`VacantSlots::Behind`]).
+        vacant: Option<(u64, VacantSlots)>,
+        ops: Vec<ConvertOp>,
     },
 }
 
 /// How a node of a collection says which of its slots have no value. Offsets are in bytes from its start.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Vacant {
+pub(super) enum VacantSlots {
     /// A slot is vacant if its tag, of two bytes, is zero.
     Untagged { tags: u64 },
     /// A slot is vacant if its number, of one byte, is not among the first `len` of the `order`.
@@ -198,7 +203,7 @@ pub(super) enum Vacant {
     Behind { len: u64 },
 }
 
-impl Vacant {
+impl VacantSlots {
     /// Returns whether slot `i` of `slots` is vacant.
     ///
     /// # Safety
@@ -210,14 +215,14 @@ impl Vacant {
         let word = |offset: u64| unsafe { at(offset).cast::<u64>().read_unaligned() };
         match self {
             // SAFETY: the node has as many tags as slots, and `i` is less than that (premise).
-            Vacant::Untagged { tags } => unsafe { at(tags + 2 * i).cast::<u16>().read_unaligned() == 0 },
-            Vacant::Unordered { len, order } => {
+            VacantSlots::Untagged { tags } => unsafe { at(tags + 2 * i).cast::<u16>().read_unaligned() == 0 },
+            VacantSlots::Unordered { len, order } => {
                 // SAFETY: the order has as many bytes as the node has slots (premise), and `place` is less
                 // than that.
                 let number = |place: u64| unsafe { at(order + place).read() };
                 !(0..word(len).min(slots)).any(|place| u64::from(number(place)) == i)
             }
-            Vacant::Behind { len } => i >= word(len),
+            VacantSlots::Behind { len } => i >= word(len),
         }
     }
 }
@@ -225,12 +230,12 @@ impl Vacant {
 /// The slots of a collection's buffer that have values: `count` of them, from slot `first` on, wrapping
 /// around.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Occupied {
+pub(crate) struct OccupiedSlots {
     pub(crate) first: u64,
     pub(crate) count: u64,
 }
 
-impl Occupied {
+impl OccupiedSlots {
     /// Returns the numbers of the slots that have values, in a buffer of `slots` slots.
     fn slots(self, slots: u64) -> impl Iterator<Item = u64> {
         let (first, count) = (self.first, self.count.min(slots));
@@ -239,34 +244,38 @@ impl Occupied {
 }
 
 /// Makes an op that copies `len` bytes to the same place.
-pub(super) fn same(at: u64, len: u64) -> Op {
-    Op { from: at, to: at, step: Step::Copy(len) }
+pub(super) fn same(at: u64, len: u64) -> ConvertOp {
+    ConvertOp { from: at, to: at, step: ConvertStep::Copy(len) }
 }
 
-impl Op {
+impl ConvertOp {
     /// Makes an op at the starts of both values.
-    pub(super) fn here(step: Step) -> Op {
-        Op { from: 0, to: 0, step }
+    pub(super) fn here(step: ConvertStep) -> ConvertOp {
+        ConvertOp { from: 0, to: 0, step }
     }
 
-    pub(super) fn variants(tag: usize, variants: Vec<(i128, Vec<Op>)>) -> Op {
+    pub(super) fn variants(tag: usize, variants: Vec<(i128, Vec<ConvertOp>)>) -> ConvertOp {
         let mask = u128::MAX >> (128 - tag * 8);
         let variants = variants.into_iter().map(|(tag, ops)| (tag as u128 & mask, ops)).collect();
-        Op::here(Step::Variants { tag, variants })
+        ConvertOp::here(ConvertStep::Variants { tag, variants })
     }
 
     /// Returns the op for values that lie `old` and `new` bytes further behind.
-    pub(super) fn moved(self, old: u64, new: u64) -> Op {
-        Op { from: self.from + old, to: self.to + new, ..self }
+    pub(super) fn moved(self, old: u64, new: u64) -> ConvertOp {
+        ConvertOp { from: self.from + old, to: self.to + new, ..self }
     }
 
     /// Returns whether the op calls a function of the program.
     fn calls(&self) -> bool {
         match &self.step {
-            Step::Call { .. } => true,
-            Step::Copy(_) | Step::Default(_) => false,
-            Step::UnlessZero { ops, .. } | Step::Repeat { ops, .. } => ops.iter().any(Op::calls),
-            Step::Variants { variants, .. } => variants.iter().any(|(_, ops)| ops.iter().any(Op::calls)),
+            ConvertStep::Call { .. } => true,
+            ConvertStep::Copy(_) | ConvertStep::Default(_) => false,
+            ConvertStep::UnlessZero { ops, .. } | ConvertStep::Repeat { ops, .. } => {
+                ops.iter().any(ConvertOp::calls)
+            }
+            ConvertStep::Variants { variants, .. } => {
+                variants.iter().any(|(_, ops)| ops.iter().any(ConvertOp::calls))
+            }
         }
     }
 
@@ -274,15 +283,17 @@ impl Op {
     fn reach(&self) -> u64 {
         self.to
             + match &self.step {
-                Step::Copy(len) => *len,
+                ConvertStep::Copy(len) => *len,
                 // The function is compiled for types of known sizes: it writes only within the new type that
                 // it is a part of.
-                Step::Default(_) | Step::Call { .. } => 0,
-                Step::UnlessZero { ops, .. } => reach(ops),
-                Step::Variants { tag, variants } => {
+                ConvertStep::Default(_) | ConvertStep::Call { .. } => 0,
+                ConvertStep::UnlessZero { ops, .. } => reach(ops),
+                ConvertStep::Variants { tag, variants } => {
                     variants.iter().fold(*tag as u64, |most, (_, ops)| most.max(reach(ops)))
                 }
-                Step::Repeat { strides, len, ops, .. } => len.saturating_sub(1) * strides.1 + reach(ops),
+                ConvertStep::Repeat { strides, len, ops, .. } => {
+                    len.saturating_sub(1) * strides.1 + reach(ops)
+                }
             }
     }
 
@@ -293,10 +304,10 @@ impl Op {
         match &self.step {
             // SAFETY: the ops are compiled from the layouts, so both values have `len` bytes at these places.
             // The values do not overlap (premise of `run`).
-            Step::Copy(len) => unsafe { new.copy_from_nonoverlapping(old, *len as usize) },
+            ConvertStep::Copy(len) => unsafe { new.copy_from_nonoverlapping(old, *len as usize) },
             // SAFETY: the new value has a field of this type here, so there is room for it.
-            Step::Default(write) => unsafe { write(new) },
-            Step::Call { call, pointers } => {
+            ConvertStep::Default(write) => unsafe { write(new) },
+            ConvertStep::Call { call, pointers } => {
                 // SAFETY: the old value has a value of the function's old type here, and the new one has room
                 // for its new type.
                 unsafe { call(old, new) };
@@ -307,7 +318,7 @@ impl Op {
                     unsafe { pointers.check(old, new) };
                 }
             }
-            Step::UnlessZero { size, ops } => {
+            ConvertStep::UnlessZero { size, ops } => {
                 // SAFETY: the old value has `size` bytes here, and they are definite (premise of `run`).
                 let bytes = unsafe { std::slice::from_raw_parts(old, *size as usize) };
                 if bytes.iter().any(|&byte| byte != 0) {
@@ -316,7 +327,7 @@ impl Op {
                     unsafe { run(ops, old, new) };
                 }
             }
-            Step::Variants { tag, variants } => {
+            ConvertStep::Variants { tag, variants } => {
                 let mut bytes = [0; 16];
                 // SAFETY: the old value begins with a tag of `tag` bytes, at most 16, and `bytes` has 16.
                 unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(old, *tag) };
@@ -330,7 +341,7 @@ impl Op {
                     unsafe { run(ops, old, new) };
                 }
             }
-            Step::Repeat { strides, len, vacant, ops } => {
+            ConvertStep::Repeat { strides, len, vacant, ops } => {
                 for i in 0..*len {
                     let here = old.wrapping_add((i * strides.0) as usize);
                     let new = new.wrapping_add((i * strides.1) as usize);
@@ -342,7 +353,7 @@ impl Op {
                     match vacant {
                         // SAFETY: the slot has a value, and the new slot has room for one of the new type.
                         None => unsafe { run(ops, here, new) },
-                        Some((_, Vacant::Behind { .. })) if i > 0 => {
+                        Some((_, VacantSlots::Behind { .. })) if i > 0 => {
                             let last = new.wrapping_sub(strides.1 as usize);
                             // SAFETY: `i > 0`, so there is a new slot before this one. Both have `strides.1`
                             // bytes and do not overlap.
@@ -356,8 +367,8 @@ impl Op {
     }
 }
 
-fn reach(ops: &[Op]) -> u64 {
-    ops.iter().map(Op::reach).max().unwrap_or(0)
+fn reach(ops: &[ConvertOp]) -> u64 {
+    ops.iter().map(ConvertOp::reach).max().unwrap_or(0)
 }
 
 /// Runs the ops of a value.
@@ -366,7 +377,7 @@ fn reach(ops: &[Op]) -> u64 {
 /// `old` points to a value of the type that the ops were compiled for, whose bytes are definite. `new` points
 /// to bytes for a value of the new type, which are zero. The two do not overlap, and no other thread writes
 /// to them.
-unsafe fn run(ops: &[Op], old: *const u8, new: *mut u8) {
+unsafe fn run(ops: &[ConvertOp], old: *const u8, new: *mut u8) {
     for op in ops {
         // SAFETY: the premises are the same.
         unsafe { op.run(old, new) };
@@ -377,7 +388,7 @@ unsafe fn run(ops: &[Op], old: *const u8, new: *mut u8) {
 //
 // Invariant: `ops` are compiled for these two types, and `size` and `align` are those of the program's type.
 pub(crate) struct Conversion {
-    ops: Vec<Op>,
+    ops: Vec<ConvertOp>,
     size: u64,
     pub(crate) align: u64,
     /// For a slice: the offsets of the elements in old and new objects, and the bytes of an old element.
@@ -396,16 +407,16 @@ impl fmt::Debug for Conversion {
 }
 
 impl Conversion {
-    pub(super) fn sized(ops: Vec<Op>, new: &Desc) -> Conversion {
+    pub(super) fn sized(ops: Vec<ConvertOp>, new: &Desc) -> Conversion {
         debug_assert!(reach(&ops) <= new.size as u64);
         let (size, align) = (new.size as u64, new.align as u64);
         Conversion { ops, size, align, slice: None, asks_for_owner: false }
     }
 
     /// Makes a conversion of slices whose elements are converted. `elem` is the new type of the elements.
-    pub(super) fn slice(headers: (u64, u64), ops: Vec<Op>, old: u64, elem: &Desc) -> Conversion {
+    pub(super) fn slice(headers: (u64, u64), ops: Vec<ConvertOp>, old: u64, elem: &Desc) -> Conversion {
         Conversion {
-            asks_for_owner: matches!(elem.kind, Kind::Slot { .. }) && ops.iter().any(Op::calls),
+            asks_for_owner: matches!(elem.kind, Kind::Slot { .. }) && ops.iter().any(ConvertOp::calls),
             ops,
             size: elem.size as u64,
             align: (elem.align as u64).max(8),
@@ -467,7 +478,7 @@ impl Conversion {
     /// `old` points to an object of the old type, whose bytes are definite. `new` points to as many
     /// [bytes](Self::bytes) as the new object needs, all zero. The two do not overlap, and no other thread
     /// writes to them.
-    pub(crate) unsafe fn run(&self, old: *const u8, new: *mut u8, occupied: Option<Occupied>) {
+    pub(crate) unsafe fn run(&self, old: *const u8, new: *mut u8, occupied: Option<OccupiedSlots>) {
         match self.slice {
             // SAFETY: the premises are the same, and the types are sized.
             None => unsafe { run(&self.ops, old, new) },
@@ -476,7 +487,7 @@ impl Conversion {
                 let len = unsafe { old.cast::<u64>().read_unaligned() };
                 // SAFETY: the new object is a slice, too, so `new` has room for a length.
                 unsafe { new.cast::<u64>().write_unaligned(len) };
-                let occupied = occupied.unwrap_or(Occupied { first: 0, count: len });
+                let occupied = occupied.unwrap_or(OccupiedSlots { first: 0, count: len });
                 for i in occupied.slots(len) {
                     let old = old.wrapping_add((headers.0 + i * size) as usize);
                     let new = new.wrapping_add((headers.1 + i * self.size) as usize);

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::convert::{Conversion, Converter, Op, Step, Vacant, same};
+use super::convert::{Conversion, ConvertOp, ConvertStep, Converter, VacantSlots, same};
 use super::desc::{Desc, Field, History, Kind, Variant};
 use super::graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout};
 use super::{difference, slice_header};
@@ -32,7 +32,7 @@ const NODES: [(&str, VacantBy); 3] = [
     ("pheap::SnapNode", VacantBy::Len(&["len"])),
 ];
 
-/// The fields that say which slots have no values; see [`Vacant`].
+/// The fields that say which slots have no values; see [`VacantSlots`].
 enum VacantBy {
     Tags(&'static [&'static str]),
     Order(&'static [&'static str], &'static [&'static str]),
@@ -55,12 +55,12 @@ pub(crate) fn successors(
     program: &'static Desc,
     converters: &[Converter],
 ) -> Result<Vec<Successor>, String> {
-    let todo = vec![Pair { old: number, new: program, is_key: false }];
-    let mut walk = Walk { converters, todo, names: Vec::new() };
+    let todo = vec![TypePair { old: number, new: program, is_key: false }];
+    let mut walk = TypeWalk { converters, todo, names: Vec::new() };
     let mut seen = BTreeSet::new();
     let mut found: Vec<Successor> = Vec::new();
     while let Some(pair) = walk.todo.pop() {
-        let Pair { old, new, is_key } = pair;
+        let TypePair { old, new, is_key } = pair;
         if !seen.insert((old, std::ptr::from_ref(new).addr(), is_key)) {
             continue;
         }
@@ -96,17 +96,17 @@ fn are_same(a: &'static Desc, b: &'static Desc) -> bool {
 
 /// Two types that a pointer leads to, in the heap and in the program.
 #[derive(Clone, Copy)]
-struct Pair {
+struct TypePair {
     old: u32,
     new: &'static Desc,
     /// Whether a map finds an entry by this object.
     is_key: bool,
 }
 
-struct Walk<'a> {
+struct TypeWalk<'a> {
     converters: &'a [Converter],
     /// Targets of pointers that are still to be compared.
-    todo: Vec<Pair>,
+    todo: Vec<TypePair>,
     /// Names of types in the heap, with their arguments, and the program's types in the same place.
     names: Vec<(&'a str, &'static Desc)>,
 }
@@ -122,7 +122,7 @@ struct Obstacle {
 }
 
 /// The ops that convert a value; `None` if its bytes stay. Offsets are within the value.
-type Walked = Result<Option<Vec<Op>>, Obstacle>;
+type TypeWalkResult = Result<Option<Vec<ConvertOp>>, Obstacle>;
 
 fn obstacle<T>(help: String) -> Result<T, Obstacle> {
     Err(Obstacle { help, ..Obstacle::default() })
@@ -155,7 +155,7 @@ impl Obstacle {
 /// The help if no annotation can cover the difference.
 const MIGRATE: &str = "`impl Migrate<Old> for New` and `Heap::evolve` convert it, or `Heap::migrate` makes a new root from the old one";
 
-impl<'a> Walk<'a> {
+impl<'a> TypeWalk<'a> {
     fn object(
         &mut self,
         old: &'a TypeLayout,
@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn types(&mut self, old: &'a TypeLayout, new: &'static Desc, is_key: bool) -> Walked {
+    fn types(&mut self, old: &'a TypeLayout, new: &'static Desc, is_key: bool) -> TypeWalkResult {
         if let Some(converted) = self.converted(old, new) {
             return if is_key { obstacle(KEY.to_owned()) } else { Ok(Some(converted)) };
         }
@@ -187,14 +187,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the ops that call a function of the program, if there is one for these types.
-    fn converted(&mut self, old: &'a TypeLayout, new: &'static Desc) -> Option<Vec<Op>> {
+    fn converted(&mut self, old: &'a TypeLayout, new: &'static Desc) -> Option<Vec<ConvertOp>> {
         let is_for = |converter: &&Converter| are_same(converter.new, new) && !are_same(converter.old, new);
         for converter in self.converters.iter().filter(is_for) {
             let (todo, names) = (self.todo.len(), self.names.len());
             // The pointers in the old value become pointers to the successors of their targets.
             if let Ok(None) = self.parts(old, converter.old, false) {
                 let (call, pointers) = (converter.call, converter.pointers.clone());
-                return Some(vec![Op::here(Step::Call { call, pointers })]);
+                return Some(vec![ConvertOp::here(ConvertStep::Call { call, pointers })]);
             }
             self.todo.truncate(todo);
             self.names.truncate(names);
@@ -202,21 +202,21 @@ impl<'a> Walk<'a> {
         None
     }
 
-    fn parts(&mut self, old: &'a TypeLayout, new: &'static Desc, is_key: bool) -> Walked {
+    fn parts(&mut self, old: &'a TypeLayout, new: &'static Desc, is_key: bool) -> TypeWalkResult {
         let is_as_large = (old.size, old.align) == (new.size as u64, new.align as u64);
         let ops = match (&old.shape, &new.kind) {
             (Shape::Prim(a), Kind::Prim(b)) if a == b => None,
             (Shape::Str, Kind::Str) => None,
             // A pointer that could not be null may be null from now on.
             (Shape::Ptr { nullable: a, to: old }, Kind::Ptr { nullable: b, to: new }) if a <= b => {
-                self.todo.push(Pair { old: *old, new: new(), is_key });
+                self.todo.push(TypePair { old: *old, new: new(), is_key });
                 None
             }
             (Shape::Array { elem, len: a }, Kind::Array { elem: new, len: b }) if *a == *b as u64 => {
                 let new = new();
                 let ops = self.types(elem, new, is_key).map_err(|e| e.below("[_]"))?;
                 let (strides, len) = ((elem.size, new.size as u64), *a);
-                ops.map(|ops| vec![Op::here(Step::Repeat { strides, len, vacant: None, ops })])
+                ops.map(|ops| vec![ConvertOp::here(ConvertStep::Repeat { strides, len, vacant: None, ops })])
             }
             (Shape::Slot(of), Kind::Slot { of: new }) => {
                 self.types(of, new(), is_key)?.map(|ops| vacant_or(ops, of))
@@ -263,7 +263,7 @@ impl<'a> Walk<'a> {
         new: &'static [Field],
         removed: &[&str],
         is_key: &dyn Fn(&str) -> bool,
-    ) -> Walked {
+    ) -> TypeWalkResult {
         let is_lost =
             |field: &&FieldLayout| field.ty.name != SPARE && !removed.contains(&field.name.as_str());
         let mut left: Vec<&FieldLayout> = old.iter().filter(is_lost).collect();
@@ -326,7 +326,7 @@ impl<'a> Walk<'a> {
             is_same &= old.iter().any(is_within);
             if let Some(write) = field.history.default {
                 is_same = false;
-                ops.push(Op { from: 0, to: start, step: Step::Default(write) });
+                ops.push(ConvertOp { from: 0, to: start, step: ConvertStep::Default(write) });
             } else if !Graph::of(ty).is_ok_and(|graph| has_zero(&graph.types[0])) {
                 return obstacle(format!(
                     "field `{}` is new, and cannot be zero; `#[persist(since = {}, default = ..)]` gives it another value",
@@ -352,7 +352,7 @@ impl<'a> Walk<'a> {
         tag: usize,
         is_key: bool,
         is_as_large: bool,
-    ) -> Walked {
+    ) -> TypeWalkResult {
         let mut left: Vec<&VariantLayout> = old.iter().collect();
         let (mut of_variants, mut is_same) = (Vec::new(), is_as_large);
         for variant in new {
@@ -397,7 +397,7 @@ impl<'a> Walk<'a> {
             }
         }
         match left.first() {
-            None => Ok((!is_same).then(|| vec![Op::variants(tag, of_variants)])),
+            None => Ok((!is_same).then(|| vec![ConvertOp::variants(tag, of_variants)])),
             Some(old) => obstacle(format!(
                 "variant `{0}` is in the heap only, and values may have it; if it was renamed, put \
                  `#[persist(was = \"{0}\")]` on the variant with the new name; else {MIGRATE}",
@@ -423,19 +423,19 @@ fn check_alignment(ty: &'static Desc) -> Result<(), Obstacle> {
 const KEY: &str = "the key of a map may get other names and variants, but no other bytes; insert the entries into a new map";
 
 /// Returns the ops, or else one that copies the whole value.
-fn or_copy(ops: Option<Vec<Op>>, old: &TypeLayout) -> Vec<Op> {
+fn or_copy(ops: Option<Vec<ConvertOp>>, old: &TypeLayout) -> Vec<ConvertOp> {
     ops.unwrap_or_else(|| vec![same(0, old.size)])
 }
 
 /// Returns the ops for a slot: nothing is done if all bytes are zero, unless that is a value.
-fn vacant_or(ops: Vec<Op>, of: &TypeLayout) -> Vec<Op> {
-    if has_zero(of) { ops } else { vec![Op::here(Step::UnlessZero { size: of.size, ops })] }
+fn vacant_or(ops: Vec<ConvertOp>, of: &TypeLayout) -> Vec<ConvertOp> {
+    if has_zero(of) { ops } else { vec![ConvertOp::here(ConvertStep::UnlessZero { size: of.size, ops })] }
 }
 
 /// Marks the slots of a node's arrays, some of which may have no value.
-fn in_slots(mut ops: Vec<Op>, by: Vacant) -> Vec<Op> {
+fn in_slots(mut ops: Vec<ConvertOp>, by: VacantSlots) -> Vec<ConvertOp> {
     for op in &mut ops {
-        if let Step::Repeat { vacant, .. } = &mut op.step {
+        if let ConvertStep::Repeat { vacant, .. } = &mut op.step {
             *vacant = Some((op.from, by));
         }
     }
@@ -443,7 +443,7 @@ fn in_slots(mut ops: Vec<Op>, by: Vacant) -> Vec<Op> {
 }
 
 /// Returns where a node with these fields says which slots have no value.
-fn vacant_by(by: &VacantBy, fields: &[FieldLayout]) -> Result<Vacant, Obstacle> {
+fn vacant_by(by: &VacantBy, fields: &[FieldLayout]) -> Result<VacantSlots, Obstacle> {
     let at = |path: &[&str]| {
         let (mut at, mut fields) = (0, fields);
         for name in path {
@@ -454,11 +454,11 @@ fn vacant_by(by: &VacantBy, fields: &[FieldLayout]) -> Result<Vacant, Obstacle> 
         Some(at)
     };
     let vacant = match by {
-        VacantBy::Tags(tags) => at(tags).map(|tags| Vacant::Untagged { tags }),
+        VacantBy::Tags(tags) => at(tags).map(|tags| VacantSlots::Untagged { tags }),
         VacantBy::Order(len, order) => {
-            at(len).zip(at(order)).map(|(len, order)| Vacant::Unordered { len, order })
+            at(len).zip(at(order)).map(|(len, order)| VacantSlots::Unordered { len, order })
         }
-        VacantBy::Len(len) => at(len).map(|len| Vacant::Behind { len }),
+        VacantBy::Len(len) => at(len).map(|len| VacantSlots::Behind { len }),
     };
     vacant.map_or_else(|| obstacle(MIGRATE.to_owned()), Ok)
 }

@@ -76,7 +76,7 @@ impl Graph {
     /// # Errors
     /// [`Error::UnsupportedType`] if a type table cannot hold it.
     pub(crate) fn of(root: &'static Desc) -> Result<Graph> {
-        let mut builder = Builder { numbers: HashMap::new(), queue: Vec::new(), room: MAX_BYTES };
+        let mut builder = GraphBuilder { numbers: HashMap::new(), queue: Vec::new(), room: MAX_BYTES };
         builder.number(root);
         let mut types = Vec::new();
         while let Some(desc) = builder.queue.get(types.len()).copied() {
@@ -126,12 +126,12 @@ fn write_name(out: &mut String, desc: &Desc, limit: usize) -> Option<()> {
 }
 
 /// The error says why a type cannot be described.
-type Built<T> = std::result::Result<T, &'static str>;
+type DescribeResult<T> = std::result::Result<T, &'static str>;
 
 const TOO_DEEP: &str = "it holds values within values, more than 64 levels deep; put a part of it into an object of its own, behind a `P`";
 const TOO_LONG: &str = "its description is longer than 64 MiB; put parts of it into objects of their own, behind a `P`, or give its types shorter ids";
 
-struct Builder {
+struct GraphBuilder {
     /// Numbers of types by the address of their description. Two descriptions of one type only cost a second
     /// entry.
     numbers: HashMap<*const Desc, u32>,
@@ -140,7 +140,7 @@ struct Builder {
     room: usize,
 }
 
-impl Builder {
+impl GraphBuilder {
     fn number(&mut self, desc: &'static Desc) -> u32 {
         *self.numbers.entry(desc).or_insert_with(|| {
             self.queue.push(desc);
@@ -148,7 +148,7 @@ impl Builder {
         })
     }
 
-    fn layout(&mut self, desc: &'static Desc, depth: u32) -> Built<TypeLayout> {
+    fn layout(&mut self, desc: &'static Desc, depth: u32) -> DescribeResult<TypeLayout> {
         if depth > MAX_DEPTH {
             return Err(TOO_DEEP);
         }
@@ -167,7 +167,10 @@ impl Builder {
                     let fields = self.fields(v.fields, depth + 1)?;
                     Ok(VariantLayout { name: v.name.to_owned(), tag: v.tag, fields })
                 };
-                Shape::Enum { tag: *tag, variants: variants.iter().map(variant).collect::<Built<_>>()? }
+                Shape::Enum {
+                    tag: *tag,
+                    variants: variants.iter().map(variant).collect::<DescribeResult<_>>()?,
+                }
             }
             Kind::Slice { elem } => Shape::Slice(inner(*elem)?),
             Kind::Str => Shape::Str,
@@ -176,7 +179,11 @@ impl Builder {
         Ok(TypeLayout { name, size: desc.size as u64, align: desc.align as u64, shape })
     }
 
-    fn fields(&mut self, fields: &'static [super::desc::Field], depth: u32) -> Built<Vec<FieldLayout>> {
+    fn fields(
+        &mut self,
+        fields: &'static [super::desc::Field],
+        depth: u32,
+    ) -> DescribeResult<Vec<FieldLayout>> {
         let field = |field: &super::desc::Field| {
             self.spend(field.name)?;
             let ty = self.layout((field.ty)(), depth)?;
@@ -186,7 +193,7 @@ impl Builder {
     }
 
     /// Takes room for a part with this name.
-    fn spend(&mut self, name: &str) -> Built<()> {
+    fn spend(&mut self, name: &str) -> DescribeResult<()> {
         self.room = self.room.checked_sub(PART + name.len()).ok_or(TOO_LONG)?;
         Ok(())
     }

@@ -25,7 +25,7 @@ mod stored;
 
 pub(crate) use compare::difference;
 pub use convert::Migrate;
-pub(crate) use convert::{Conversion, Converter, Occupied};
+pub(crate) use convert::{Conversion, Converter, OccupiedSlots};
 pub(crate) use describe::describe;
 pub(crate) use encode::{decode, encode, encode_as};
 pub(crate) use evolve::{Successor, successors};

@@ -12,79 +12,79 @@ use super::{Words, slice_header};
 mod tests;
 
 /// Arrays with at most this many pointers are listed pointer by pointer, unless the elements have
-/// [parts](Places::parts).
+/// [parts](PointerPlaces::parts).
 const SPELLED_OUT: usize = 64;
 
 /// The places of the pointers in a type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PointerMap {
-    kind: Kind,
+    kind: PointerMapKind,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Kind {
-    Sized(Places),
+enum PointerMapKind {
+    Sized(PointerPlaces),
     /// The elements begin at word `first`; word 0 has their number.
     Slice {
         first: usize,
-        elements: Elements,
+        elements: ElementPointers,
     },
     None,
 }
 
 /// The places of the pointers in a sized value, in words from its start.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Places {
+struct PointerPlaces {
     /// Those among the first 64 words, one bit each.
     near: u64,
     /// Other places, in ascending order.
     far: Box<[usize]>,
     /// Parts whose pointers are not always there, or are too many to list.
-    parts: Box<[Part]>,
+    parts: Box<[PointerPart]>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Part {
-    Array { at: usize, len: usize, elements: Elements },
-    Enum(Choice),
+enum PointerPart {
+    Array { at: usize, len: usize, elements: ElementPointers },
+    Enum(EnumPointers),
 }
 
 /// Values of one type, one behind the other.
 #[derive(Debug, PartialEq, Eq)]
-struct Elements {
+struct ElementPointers {
     /// Words of an element.
     stride: usize,
-    places: Places,
+    places: PointerPlaces,
 }
 
 /// An enum: its tag determines which pointers it has.
 #[derive(Debug, PartialEq, Eq)]
-struct Choice {
+struct EnumPointers {
     at: usize,
     words: usize,
     /// Bytes of the tag, at the start.
     tag: usize,
     /// Pointers of each variant by tag, in ascending order.
-    variants: Box<[(u128, Places)]>,
+    variants: Box<[(u128, PointerPlaces)]>,
 }
 
 /// The words to visit: from the first number, up to the second.
-type Window = (usize, usize);
+type WordWindow = (usize, usize);
 
 impl PointerMap {
     /// Returns the map of this type.
     pub(crate) fn of(ty: &TypeLayout) -> PointerMap {
         let kind = match &ty.shape {
-            Shape::Slice(elem) => match Elements::of(elem) {
+            Shape::Slice(elem) => match ElementPointers::of(elem) {
                 Some(elements) if elem.align.is_power_of_two() && elem.align <= 1 << 16 => {
-                    Kind::Slice { first: slice_header(elem.align as usize) / 8, elements }
+                    PointerMapKind::Slice { first: slice_header(elem.align as usize) / 8, elements }
                 }
-                _ => Kind::None,
+                _ => PointerMapKind::None,
             },
-            _ => Kind::Sized(Places::of(ty)),
+            _ => PointerMapKind::Sized(PointerPlaces::of(ty)),
         };
         match kind {
-            Kind::Sized(places) if places.is_empty() => PointerMap { kind: Kind::None },
+            PointerMapKind::Sized(places) if places.is_empty() => PointerMap { kind: PointerMapKind::None },
             kind => PointerMap { kind },
         }
     }
@@ -98,7 +98,7 @@ impl PointerMap {
 
     /// Returns whether an object of the type can have pointers.
     pub(crate) fn has_pointers(&self) -> bool {
-        !matches!(self.kind, Kind::None)
+        !matches!(self.kind, PointerMapKind::None)
     }
 
     /// Returns the pointers as bits of the first 64 words, for the most common types: those that always have
@@ -106,7 +106,7 @@ impl PointerMap {
     #[inline]
     pub(crate) fn plain(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Sized(places) if places.near_only() => Some(places.near),
+            PointerMapKind::Sized(places) if places.near_only() => Some(places.near),
             _ => None,
         }
     }
@@ -122,12 +122,12 @@ impl PointerMap {
             return;
         }
         match &self.kind {
-            Kind::Sized(places) => places.visit(object, window, &mut visit),
-            Kind::Slice { first, elements } if *first < object.len() => {
+            PointerMapKind::Sized(places) => places.visit(object, window, &mut visit),
+            PointerMapKind::Slice { first, elements } if *first < object.len() => {
                 let len = object.read(0, 8).unwrap_or(0) as usize;
                 elements.visit(object, *first, len, window, &mut visit);
             }
-            Kind::Slice { .. } | Kind::None => {}
+            PointerMapKind::Slice { .. } | PointerMapKind::None => {}
         }
     }
 
@@ -152,9 +152,9 @@ impl PointerMap {
     }
 }
 
-impl Places {
-    fn of(ty: &TypeLayout) -> Places {
-        let mut builder = Builder::default();
+impl PointerPlaces {
+    fn of(ty: &TypeLayout) -> PointerPlaces {
+        let mut builder = PlacesBuilder::default();
         builder.add(ty, 0, ty.size);
         builder.finish()
     }
@@ -170,7 +170,7 @@ impl Places {
 
     /// Visits the pointers of a value. The window ends within it.
     #[inline]
-    fn visit(&self, value: Words<'_>, window: Window, visit: &mut impl FnMut(*mut u64)) {
+    fn visit(&self, value: Words<'_>, window: WordWindow, visit: &mut impl FnMut(*mut u64)) {
         visit_bits(value.at(0), self.near & bits(window), visit);
         if !self.far.is_empty() {
             let first = self.far.partition_point(|&at| at < window.0);
@@ -178,8 +178,8 @@ impl Places {
         }
         for part in &self.parts {
             match part {
-                Part::Array { at, len, elements } => elements.visit(value, *at, *len, window, visit),
-                Part::Enum(choice) => choice.visit(value, window, visit),
+                PointerPart::Array { at, len, elements } => elements.visit(value, *at, *len, window, visit),
+                PointerPart::Enum(choice) => choice.visit(value, window, visit),
             }
         }
     }
@@ -196,18 +196,18 @@ fn visit_bits(value: *const u64, mut set: u64, visit: &mut impl FnMut(*mut u64))
 
 /// Returns the bits of the window's words among the first 64.
 #[inline(always)]
-fn bits((from, to): Window) -> u64 {
+fn bits((from, to): WordWindow) -> u64 {
     let below = |n: usize| if n < 64 { (1 << n) - 1 } else { u64::MAX };
     below(to) & !below(from)
 }
 
-impl Elements {
+impl ElementPointers {
     /// Returns `None` if an element has no pointers.
-    fn of(elem: &TypeLayout) -> Option<Elements> {
-        let places = Places::of(elem);
+    fn of(elem: &TypeLayout) -> Option<ElementPointers> {
+        let places = PointerPlaces::of(elem);
         // A type with a pointer is aligned like a pointer.
         let has_some = !places.is_empty() && elem.size >= 8 && elem.size.is_multiple_of(8);
-        has_some.then_some(Elements { stride: elem.size as usize / 8, places })
+        has_some.then_some(ElementPointers { stride: elem.size as usize / 8, places })
     }
 
     /// Visits the pointers of the `len` elements from word `first` on, or of those for which the value has
@@ -218,7 +218,7 @@ impl Elements {
         value: Words<'_>,
         first: usize,
         len: usize,
-        window: Window,
+        window: WordWindow,
         visit: &mut impl FnMut(*mut u64),
     ) {
         let stride = self.stride;
@@ -239,8 +239,8 @@ impl Elements {
     }
 }
 
-impl Choice {
-    fn visit(&self, value: Words<'_>, window: Window, visit: &mut impl FnMut(*mut u64)) {
+impl EnumPointers {
+    fn visit(&self, value: Words<'_>, window: WordWindow, visit: &mut impl FnMut(*mut u64)) {
         let own = value.part(self.at, self.words);
         if window.1 <= self.at || window.0 >= self.at + own.len() {
             return;
@@ -260,12 +260,12 @@ impl Choice {
 
 /// Collects the places of the pointers in a sized value.
 #[derive(Default)]
-struct Builder {
+struct PlacesBuilder {
     words: Vec<usize>,
-    parts: Vec<Part>,
+    parts: Vec<PointerPart>,
 }
 
-impl Builder {
+impl PlacesBuilder {
     /// Adds the pointers of a `ty` at byte `at`. Ignores them if the `ty` ends behind byte `end`, or if `at`
     /// is not a multiple of 8.
     fn add(&mut self, ty: &TypeLayout, at: u64, end: u64) {
@@ -280,15 +280,15 @@ impl Builder {
             // A slot without a value is zero, so its pointers are null.
             Shape::Slot(of) => self.add(of, at, own_end),
             Shape::Array { elem, len } => {
-                let Some(elements) = Elements::of(elem) else { return };
+                let Some(elements) = ElementPointers::of(elem) else { return };
                 let len = (*len).min(ty.size / elem.size) as usize;
                 if len == 0 {
                     return;
                 }
-                let Places { near, far, parts } = &elements.places;
+                let PointerPlaces { near, far, parts } = &elements.places;
                 let each = near.count_ones() as usize + far.len();
                 if !parts.is_empty() || len.saturating_mul(each) > SPELLED_OUT {
-                    self.parts.push(Part::Array { at: word, len, elements });
+                    self.parts.push(PointerPart::Array { at: word, len, elements });
                     return;
                 }
                 for start in (0..len).map(|i| word + i * elements.stride) {
@@ -299,10 +299,10 @@ impl Builder {
             Shape::Enum { tag, variants } => {
                 let Some(tag) = tag.tag_bytes().filter(|&bytes| bytes as u64 <= ty.size) else { return };
                 let mask = u128::MAX >> (128 - tag * 8);
-                let mut variants: Vec<(u128, Places)> = variants
+                let mut variants: Vec<(u128, PointerPlaces)> = variants
                     .iter()
                     .map(|variant| {
-                        let mut builder = Builder::default();
+                        let mut builder = PlacesBuilder::default();
                         builder.add_fields(&variant.fields, 0, ty.size);
                         (variant.tag as u128 & mask, builder.finish())
                     })
@@ -310,7 +310,12 @@ impl Builder {
                 if variants.iter().any(|(_, places)| !places.is_empty()) {
                     variants.sort_unstable_by_key(|(tag, _)| *tag);
                     let words = ty.size as usize / 8;
-                    self.parts.push(Part::Enum(Choice { at: word, words, tag, variants: variants.into() }));
+                    self.parts.push(PointerPart::Enum(EnumPointers {
+                        at: word,
+                        words,
+                        tag,
+                        variants: variants.into(),
+                    }));
                 }
             }
             Shape::Ptr { .. } | Shape::Prim(_) | Shape::Slice(_) | Shape::Str => {}
@@ -325,11 +330,11 @@ impl Builder {
         }
     }
 
-    fn finish(mut self) -> Places {
+    fn finish(mut self) -> PointerPlaces {
         self.words.sort_unstable();
         self.words.dedup();
         let far = self.words.split_off(self.words.partition_point(|&at| at < 64));
         let near = self.words.iter().fold(0, |near, at| near | 1 << at);
-        Places { near, far: far.into(), parts: self.parts.into() }
+        PointerPlaces { near, far: far.into(), parts: self.parts.into() }
     }
 }

@@ -9,11 +9,11 @@ use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
 use super::names::is_type_name;
 
 /// A function that returns the names of types by number.
-pub(crate) type Names<'a> = &'a dyn Fn(u32) -> Option<&'a str>;
+pub(crate) type TypeNames<'a> = &'a dyn Fn(u32) -> Option<&'a str>;
 
 /// Checks the layout of a type. The error describes the problem. `names` has the types that pointers may lead
 /// to.
-pub(crate) fn check(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
+pub(crate) fn check(ty: &TypeLayout, names: TypeNames<'_>) -> Result<(), String> {
     match &ty.shape {
         Shape::Slice(elem) => {
             value(elem, names)?;
@@ -38,7 +38,7 @@ fn must(holds: bool, ty: &TypeLayout, what: &str) -> Result<(), String> {
 }
 
 /// Checks a sized type.
-fn value(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
+fn value(ty: &TypeLayout, names: TypeNames<'_>) -> Result<(), String> {
     // These hold for each type of a 64-bit compiler.
     let sound = ty.align.is_power_of_two()
         && ty.align <= 1 << 29
@@ -97,7 +97,7 @@ fn value(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
     }
 }
 
-fn fields(list: &[FieldLayout], names: Names<'_>) -> Result<(), String> {
+fn fields(list: &[FieldLayout], names: TypeNames<'_>) -> Result<(), String> {
     list.iter().try_for_each(|field| value(&field.ty, names))
 }
 

@@ -13,7 +13,7 @@ use crate::units::{LINE, LINE_WORDS};
 
 /// The meaning of an entry. A generation of a log holds one kind only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// New words of a committed transaction.
     Redo,
     /// Old words of an open transaction.
@@ -41,16 +41,16 @@ const AHEAD: usize = 12;
 
 /// An entry under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Staged {
+pub(crate) struct StagedEntry {
     pub(crate) words: Vec<u64>,
 }
 
-impl Staged {
+impl StagedEntry {
     /// Begins an entry.
     #[inline]
-    pub(crate) fn begin(&mut self, kind: Kind) {
+    pub(crate) fn begin(&mut self, kind: EntryKind) {
         self.words.clear();
-        self.words.extend_from_slice(&[0, if kind == Kind::Undo { 1 << 32 } else { 0 }]);
+        self.words.extend_from_slice(&[0, if kind == EntryKind::Undo { 1 << 32 } else { 0 }]);
     }
 
     /// Returns whether no range was added.
@@ -175,7 +175,7 @@ impl Staged {
 
     /// Returns the ranges of the entry.
     #[inline]
-    pub(crate) fn ranges(&self) -> Ranges<'_> {
+    pub(crate) fn ranges(&self) -> EntryRanges<'_> {
         ranges(&self.words)
     }
 }
@@ -278,9 +278,9 @@ pub(crate) fn head(offset: u64, words: usize) -> u64 {
 
 /// Returns the ranges of an entry.
 #[inline]
-pub(crate) fn ranges(entry: &[u64]) -> Ranges<'_> {
+pub(crate) fn ranges(entry: &[u64]) -> EntryRanges<'_> {
     let name = if is_part(entry) { 2 } else { 0 };
-    Ranges { rest: entry.get(2..entry.len() - name).unwrap_or(&[]) }
+    EntryRanges { rest: entry.get(2..entry.len() - name).unwrap_or(&[]) }
 }
 
 #[inline]
@@ -295,11 +295,11 @@ pub(crate) fn next_part(entry: &[u64]) -> Option<EntryId> {
 }
 
 /// Iterator over the ranges of an entry.
-pub(crate) struct Ranges<'a> {
+pub(crate) struct EntryRanges<'a> {
     rest: &'a [u64],
 }
 
-impl<'a> Iterator for Ranges<'a> {
+impl<'a> Iterator for EntryRanges<'a> {
     type Item = Range<'a>;
 
     #[inline]
@@ -324,8 +324,8 @@ mod tests {
         ) {
             let mut new = old.clone();
             changes.iter().for_each(|(at, value)| new[at.index(old.len())] = *value);
-            let mut staged = Staged::default();
-            staged.begin(Kind::Redo);
+            let mut staged = StagedEntry::default();
+            staged.begin(EntryKind::Redo);
             staged.words.reserve_exact(old.len() + 1);
             // SAFETY: `new` and `old` have `old.len()` words, and there is room for one more than that behind
             // word 2.

@@ -7,4 +7,4 @@ mod checksum;
 mod entry;
 
 pub(crate) use checksum::checksum;
-pub(crate) use entry::{EntryId, Kind, Range, Staged, head, next_part, ranges};
+pub(crate) use entry::{EntryId, EntryKind, Range, StagedEntry, head, next_part, ranges};

@@ -7,10 +7,10 @@ use crate::media::{Media, Medium};
 
 /// Delayed events of a medium. There are none outside the lab.
 #[derive(Debug)]
-pub(crate) struct Late(Option<(Things, Lab)>);
+pub(crate) struct DelayedEvents(Option<(DelayedState, Lab)>);
 
 #[derive(Debug, Default)]
-struct Things {
+struct DelayedState {
     /// Addresses and lengths of flushes that come after the next fence.
     flushes: RefCell<Vec<(usize, usize)>>,
     /// Whether a fence comes after the next flush.
@@ -19,9 +19,9 @@ struct Things {
     append: Cell<bool>,
 }
 
-impl Late {
-    pub(crate) fn new() -> Late {
-        Late(Lab::here().map(|lab| (Things::default(), lab)))
+impl DelayedEvents {
+    pub(crate) fn new() -> DelayedEvents {
+        DelayedEvents(Lab::here().map(|lab| (DelayedState::default(), lab)))
     }
 }
 

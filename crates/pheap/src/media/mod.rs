@@ -30,11 +30,11 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use crate::error::{Error, Result};
 use crate::faults::{Kind, Lab, is_left_out, may_panic};
-use crate::log::{Range, Staged};
+use crate::log::{Range, StagedEntry};
 use crate::os::cpu;
 use crate::os::cpu::{FlushInstruction, copy_words};
-use crate::os::reservation::Place;
-use crate::os::simulated::Memory;
+use crate::os::reservation::MappedWords;
+use crate::os::simulated::SimulatedMemory;
 use crate::stats::Counters;
 use crate::sync::step;
 use crate::units::{LINE, LINE_WORDS, lines};
@@ -54,7 +54,7 @@ pub(crate) enum Medium {
     Synced(Arc<SyncedFile>),
     /// Stores are durable when the simulator says so.
     #[allow(dead_code)] // constructed by the simulator only
-    Sim(Arc<dyn Memory>, Lab),
+    Sim(Arc<dyn SimulatedMemory>, Lab),
 }
 
 /// The kind of a medium, real or simulated. Its number is in the headers of heaps, and is never 0.
@@ -107,7 +107,7 @@ impl Medium {
     pub(crate) unsafe fn mapped(&self, base: *mut u8, len: u64) {
         // SAFETY: the bytes at `base` stay mapped until the next call or the last use of this medium, and no
         // thread stores to them while the simulator reads them: the caller has promised both.
-        let place = unsafe { Place::new(base, len) };
+        let place = unsafe { MappedWords::new(base, len) };
         match self {
             Medium::Sim(sim, _) => sim.mapped(place),
             Medium::Synced(synced) => synced.set_copy(place),
@@ -126,12 +126,17 @@ pub(crate) struct Media {
     counters: Arc<Counters>,
     /// With a write-ahead log: addresses and lengths of the ranges that the next record will hold.
     noted: RefCell<Vec<(usize, usize)>>,
-    late: late::Late,
+    late: late::DelayedEvents,
 }
 
 impl Media {
     pub(crate) fn new(medium: Medium) -> Media {
-        Media { medium, counters: Arc::default(), noted: RefCell::default(), late: late::Late::new() }
+        Media {
+            medium,
+            counters: Arc::default(),
+            noted: RefCell::default(),
+            late: late::DelayedEvents::new(),
+        }
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
@@ -425,7 +430,7 @@ impl Media {
     /// See [`Wal::append_staged`].
     #[inline]
     #[track_caller]
-    pub(crate) fn record_staged(&self, wal: &Wal, staged: &mut Staged) -> Result<()> {
+    pub(crate) fn record_staged(&self, wal: &Wal, staged: &mut StagedEntry) -> Result<()> {
         may_panic();
         if is_left_out(Kind::LogEntry) {
             return Ok(());

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::os::reservation::Place;
+use crate::os::reservation::MappedWords;
 use crate::os::storage::Storage;
 
 /// A file that each fence syncs.
@@ -22,7 +22,7 @@ impl SyncedFile {
 
     /// Sets where the heap is mapped. If the mapping is a copy of the file, a fence writes the sectors that
     /// differ.
-    pub(crate) fn set_copy(&self, copy: Place) {
+    pub(crate) fn set_copy(&self, copy: MappedWords) {
         self.file.set_copy(copy);
     }
 

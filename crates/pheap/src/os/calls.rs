@@ -95,7 +95,7 @@ pub(super) fn unshare(file: &File, offset: u64, len: u64) -> io::Result<()> {
 /// An extent of a file: its start and length in bytes, whether another file shares it, and whether it is the
 /// last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct FileExtent {
     pub(super) start: u64,
     pub(super) len: u64,
     pub(super) is_shared: bool,
@@ -103,7 +103,7 @@ pub(super) struct Extent {
 }
 
 /// Returns some of the file's extents from `from` on, in order; an empty list if there are no more.
-pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<Extent>> {
+pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<FileExtent>> {
     /// `struct fiemap_extent`.
     #[repr(C)]
     #[derive(Clone, Copy, Default)]
@@ -117,7 +117,7 @@ pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<Extent>> {
     }
     /// `struct fiemap`.
     #[repr(C)]
-    struct Request {
+    struct FiemapRequest {
         start: u64,
         len: u64,
         flags: u32,
@@ -132,7 +132,7 @@ pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<Extent>> {
     const SHARED: u32 = 0x2000;
     let len = u64::MAX - from;
     let room = ROOM as u32;
-    let mut request = Request {
+    let mut request = FiemapRequest {
         start: from,
         len,
         flags: 0,
@@ -144,7 +144,7 @@ pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<Extent>> {
     // SAFETY: the call reads the head of `request`, and writes the head and at most `room` entries, for which
     // `request` has room.
     again(|| unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) })?;
-    let extent = |entry: &Entry| Extent {
+    let extent = |entry: &Entry| FileExtent {
         start: entry.start,
         len: entry.len,
         is_shared: entry.flags & SHARED != 0,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::calls::try_lock;
 use super::fork::Process;
-use super::own_file::Leaked;
+use super::own_file::LeakedPointer;
 use crate::error::{Error, Result};
 use crate::faults::{Kind, is_left_out};
 use crate::sync::Mutex;
@@ -21,22 +21,22 @@ use crate::sync::Mutex;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A function that describes the holders of a file's heap.
-type HeldBy = Arc<dyn Fn() -> String + Send + Sync>;
+type DescribeHolders = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// The files with heaps that this process has open, by device and inode.
-type Files = HashMap<(u64, u64), Option<HeldBy>>;
+type OpenFileList = HashMap<(u64, u64), Option<DescribeHolders>>;
 
 /// The list of open files, with its process. A forked child gets a new list: it has no heap open, and the
 /// parent's list may be locked for ever.
 #[derive(Default)]
-struct Open {
+struct OpenFiles {
     process: Process,
-    files: Mutex<Files>,
+    files: Mutex<OpenFileList>,
 }
 
-static OPEN: Leaked<Open> = Leaked::nothing();
+static OPEN: LeakedPointer<OpenFiles> = LeakedPointer::nothing();
 
-fn open_files() -> &'static Mutex<Files> {
+fn open_files() -> &'static Mutex<OpenFileList> {
     loop {
         let open = OPEN.get();
         if let Some(open) = open.filter(|open| !open.process.is_parent()) {
@@ -49,25 +49,25 @@ fn open_files() -> &'static Mutex<Files> {
 
 /// An entry in this process's list, removed in the drop: a panic during an opening must not leave it there.
 #[derive(Debug)]
-pub(crate) struct OpenFile {
+pub(crate) struct OpenFileEntry {
     id: (u64, u64),
     /// Whether the entry is still there. Once it is removed, another heap may have an entry for the same
     /// file.
     listed: AtomicBool,
 }
 
-impl OpenFile {
+impl OpenFileEntry {
     /// Locks `file` for writing, or, if `shared`, for reading with other processes. Fails at once if this
     /// process has the file open. If another process has a conflicting lock, waits for a moment: a child that
     /// was just forked has its parent's lock until it has given up the parent's files.
-    pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<OpenFile> {
-        OpenFile::lock_within(PATIENCE, file, path, shared)
+    pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<OpenFileEntry> {
+        OpenFileEntry::lock_within(PATIENCE, file, path, shared)
     }
 
-    fn lock_within(patience: Duration, file: &File, path: &Path, shared: bool) -> Result<OpenFile> {
+    fn lock_within(patience: Duration, file: &File, path: &Path, shared: bool) -> Result<OpenFileEntry> {
         let started = Instant::now();
         loop {
-            match OpenFile::try_lock(file, path, shared) {
+            match OpenFileEntry::try_lock(file, path, shared) {
                 Err(Error::Locked { .. }) if started.elapsed() < patience => {
                     thread::sleep(Duration::from_millis(5));
                 }
@@ -76,7 +76,7 @@ impl OpenFile {
         }
     }
 
-    fn try_lock(file: &File, path: &Path, shared: bool) -> Result<OpenFile> {
+    fn try_lock(file: &File, path: &Path, shared: bool) -> Result<OpenFileEntry> {
         let metadata = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
         let id = (metadata.dev(), metadata.ino());
         let mut open = open_files().lock();
@@ -92,11 +92,11 @@ impl OpenFile {
             Err(e) => return Err(Error::io(format!("locking {}", path.display()), e)),
         }
         open.insert(id, None);
-        Ok(OpenFile { id, listed: AtomicBool::new(true) })
+        Ok(OpenFileEntry { id, listed: AtomicBool::new(true) })
     }
 
     /// Sets the function that describes the holders, for the error if the file is opened once more.
-    pub(crate) fn is_held(&self, by: HeldBy) {
+    pub(crate) fn is_held(&self, by: DescribeHolders) {
         // SURVIVES drop: in no program of the lab do two threads open heaps at a time.
         if let Some(held_by) = open_files().lock().get_mut(&self.id) {
             *held_by = Some(by);
@@ -111,7 +111,7 @@ impl OpenFile {
     }
 }
 
-impl Drop for OpenFile {
+impl Drop for OpenFileEntry {
     fn drop(&mut self) {
         self.forget();
     }
@@ -128,7 +128,7 @@ mod tests {
     fn a_child_has_a_list_of_its_own() {
         own_file::watch();
         let [file, other] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
-        let lock = |file: &tempfile::NamedTempFile| OpenFile::lock(file.as_file(), file.path(), false);
+        let lock = |file: &tempfile::NamedTempFile| OpenFileEntry::lock(file.as_file(), file.path(), false);
         let locked = lock(&file).unwrap();
         let list = open_files().lock();
         in_child(|| open_files().lock().is_empty() && lock(&other).is_ok()).unwrap();
@@ -141,7 +141,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let other = File::open(file.path()).unwrap();
         assert!(try_lock(&other, false).unwrap());
-        let lock = |patience| OpenFile::lock_within(patience, file.as_file(), file.path(), false);
+        let lock = |patience| OpenFileEntry::lock_within(patience, file.as_file(), file.path(), false);
         assert!(matches!(lock(Duration::ZERO), Err(Error::Locked { .. })));
         let child = thread::spawn(move || drop(other));
         lock(Duration::from_secs(60)).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn an_entry_goes_with_its_owner_and_no_other_one_with_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let lock = || OpenFile::lock(file.as_file(), file.path(), false);
+        let lock = || OpenFileEntry::lock(file.as_file(), file.path(), false);
         let first = lock().unwrap();
         let opening = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
             let _first = first;

@@ -16,7 +16,7 @@ use crate::faults::{Bug, bug};
 
 /// Numbers that distinguish a file from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     /// The number of the device, or of the file system, valid in this boot; 0 if unreliable.
     pub(crate) device: u64,
     /// The inode; 0 if the file system may give the same file another one later.
@@ -38,12 +38,12 @@ const HAVE_INODES: [i64; 10] = [TMPFS, RAMFS, EXT, BTRFS, XFS, F2FS, ZFS, BCACHE
 /// when a clone is mounted; therefore it tells subvolumes apart within one boot only, like a device.
 const HAVE_NAMES: [i64; 2] = [TMPFS, EXT];
 
-impl Identity {
+impl FileIdentity {
     /// Returns the identity of an open file.
     ///
     /// # Errors
     /// The error of the operating system.
-    pub(crate) fn of(file: &File) -> io::Result<Identity> {
+    pub(crate) fn of(file: &File) -> io::Result<FileIdentity> {
         let metadata = file.metadata()?;
         let FileSystem { kind, name, .. } = statfs(file)?;
         let when = |known: bool, number: u64| if known { number } else { 0 };
@@ -51,7 +51,7 @@ impl Identity {
         // Files in memory do not outlive the mount, so their device's number is reliable.
         let has_device = libc::major(metadata.dev()) != 0 || matches!(kind, TMPFS | RAMFS);
         let device = if kind == BTRFS { name } else { when(has_device, metadata.dev()) };
-        Ok(Identity {
+        Ok(FileIdentity {
             device,
             inode: when(HAVE_INODES.contains(&kind), metadata.ino()),
             file_system: when(HAVE_NAMES.contains(&kind), name),
@@ -63,8 +63,8 @@ impl Identity {
         [self.device, self.inode, self.file_system, self.created]
     }
 
-    pub(crate) fn from_words([device, inode, file_system, created]: [u64; 4]) -> Identity {
-        Identity { device, inode, file_system, created }
+    pub(crate) fn from_words([device, inode, file_system, created]: [u64; 4]) -> FileIdentity {
+        FileIdentity { device, inode, file_system, created }
     }
 
     /// Returns whether `self`, which was stored in a file, is certainly not the identity `now` of that file.
@@ -72,7 +72,7 @@ impl Identity {
     /// have been removed and put back, only if the file system has no id, or if the heap
     /// `is_torn_by_snapshots`. A snapshot of a file system, mounted as another device, has the state that a
     /// power failure leaves, which is good enough for other heaps.
-    pub(crate) fn is_other(&self, now: &Identity, same_boot: bool, is_torn_by_snapshots: bool) -> bool {
+    pub(crate) fn is_other(&self, now: &FileIdentity, same_boot: bool, is_torn_by_snapshots: bool) -> bool {
         let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
         if bug(Bug::TakeCopies) {
             return false;
@@ -105,31 +105,31 @@ pub(crate) fn is_same_boot(then: u128, now: u128) -> bool {
 mod tests {
     use super::*;
 
-    const THIS: Identity = Identity { device: 0x801, inode: 12, file_system: 77, created: 1234 };
+    const THIS: FileIdentity = FileIdentity { device: 0x801, inode: 12, file_system: 77, created: 1234 };
 
     #[test]
     fn what_is_not_known_is_not_compared() {
-        let now = Identity { device: 0x802, inode: 13, file_system: 78, created: 1235 };
+        let now = FileIdentity { device: 0x802, inode: 13, file_system: 78, created: 1235 };
         for same_boot in [false, true] {
             for torn in [false, true] {
-                assert!(!Identity::default().is_other(&now, same_boot, torn));
-                assert!(!THIS.is_other(&Identity::default(), same_boot, torn));
+                assert!(!FileIdentity::default().is_other(&now, same_boot, torn));
+                assert!(!THIS.is_other(&FileIdentity::default(), same_boot, torn));
                 assert!(!THIS.is_other(&THIS, same_boot, torn));
-                assert!(THIS.is_other(&Identity { inode: 13, ..THIS }, same_boot, torn));
-                assert!(THIS.is_other(&Identity { file_system: 78, ..THIS }, same_boot, torn));
-                assert!(THIS.is_other(&Identity { created: 1235, ..THIS }, same_boot, torn));
+                assert!(THIS.is_other(&FileIdentity { inode: 13, ..THIS }, same_boot, torn));
+                assert!(THIS.is_other(&FileIdentity { file_system: 78, ..THIS }, same_boot, torn));
+                assert!(THIS.is_other(&FileIdentity { created: 1235, ..THIS }, same_boot, torn));
             }
         }
     }
 
     #[test]
     fn a_device_counts_within_one_boot() {
-        let moved = Identity { device: 0x802, ..THIS };
+        let moved = FileIdentity { device: 0x802, ..THIS };
         assert!(!THIS.is_other(&moved, false, true));
         assert!(THIS.is_other(&moved, true, true));
         // As for a disk that was removed and put back.
         assert!(!THIS.is_other(&moved, true, false));
-        let nameless = Identity { file_system: 0, ..THIS };
+        let nameless = FileIdentity { file_system: 0, ..THIS };
         assert!(nameless.is_other(&moved, true, false));
         assert!(!nameless.is_other(&moved, false, false));
     }
@@ -147,10 +147,10 @@ mod tests {
             File::options().write(true).create(true).truncate(true).open(dir.path().join(name)).unwrap()
         };
         let (a, b) = (file("a"), file("b"));
-        let [of_a, of_b] = [&a, &b].map(|file| Identity::of(file).unwrap());
-        assert_eq!(Identity::of(&a).unwrap(), of_a);
+        let [of_a, of_b] = [&a, &b].map(|file| FileIdentity::of(file).unwrap());
+        assert_eq!(FileIdentity::of(&a).unwrap(), of_a);
         std::fs::rename(dir.path().join("a"), dir.path().join("c")).unwrap();
-        assert_eq!(Identity::of(&File::open(dir.path().join("c")).unwrap()).unwrap(), of_a);
+        assert_eq!(FileIdentity::of(&File::open(dir.path().join("c")).unwrap()).unwrap(), of_a);
         let kind = statfs(&a).unwrap().kind;
         assert_eq!(of_a.is_other(&of_b, true, true), HAVE_INODES.contains(&kind));
     }

@@ -16,8 +16,8 @@ use super::file_system::is_tmpfs;
 use super::holes::reserve_range;
 use super::memory;
 use super::own_file::OwnFile;
-use super::reservation::{Place, Reservation, keep_from_children, take_kept};
-use super::simulated::Simulated;
+use super::reservation::{MappedWords, Reservation, keep_from_children, take_kept};
+use super::simulated::SimulatedMedium;
 use crate::error::{Error, Result, is_full};
 use crate::faults::{Kind, Lab, is_left_out};
 use crate::units::PAGE;
@@ -54,7 +54,7 @@ pub(crate) enum Backing {
     Memory,
     /// A copy of a simulated medium.
     #[allow(dead_code)] // for the simulator
-    Simulated(Box<dyn Simulated>, Lab),
+    Simulated(Box<dyn SimulatedMedium>, Lab),
 }
 
 /// A contiguous reservation of addresses, whose beginning shows the backing.
@@ -288,7 +288,7 @@ impl Mapping {
     }
 
     /// Does the work of [`map`](Self::map) for a simulated medium.
-    fn map_copy(&self, source: &dyn Simulated, from: u64, to: u64) -> Result<()> {
+    fn map_copy(&self, source: &dyn SimulatedMedium, from: u64, to: u64) -> Result<()> {
         let addresses = self.addresses();
         let open = addresses.as_ref().expect("it is mapped").open(to);
         open.map_err(|e| Error::io("mapping the heap", e))?;
@@ -298,7 +298,7 @@ impl Mapping {
             // SAFETY: the bytes up to `to` are accessible until the mapping is given back; from then on no
             // thread syncs the file. One thread opens and closes a simulated heap, so no other thread
             // accesses them during that.
-            file.set_copy(unsafe { Place::new(self.base(), to) });
+            file.set_copy(unsafe { MappedWords::new(self.base(), to) });
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ impl Mapping {
     ///
     /// # Safety
     /// The `len` bytes at `offset` are accessible, and no other thread accesses them during the call.
-    unsafe fn copy(&self, source: &dyn Simulated, offset: u64, len: u64) -> Result<()> {
+    unsafe fn copy(&self, source: &dyn SimulatedMedium, offset: u64, len: u64) -> Result<()> {
         // SAFETY: the bytes are accessible, and no other thread accesses them during the call: the caller's
         // premises.
         let part = unsafe {

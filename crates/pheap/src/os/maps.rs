@@ -26,7 +26,7 @@ use crate::units::PAGE;
 //
 // The map is only ever accessed as an array of atomic words.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct FileWindow {
     map: MmapRaw,
     /// Offset of the map in the file.
     start: u64,
@@ -34,17 +34,17 @@ pub(crate) struct Window {
     end: AtomicU64,
 }
 
-impl Window {
+impl FileWindow {
     /// Maps the bytes of the file from `start` to `to`; the file has those up to `end`. Returns `None` if the
     /// file system does not overwrite in place, or refuses the map, or if there are no bytes to map.
-    pub(crate) fn new(file: &File, start: u64, end: u64, to: u64) -> Option<Window> {
+    pub(crate) fn new(file: &File, start: u64, end: u64, to: u64) -> Option<FileWindow> {
         if !overwrites(file) {
             return None;
         }
         let len = to.checked_sub(start).filter(|&len| len > 0)? as usize;
         let map = MmapOptions::new().offset(start).len(len).map_raw(file).ok()?;
         let _ = map.advise(Advice::DontFork); // as for heaps, best effort
-        Some(Window { map, start, end: AtomicU64::new(end) })
+        Some(FileWindow { map, start, end: AtomicU64::new(end) })
     }
 
     /// Notes that the file has pages up to `end` now, and keeps them.
@@ -144,7 +144,7 @@ unsafe impl Entry for AtomicU64 {}
 /// An array, all zeros at first. If it is long, it is in a separate mapping, of which only the written parts
 /// take memory. Then at first only its first entries are [accessible](Self::open), later more. So a process
 /// that locks all accessible memory (`mlockall`) locks no more than these.
-pub(crate) struct Table<T: Entry> {
+pub(crate) struct ZeroedArray<T: Entry> {
     start: NonNull<T>,
     len: usize,
     open: AtomicUsize,
@@ -159,24 +159,24 @@ enum Memory {
 }
 
 // SAFETY: the table owns an array of `T`, which is `Send`, and its memory.
-unsafe impl<T: Entry> Send for Table<T> {}
+unsafe impl<T: Entry> Send for ZeroedArray<T> {}
 // SAFETY: a shared table gives access to `&[T]` only, and `T` is `Sync`.
-unsafe impl<T: Entry> Sync for Table<T> {}
+unsafe impl<T: Entry> Sync for ZeroedArray<T> {}
 
-impl<T: Entry> Table<T> {
+impl<T: Entry> ZeroedArray<T> {
     /// Makes a table of `len` entries. The first `open` are accessible, or all of them if the table is small.
-    pub(crate) fn new(len: usize, open: usize) -> Result<Table<T>> {
+    pub(crate) fn new(len: usize, open: usize) -> Result<ZeroedArray<T>> {
         let bytes = len * size_of::<T>();
         if bytes <= SMALL {
             let mut words = vec![0u64; bytes.div_ceil(8)];
             let start = NonNull::new(words.as_mut_ptr().cast()).expect("not at 0");
             let memory = Memory::Allocated(words);
-            return Ok(Table { start, len, open: len.into(), memory, entries: PhantomData });
+            return Ok(ZeroedArray { start, len, open: len.into(), memory, entries: PhantomData });
         }
         let memory = Reservation::anywhere(bytes as u64)
             .map_err(|e| Error::io(format!("reserving a table of {bytes} bytes"), e))?;
         let (start, memory) = (memory.start().cast(), Memory::Mapped(memory));
-        let table = Table { start, len, open: 0.into(), memory, entries: PhantomData };
+        let table = ZeroedArray { start, len, open: 0.into(), memory, entries: PhantomData };
         table.open(open)?;
         Ok(table)
     }
@@ -216,10 +216,10 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(HEAD + 8192).unwrap();
         if !overwrites(&file) {
-            assert!(Window::new(&file, HEAD, HEAD + 8192, HEAD + (1 << 20)).is_none());
+            assert!(FileWindow::new(&file, HEAD, HEAD + 8192, HEAD + (1 << 20)).is_none());
             return;
         }
-        let window = Window::new(&file, HEAD, HEAD + 8192, HEAD + (1 << 20)).unwrap();
+        let window = FileWindow::new(&file, HEAD, HEAD + 8192, HEAD + (1 << 20)).unwrap();
         let write = |bytes: &[u8], at| window.write(bytes, at);
         assert!(write(b"at first", HEAD));
         assert!(write(b"the last", HEAD + 8184));
@@ -234,6 +234,6 @@ mod tests {
         let mut found = [0; 16];
         file.read_exact_at(&mut found, HEAD + 8184).unwrap();
         assert_eq!(&found, b"the lastand more");
-        assert!(Window::new(&file, HEAD, HEAD, HEAD).is_none());
+        assert!(FileWindow::new(&file, HEAD, HEAD, HEAD).is_none());
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 
 /// The names of a heap's file and its log in a directory.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct HeapFileNames {
     directory: File,
     /// The path of the directory when it was opened, for messages.
     path: PathBuf,
@@ -48,9 +48,9 @@ pub(crate) struct Names {
     syncs: Syncs,
 }
 
-impl Names {
+impl HeapFileNames {
     /// Returns the names for the file at `path`, which is not a link.
-    pub(crate) fn of(path: &Path) -> io::Result<Names> {
+    pub(crate) fn of(path: &Path) -> io::Result<HeapFileNames> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let mut log = name.to_owned();
         log.push(SUFFIX);
@@ -58,12 +58,12 @@ impl Names {
         let flags = libc::O_PATH | libc::O_DIRECTORY;
         let directory = OpenOptions::new().read(true).custom_flags(flags).open(parent)?;
         let (heap, log) = (CString::new(name.as_bytes())?, CString::new(log.into_vec())?);
-        Ok(Names { directory, path: parent.to_owned(), heap, log, syncs: Syncs::new() })
+        Ok(HeapFileNames { directory, path: parent.to_owned(), heap, log, syncs: Syncs::new() })
     }
 
     /// Returns the present names for an open file. The file and its directories may have been renamed since
     /// it was opened.
-    pub(crate) fn now(file: &File) -> io::Result<Names> {
+    pub(crate) fn now(file: &File) -> io::Result<HeapFileNames> {
         let stat = Stat::of(file)?;
         let removed = |why: &str| io::Error::new(io::ErrorKind::NotFound, why.to_owned());
         if stat.links == 0 {
@@ -71,7 +71,7 @@ impl Names {
         }
         let moved = || removed("the heap's file has been renamed, and its new name is unknown");
         let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| moved())?;
-        let names = Names::of(&path).map_err(|_| moved())?;
+        let names = HeapFileNames::of(&path).map_err(|_| moved())?;
         if names.heap_is(stat.id)? { Ok(names) } else { Err(moved()) }
     }
 
@@ -160,7 +160,7 @@ mod tests {
         let path = dir.path().join("h");
         let file = File::create(&path).unwrap();
         fs::hard_link(&path, dir.path().join("other")).unwrap();
-        let names = Names::of(&path).unwrap();
+        let names = HeapFileNames::of(&path).unwrap();
         let new = Stat::of(&file).unwrap();
         let old = [
             calls::fstatat(&file, c"", libc::AT_EMPTY_PATH).unwrap(),

@@ -80,11 +80,11 @@ struct Entry {
 }
 
 /// A pointer to a value that is never freed, or null. Several threads may replace it.
-pub(super) struct Leaked<T: 'static>(AtomicPtr<T>);
+pub(super) struct LeakedPointer<T: 'static>(AtomicPtr<T>);
 
-impl<T: Sync> Leaked<T> {
-    pub(super) const fn nothing() -> Leaked<T> {
-        Leaked(AtomicPtr::new(ptr::null_mut()))
+impl<T: Sync> LeakedPointer<T> {
+    pub(super) const fn nothing() -> LeakedPointer<T> {
+        LeakedPointer(AtomicPtr::new(ptr::null_mut()))
     }
 
     pub(super) fn get(&self) -> Option<&'static T> {
@@ -109,7 +109,7 @@ impl<T: Sync> Leaked<T> {
     }
 }
 
-static ENTRIES: Leaked<Entry> = Leaked::nothing();
+static ENTRIES: LeakedPointer<Entry> = LeakedPointer::nothing();
 
 /// Returns the entries from the newest to the oldest. Entries are never moved or freed.
 fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -142,7 +142,7 @@ fn take_entry() -> &'static Entry {
 
 /// A descriptor or range of addresses that forked children give up, as long as this exists.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ForkListed {
     entry: &'static Entry,
     gone: AtomicBool,
     process: Process,
@@ -154,19 +154,19 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-impl Listed {
-    fn descriptor(fd: RawFd) -> Listed {
+impl ForkListed {
+    fn descriptor(fd: RawFd) -> ForkListed {
         let entry = take_entry();
         entry.fd.store(fd, SeqCst);
-        Listed { entry, gone: AtomicBool::new(false), process: Process::default() }
+        ForkListed { entry, gone: AtomicBool::new(false), process: Process::default() }
     }
 
     /// Lists addresses that belong to this process until [`remove`](Self::remove).
-    pub(crate) fn addresses(start: usize, len: usize) -> Listed {
+    pub(crate) fn addresses(start: usize, len: usize) -> ForkListed {
         let entry = take_entry();
         entry.start.store(start, SeqCst);
         entry.len.store(len, SeqCst);
-        Listed { entry, gone: AtomicBool::new(false), process: Process::default() }
+        ForkListed { entry, gone: AtomicBool::new(false), process: Process::default() }
     }
 
     /// Removes the entry from the list. To be called before the number or the addresses can be used for
@@ -187,7 +187,7 @@ impl Entry {
     }
 }
 
-impl Drop for Listed {
+impl Drop for ForkListed {
     fn drop(&mut self) {
         self.remove();
     }
@@ -237,13 +237,13 @@ fn give_up_all() {
 /// child that is forked at that moment might have a copy of the duplicate, which is in no list, and with it
 /// the file's lock.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnFile(Arc<Own>);
+pub(crate) struct OwnFile(Arc<OwnFileInner>);
 
 #[derive(Debug)]
-struct Own {
+struct OwnFileInner {
     // Field order matters: the entry is removed before the file is closed and its number may become another
     // file's.
-    _listed: Listed,
+    _listed: ForkListed,
     file: File,
     syncs: Syncs,
 }
@@ -255,8 +255,8 @@ impl OwnFile {
     /// Makes an `OwnFile` of a file that will not be locked.
     pub(crate) fn new(file: File) -> OwnFile {
         watch();
-        let listed = Listed::descriptor(file.as_raw_fd());
-        OwnFile(Arc::new(Own { _listed: listed, file, syncs: Syncs::new() }))
+        let listed = ForkListed::descriptor(file.as_raw_fd());
+        OwnFile(Arc::new(OwnFileInner { _listed: listed, file, syncs: Syncs::new() }))
     }
 
     /// Opens a file that will be locked. `open` may be called several times.

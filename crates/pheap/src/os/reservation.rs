@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::{io, slice};
 
 use super::fork;
-use super::own_file::{self, Listed};
+use super::own_file::{self, ForkListed};
 use crate::error::{Error, Result};
 
 /// A contiguous range of addresses that belongs to the owner of this until the drop. At first no byte of it
@@ -21,7 +21,7 @@ pub(crate) struct Reservation {
     open: AtomicU64,
     /// The entry in the list that forked children give up; `None` if a forked child has a copy of these
     /// addresses.
-    listed: Option<Listed>,
+    listed: Option<ForkListed>,
 }
 
 // SAFETY: a reservation is a range of addresses without references to its memory. The owners of mappings in
@@ -83,7 +83,7 @@ impl Reservation {
         // Pointers into the range are read from the file as plain addresses, so its provenance must be
         // exposed.
         let address = got.as_ptr().expose_provenance();
-        let listed = Listed::addresses(address, len as usize);
+        let listed = ForkListed::addresses(address, len as usize);
         let got = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("not at 0");
         let reservation = Reservation::of(got, len, Some(listed));
         // A kernel older than 4.17 treats the address as a hint.
@@ -98,7 +98,7 @@ impl Reservation {
         Ok(Reservation::of(map_nothing(0, len, 0)?, len, None))
     }
 
-    fn of(start: NonNull<u8>, len: u64, listed: Option<Listed>) -> Reservation {
+    fn of(start: NonNull<u8>, len: u64, listed: Option<ForkListed>) -> Reservation {
         Reservation { start, len, open: AtomicU64::new(0), listed }
     }
 
@@ -165,20 +165,20 @@ pub(crate) fn take_kept(start: u64, len: u64, wanted: bool) -> Option<Reservatio
 /// A part of a heap that a simulated medium accesses.
 #[derive(Debug, Clone, Copy)]
 #[allow(dead_code)] // for the simulator
-pub(crate) struct Place {
+pub(crate) struct MappedWords {
     start: usize,
     words: usize,
 }
 
 #[allow(dead_code)] // for the simulator
-impl Place {
+impl MappedWords {
     /// Makes a place of `len` bytes (whole words) at `start`.
     ///
     /// # Safety
     /// While a copy of the result exists, `len` bytes are mapped at `start`, readable and writable. No other
-    /// thread accesses them while a method of `Place` runs, or a slice that it has returned is in use.
-    pub(crate) unsafe fn new(start: *mut u8, len: u64) -> Place {
-        Place { start: start.expose_provenance(), words: len as usize / 8 }
+    /// thread accesses them while a method of `MappedWords` runs, or a slice that it has returned is in use.
+    pub(crate) unsafe fn new(start: *mut u8, len: u64) -> MappedWords {
+        MappedWords { start: start.expose_provenance(), words: len as usize / 8 }
     }
 
     pub(crate) fn start(&self) -> usize {
@@ -205,20 +205,20 @@ mod tests {
     use crate::units::{LINE, LINE_WORDS};
 
     #[allow(dead_code)] // the simulator's tests call them
-    impl Place {
+    impl MappedWords {
         /// Returns lines of zeros that are never freed.
-        pub(crate) fn leaked(lines: usize) -> Place {
+        pub(crate) fn leaked(lines: usize) -> MappedWords {
             let words = Box::leak(vec![0u64; lines * LINE_WORDS + LINE_WORDS].into_boxed_slice());
             let first = words.as_ptr().align_offset(LINE);
             // SAFETY: the memory is leaked, so it stays mapped. The returned place is the only reference to
             // it.
-            unsafe { Place::new(words[first..].as_mut_ptr().cast(), (lines * LINE) as u64) }
+            unsafe { MappedWords::new(words[first..].as_mut_ptr().cast(), (lines * LINE) as u64) }
         }
 
         /// Returns the first `len` bytes of this place.
-        pub(crate) fn up_to(self, len: u64) -> Place {
+        pub(crate) fn up_to(self, len: u64) -> MappedWords {
             assert!(len as usize / 8 <= self.words);
-            Place { words: len as usize / 8, ..self }
+            MappedWords { words: len as usize / 8, ..self }
         }
     }
 }

@@ -4,12 +4,12 @@
 use std::fmt::Debug;
 use std::io;
 
-use super::reservation::Place;
+use super::reservation::MappedWords;
 use super::storage::Storage;
 use crate::error::Result;
 
 /// A medium of which a mapping is a copy.
-pub(crate) trait Simulated: Send + Sync + Debug {
+pub(crate) trait SimulatedMedium: Send + Sync + Debug {
     /// Fills a part of the map with the content of the medium from `offset` on.
     ///
     /// # Errors
@@ -31,9 +31,9 @@ pub(crate) trait Simulated: Send + Sync + Debug {
 }
 
 /// Persistent memory that knows which of its content is durable.
-pub(crate) trait Memory: Send + Sync + Debug {
+pub(crate) trait SimulatedMemory: Send + Sync + Debug {
     /// Sets where the memory is mapped, until the next call.
-    fn mapped(&self, place: Place);
+    fn mapped(&self, place: MappedWords);
 
     /// Calls `copy`, which stores to `len` mapped bytes at `dst`, and notes the stores.
     fn store(&self, dst: *const u8, len: usize, copy: &mut dyn FnMut());

@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::reservation::Place;
+use super::reservation::MappedWords;
 use crate::error::Result;
 use crate::faults::{Kind, Mutation, is_left_out, mutation};
 pub(crate) use crate::os::names::FileId;
@@ -107,7 +107,7 @@ pub(crate) trait Storage: Send + Sync + Debug {
     fn let_go(&self) {}
 
     /// Tells a simulated file which memory is a shared map of it.
-    fn set_copy(&self, _copy: Place) {}
+    fn set_copy(&self, _copy: MappedWords) {}
 
     /// Writes the bytes that were stored to that memory to the simulated page cache.
     ///

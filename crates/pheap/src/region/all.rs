@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::guard::{self, Scope};
-use super::{Beside, Region};
+use super::{IdleRegion, Region};
 use crate::alloc::span::ObjectSpan;
 use crate::error::Result;
 use crate::store::Store;
@@ -11,7 +11,7 @@ use crate::store::Store;
 /// Regions without an open transaction. Transactions wait; reads continue.
 pub(crate) struct SharedAll<'a> {
     store: &'a Store,
-    locked: Vec<Beside<Arc<Region>>>,
+    locked: Vec<IdleRegion<Arc<Region>>>,
 }
 
 impl<'a> SharedAll<'a> {
@@ -29,7 +29,7 @@ impl<'a> SharedAll<'a> {
         // writers cannot be overtaken for ever.
         let mut all = SharedAll { store, locked: Vec::with_capacity(regions.len()) };
         for region in regions {
-            all.locked.push(Beside::lock(region, true).map_err(|_| store.set_unfenced())?);
+            all.locked.push(IdleRegion::lock(region, true).map_err(|_| store.set_unfenced())?);
         }
         // A transaction that held a region before this thread may have panicked, and left its root in a state
         // that only the next opening repairs.
@@ -46,7 +46,7 @@ impl SharedAll<'_> {
     /// object. It returns `None` for an offset outside their spans, and as long as the live slots are not
     /// known.
     pub(crate) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
-        let contexts = self.locked.iter().filter_map(Beside::context);
+        let contexts = self.locked.iter().filter_map(IdleRegion::context);
         let spans = contexts.flat_map(|context| context.alloc.spans.iter());
         // With their offsets, so that a search reads only this list.
         let mut spans: Vec<(u64, &ObjectSpan)> = spans.map(|span| (span.span.offset, span)).collect();

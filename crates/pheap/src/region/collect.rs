@@ -3,19 +3,19 @@
 
 use std::time::Instant;
 
-use super::{Beside, Region, guard};
-use crate::gc::{SLICE, Stage};
+use super::{IdleRegion, Region, guard};
+use crate::gc::{CollectionStage, SLICE};
 use crate::store::Store;
 use crate::txn::context::Context;
 
 /// A region that a collection has locked, while readers may be inside. If the collection does not finish, the
 /// state of the region is uncertain, and it fails.
-struct Locked<'a> {
-    region: Beside<&'a Region>,
+struct CollectedRegion<'a> {
+    region: IdleRegion<&'a Region>,
     is_finished: bool,
 }
 
-impl Drop for Locked<'_> {
+impl Drop for CollectedRegion<'_> {
     fn drop(&mut self) {
         if !self.is_finished {
             self.region.region.fail();
@@ -25,16 +25,16 @@ impl Drop for Locked<'_> {
 
 impl Region {
     /// Does a slice of marking. Readers and other threads that mark may run at the same time.
-    pub(crate) fn mark_beside_readers(&self, store: &Store) -> Stage {
-        let Ok(region) = Beside::lock(self, guard::is_inside_any()) else {
+    pub(crate) fn mark_beside_readers(&self, store: &Store) -> CollectionStage {
+        let Ok(region) = IdleRegion::lock(self, guard::is_inside_any()) else {
             store.set_unfenced();
-            return Stage::Idle;
+            return CollectionStage::Idle;
         };
-        let mut locked = Locked { region, is_finished: false };
+        let mut locked = CollectedRegion { region, is_finished: false };
         let start = Instant::now();
-        let stage = locked.region.context().map_or(Stage::Idle, |context| {
+        let stage = locked.region.context().map_or(CollectionStage::Idle, |context| {
             let stage = context.gc.mark_shared(&context.alloc, store, start + SLICE);
-            if stage != Stage::Idle {
+            if stage != CollectionStage::Idle {
                 context.gc.pause(start.elapsed());
             }
             stage

@@ -1,6 +1,6 @@
 //! Transactions that do not wait for the disk, and what reads wait for after they have released the region.
 
-use super::{Exclusive, Group, Region, Shared, guard};
+use super::{Exclusive, Region, RegionGroup, SharedRegion, guard};
 use crate::error::Result;
 use crate::store::Store;
 
@@ -13,8 +13,9 @@ impl Exclusive<'_> {
     }
 }
 
-impl Group<'_> {
-    /// [`commit`](Group::commit) without waiting for a sync, as for [one region](Exclusive::commit_deferred).
+impl RegionGroup<'_> {
+    /// [`commit`](RegionGroup::commit) without waiting for a sync, as for [one
+    /// region](Exclusive::commit_deferred).
     pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
         self.commit_then(|store, position| Ok(store.hand_over(position)))
     }
@@ -28,7 +29,7 @@ impl Region {
     }
 }
 
-impl Shared<'_> {
+impl SharedRegion<'_> {
     /// Releases the region, and then waits until everything that the read has seen is durable. If this read
     /// is nested in a read of the same heap, the outer read waits instead.
     #[inline(always)]

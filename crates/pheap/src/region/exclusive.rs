@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
 use crate::store::Store;
 use crate::txn::commit;
-use crate::txn::context::{Context, Hot};
+use crate::txn::context::{Context, HotFields};
 
 /// A thread that waits longer than this to close a heap, remove a root or collect a region logs the root
 /// that it waits for.
@@ -100,7 +100,7 @@ impl<'a> Exclusive<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn hot(&self) -> &'a Hot {
+    pub(crate) fn hot(&self) -> &'a HotFields {
         &self.region.front.hot
     }
 
@@ -148,7 +148,7 @@ impl<'a> Exclusive<'a> {
     /// # Errors
     /// If the transaction was neither committed nor rolled back. The inner result is that of the commit.
     #[inline(always)]
-    fn commit_locked(&mut self, done: impl FnOnce(&mut Context)) -> Result<commit::Done> {
+    fn commit_locked(&mut self, done: impl FnOnce(&mut Context)) -> Result<commit::CommitResult> {
         self.store.check_not_forked()?;
         let context = self.context();
         let result = if context.is_untouched() {
@@ -253,7 +253,7 @@ impl Exclusive<'_> {
         if self.state & ENDING != 0 || self.context().is_between {
             return self.region.fail();
         }
-        let unwound = Unwound(self);
+        let unwound = RollbackPanicGuard(self);
         commit::rollback(unwound.0.context());
         unwound.0.end_held(false);
         unwound.0.context().collect_after_rollback();
@@ -338,9 +338,9 @@ impl Exclusive<'_> {
 }
 
 /// Fails the region when dropped, which happens only if a rollback, or the work after it, panics.
-struct Unwound<'e, 'a>(&'e mut Exclusive<'a>);
+struct RollbackPanicGuard<'e, 'a>(&'e mut Exclusive<'a>);
 
-impl Drop for Unwound<'_, '_> {
+impl Drop for RollbackPanicGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.region.fail();
         self.0.let_go();

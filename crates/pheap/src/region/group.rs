@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::held::HeldTable;
 use crate::store::Store;
-use crate::sync::gate::Gates;
+use crate::sync::gate::ClosedGates;
 use crate::txn::commit;
-use crate::txn::context::{Context, Hot};
+use crate::txn::context::{Context, HotFields};
 
 /// Several regions that this thread has locked as the writer, in one transaction.
-pub(crate) struct Group<'a> {
+pub(crate) struct RegionGroup<'a> {
     /// In the order of their addresses.
     locked: Vec<Exclusive<'a>>,
     /// For each region, in the caller's order: its index in `locked`.
@@ -23,9 +23,9 @@ pub(crate) struct Group<'a> {
     is_ending: bool,
 }
 
-impl<'a> Group<'a> {
+impl<'a> RegionGroup<'a> {
     /// Waits for these regions, whose roots must have these types, and opens a transaction on them.
-    pub(crate) fn begin(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Group<'a>> {
+    pub(crate) fn begin(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<RegionGroup<'a>> {
         store.check_writable()?;
         store.wait_for_memory();
         let place = |(region, _): &(&'a Region, u32)| region.header.addr();
@@ -35,7 +35,7 @@ impl<'a> Group<'a> {
         if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0].0, pair[1].0)) {
             return Err(Error::DuplicateRoot { root: twice[0].0.name.lock().clone() });
         }
-        let locked = Group::lock_all(store, &sorted)?;
+        let locked = RegionGroup::lock_all(store, &sorted)?;
         // One list for all of them: a list for each would take the square of their number.
         let members: Rc<[*mut Context]> = sorted.iter().map(|(region, _)| region.context.get()).collect();
         for one in &locked {
@@ -46,7 +46,7 @@ impl<'a> Group<'a> {
             .iter()
             .map(|one| sorted.binary_search_by_key(&place(one), place).expect("it is the same list"))
             .collect();
-        Ok(Group { locked, order, is_ending: false })
+        Ok(RegionGroup { locked, order, is_ending: false })
     }
 
     /// Waits for one region at a time, and only while this thread has none of them: another thread may hold
@@ -60,7 +60,7 @@ impl<'a> Group<'a> {
             regions.iter().for_each(|(region, _)| region.access().gate.pass(guard::is_inside_any));
         }
         let mut wait_for = 0;
-        let mut gates: Option<Gates<'_>> = None;
+        let mut gates: Option<ClosedGates<'_>> = None;
         'again: loop {
             guard::enter(store.id(), Scope::Transaction)?;
             let (region, ty) = regions[wait_for];
@@ -77,7 +77,7 @@ impl<'a> Group<'a> {
                         None if bug(Bug::OpenGates) => {}
                         None => {
                             let all = regions.iter().map(|(region, _)| &region.access().gate);
-                            gates = Some(Gates::close(all.collect()));
+                            gates = Some(ClosedGates::close(all.collect()));
                         }
                         Some(gates) => gates.lengthen(),
                     }
@@ -94,7 +94,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    pub(crate) fn hot(&self, index: usize) -> &'a Hot {
+    pub(crate) fn hot(&self, index: usize) -> &'a HotFields {
         self.locked[self.order[index]].hot()
     }
 
@@ -165,20 +165,20 @@ impl<'a> Group<'a> {
         if self.is_ending || self.locked.iter().any(|one| one.context().is_between) {
             return self.locked.iter().for_each(|one| one.region.fail());
         }
-        struct Unwound<'a>(Vec<&'a Region>);
-        impl Drop for Unwound<'_> {
+        struct GroupPanicGuard<'a>(Vec<&'a Region>);
+        impl Drop for GroupPanicGuard<'_> {
             fn drop(&mut self) {
                 self.0.iter().for_each(|region| region.fail());
             }
         }
-        let mut unwound = Unwound(self.locked.iter().map(|one| one.region).collect());
+        let mut unwound = GroupPanicGuard(self.locked.iter().map(|one| one.region).collect());
         commit::rollback_group(&mut self.contexts());
         self.end(false);
         unwound.0.clear();
     }
 }
 
-impl Drop for Group<'_> {
+impl Drop for RegionGroup<'_> {
     fn drop(&mut self) {
         if self.locked.iter().any(Exclusive::is_locked) && !self.locked[0].store.is_forked() {
             self.roll_back();

@@ -49,14 +49,14 @@ impl Scope {
 }
 
 #[derive(Clone, Copy)]
-struct Inside {
+struct EnteredScope {
     heap: usize,
     scope: Scope,
 }
 
-struct Scopes {
+struct ThreadScopes {
     count: Cell<usize>,
-    inside: [Cell<Inside>; SLOTS],
+    inside: [Cell<EnteredScope>; SLOTS],
     /// Whether the thread runs [`with_several_heaps`]: a scope that holds one heap and waits for another one
     /// may nest.
     several: Cell<bool>,
@@ -67,11 +67,11 @@ struct Scopes {
 
 // No destructor, so that access is a plain load.
 thread_local! {
-    static SCOPES: Scopes = const {
-        Scopes {
+    static SCOPES: ThreadScopes = const {
+        ThreadScopes {
             count: Cell::new(0),
             several: Cell::new(false),
-            inside: [const { Cell::new(Inside { heap: 0, scope: Scope::Read }) }; SLOTS],
+            inside: [const { Cell::new(EnteredScope { heap: 0, scope: Scope::Read }) }; SLOTS],
             seen: [const { Cell::new(0) }; SLOTS],
         }
     };
@@ -85,7 +85,7 @@ thread_local! {
 #[inline(always)]
 pub(crate) fn enter(heap: usize, scope: Scope) -> Result<()> {
     SCOPES.with(|scopes| {
-        let (count, new) = (scopes.count.get(), Inside { heap, scope });
+        let (count, new) = (scopes.count.get(), EnteredScope { heap, scope });
         if count > 0 {
             scopes.may_enter(new)?;
         }
@@ -96,29 +96,29 @@ pub(crate) fn enter(heap: usize, scope: Scope) -> Result<()> {
 }
 
 /// A scope that this thread [leaves](leave) when this is dropped.
-pub(crate) struct Entered {
+pub(crate) struct ScopeGuard {
     heap: usize,
     /// The thread that has entered the scope must leave it.
     thread: PhantomData<*const ()>,
 }
 
-impl Entered {
+impl ScopeGuard {
     /// [Enters](enter) a scope.
-    pub(crate) fn new(heap: usize, scope: Scope) -> Result<Entered> {
+    pub(crate) fn new(heap: usize, scope: Scope) -> Result<ScopeGuard> {
         enter(heap, scope)?;
-        Ok(Entered { heap, thread: PhantomData })
+        Ok(ScopeGuard { heap, thread: PhantomData })
     }
 }
 
-impl Drop for Entered {
+impl Drop for ScopeGuard {
     fn drop(&mut self) {
         leave(self.heap);
     }
 }
 
-impl Scopes {
+impl ThreadScopes {
     #[cold]
-    fn may_enter(&self, new: Inside) -> Result<()> {
+    fn may_enter(&self, new: EnteredScope) -> Result<()> {
         let inside = &self.inside[..self.count.get()];
         for outer in inside.iter().map(Cell::get).filter(|outer| !new.scope.nests_in(outer.scope)) {
             if outer.heap == new.heap {
@@ -145,13 +145,13 @@ impl Scopes {
 /// Runs `f`, in which no scope is refused with [`Error::SeveralHeaps`].
 pub(crate) fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
     /// Restores the earlier value, also in a panic.
-    struct Before(bool);
-    impl Drop for Before {
+    struct RestoreSeveral(bool);
+    impl Drop for RestoreSeveral {
         fn drop(&mut self) {
             SCOPES.with(|scopes| scopes.several.set(self.0));
         }
     }
-    let _before = Before(SCOPES.with(|scopes| scopes.several.replace(true)));
+    let _before = RestoreSeveral(SCOPES.with(|scopes| scopes.several.replace(true)));
     f()
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn is_outside() -> bool {
 /// [`Error::Nested`], [`Error::SeveralHeaps`]; [`Error::Unsupported`] if the thread is inside too many
 /// scopes.
 pub(crate) fn may_wait(heap: usize) -> Result<()> {
-    Entered::new(heap, Scope::Roots).map(drop)
+    ScopeGuard::new(heap, Scope::Roots).map(drop)
 }
 
 /// Records the position up to which a read of `heap` sees the log. This thread has just [entered](enter) the
@@ -218,7 +218,7 @@ pub(crate) fn seen(heap: usize) -> (u64, bool) {
         .with(|scopes| (scopes.seen[scopes.count.get() - 1].get(), scopes.outer_reads(heap).next().is_some()))
 }
 
-impl Scopes {
+impl ThreadScopes {
     /// Returns the reads of `heap` in which the newest scope is nested without a transaction in between: a
     /// transaction may become durable before the outer read ends. Scopes other than reads do not wait for the
     /// position.

@@ -1,5 +1,5 @@
 //! Regions: one for each named root, each with a separate lock, allocator and log. A transaction holds an
-//! [`Exclusive`], a read a [`Shared`].
+//! [`Exclusive`], a read a [`SharedRegion`].
 //!
 //! Knows how a thread gets a region and releases it, also after a panic or in a forked child. Must not know
 //! types, nor what a transaction does.
@@ -32,22 +32,22 @@ use crate::alloc::span::ObjectSpan;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::held::HeldTable;
-use crate::gc::{Collector, Pace, State};
+use crate::gc::{Collector, Pace, RegionFacts};
 use crate::layout::PointerMap;
 use crate::media::Media;
 use crate::stats::Counters;
 use crate::store::Store;
 use crate::store::region_header::RegionHeader;
-use crate::store::spans::Span;
-use crate::sync::Access;
+use crate::store::spans::TakenSpan;
 use crate::sync::Mutex;
+use crate::sync::RegionLock;
 use crate::sync::access::Entry;
-use crate::sync::fence::Refused;
-use crate::txn::context::{Context, Front, Hot};
-use crate::txn::log::Log;
+use crate::sync::fence::FenceRefused;
+use crate::txn::context::{Context, HotFields, RegionFront};
+use crate::txn::log::RegionLog;
 
 pub(crate) use exclusive::Exclusive;
-pub(crate) use group::Group;
+pub(crate) use group::RegionGroup;
 use guard::Scope;
 pub(crate) use versions::NewRoot;
 pub use watch::Watch;
@@ -58,7 +58,7 @@ pub(crate) struct Region {
     /// Guarded by the lock. Its address does not change. An `Rc` and not a `Box`: moving a `Box` would
     /// invalidate the pointers that were made from it.
     context: Rc<UnsafeCell<Context>>,
-    front: Rc<Front>,
+    front: Rc<RegionFront>,
     /// Number of the root's type in the type table, as other code reads it. When the root gets another type,
     /// this is set once the commit is acknowledged: with some policies, before the medium has it.
     listed: AtomicU32,
@@ -73,7 +73,7 @@ pub(crate) struct Region {
     pub(crate) name: Mutex<String>,
     pub(crate) held: Arc<HeldTable>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<RegionFacts>,
 }
 
 /// A value of [`Region::serves`]: the region was removed, has failed, or its heap was closed, so no thread
@@ -90,7 +90,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 /// What identifies a region on the medium.
-pub(crate) struct Identity {
+pub(crate) struct RegionIdentity {
     pub(crate) id: u32,
     pub(crate) ty: u32,
     pub(crate) header: RegionHeader,
@@ -111,14 +111,14 @@ impl Region {
         store: *const Store,
         pace: Arc<Pace>,
         media: Media,
-        log: Log,
-        identity: Identity,
+        log: RegionLog,
+        identity: RegionIdentity,
     ) -> Region {
-        let Identity { id, ty, header, root, name, .. } = identity;
+        let RegionIdentity { id, ty, header, root, name, .. } = identity;
         let counters = media.counters().clone();
         let held: Arc<HeldTable> = Arc::default();
-        let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
-        let front = Rc::new(Front { hot: Hot::new(), lock: Access::new() });
+        let state = Arc::new(RegionFacts { root: AtomicU64::new(root), ..RegionFacts::default() });
+        let front = Rc::new(RegionFront { hot: HotFields::new(), lock: RegionLock::new() });
         let gc = Collector::new(pace, state.clone(), held.clone());
         // SAFETY: the caller guarantees that `store` outlives every lock on the region. `front` lives as long
         // as the region, which also owns the context.
@@ -144,7 +144,7 @@ impl Region {
     /// these spans, if they are known; `pointers` returns the pointer map of a type.
     pub(crate) fn load(
         &mut self,
-        spans: &[Span],
+        spans: &[TakenSpan],
         pointers: impl FnMut(u32) -> Arc<PointerMap>,
         live: Option<&LiveSlots>,
     ) {
@@ -192,7 +192,7 @@ impl Region {
     }
 
     #[inline(always)]
-    pub(crate) fn access(&self) -> &Access {
+    pub(crate) fn access(&self) -> &RegionLock {
         &self.front.lock
     }
 
@@ -248,18 +248,18 @@ fn refused(store: &Store) -> Error {
 
 /// A region that has no open transaction while this exists. The thread may be inside any heaps. Dropping this
 /// releases the lock, also in a panic.
-struct Beside<R: Deref<Target = Region>> {
+struct IdleRegion<R: Deref<Target = Region>> {
     region: R,
     /// The thread that has locked the region must release it.
     thread: PhantomData<*const ()>,
 }
 
-impl<R: Deref<Target = Region>> Beside<R> {
+impl<R: Deref<Target = Region>> IdleRegion<R> {
     /// Waits until the region has no transaction. `overtakes` says whether this thread passes writers that
     /// only wait.
-    fn lock(region: R, overtakes: bool) -> Result<Beside<R>, Refused> {
+    fn lock(region: R, overtakes: bool) -> Result<IdleRegion<R>, FenceRefused> {
         region.access().lock_quiescent(overtakes)?;
-        Ok(Beside { region, thread: PhantomData })
+        Ok(IdleRegion { region, thread: PhantomData })
     }
 
     /// Returns the context that the region's lock guards, or `None` if the region is gone.
@@ -270,7 +270,7 @@ impl<R: Deref<Target = Region>> Beside<R> {
     }
 }
 
-impl<R: Deref<Target = Region>> Drop for Beside<R> {
+impl<R: Deref<Target = Region>> Drop for IdleRegion<R> {
     fn drop(&mut self) {
         // This thread locked it in `lock`: this value cannot be sent to another thread.
         self.region.access().unlock_quiescent();
@@ -279,20 +279,20 @@ impl<R: Deref<Target = Region>> Drop for Beside<R> {
 
 /// A region that this thread reads. Other threads may read it, too, and a transaction may be open that has
 /// not begun to store.
-pub(crate) struct Shared<'a> {
+pub(crate) struct SharedRegion<'a> {
     store: &'a Store,
     region: &'a Region,
     entry: Entry,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SharedRegion<'a> {
     /// Waits until no transaction stores to the region, whose root must have the type `ty`.
     #[inline(always)]
-    pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
+    pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<SharedRegion<'a>> {
         store.check_open()?;
         guard::enter(store.id(), Scope::Read)?;
         let Ok(entry) = region.access().lock_shared(guard::is_nested()) else { return Err(refused(store)) };
-        let shared = Shared { store, region, entry };
+        let shared = SharedRegion { store, region, entry };
         if !region.serves(ty) {
             return Err(shared.wrong_type());
         }
@@ -303,7 +303,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-impl Shared<'_> {
+impl SharedRegion<'_> {
     /// Releases a region whose root does not have the requested type, and returns the error.
     #[cold]
     #[inline(never)]
@@ -314,7 +314,7 @@ impl Shared<'_> {
     }
 }
 
-impl Drop for Shared<'_> {
+impl Drop for SharedRegion<'_> {
     #[inline]
     fn drop(&mut self) {
         // A forked child leaves the lock to the parent.

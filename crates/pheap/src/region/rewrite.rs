@@ -9,23 +9,23 @@
 use std::collections::HashMap;
 
 use super::Exclusive;
-use crate::alloc::Request;
+use crate::alloc::AllocRequest;
 use crate::alloc::size::{MAX_SPAN, spans_for};
 use crate::alloc::span::ObjectSpan;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::desc::Desc;
-use crate::layout::{Conversion, Occupied, PointerMap, Words};
+use crate::layout::{Conversion, OccupiedSlots, PointerMap, Words};
 use crate::os::cpu::settle;
 use crate::store::arena::SpanEntry;
-use crate::store::spans::Span;
+use crate::store::spans::TakenSpan;
 use crate::txn::context::Context;
 use crate::units::{OBJECT_BYTES, PAGE};
 
 /// When an object moves, a pointer to the new object stays in the old slot. These are the type numbers of
 /// such slots.
 #[derive(Clone, Copy)]
-pub(crate) struct Moved {
+pub(crate) struct MovedTypes {
     /// For the slot of an object: it has a pointer to the new object.
     pub(crate) object: u32,
     /// For the slot of a slice: it has the length, for which a function of the program may ask, and then the
@@ -33,7 +33,7 @@ pub(crate) struct Moved {
     pub(crate) slice: u32,
 }
 
-impl Moved {
+impl MovedTypes {
     /// Returns the type number that a slot of `slot` bytes gets when its object moves, and the index of the
     /// word that is the pointer.
     fn left_by(self, conversion: &Conversion, slot: u64) -> (u32, usize) {
@@ -65,37 +65,37 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) conversion: &'a Conversion,
     /// Number of the new type.
     pub(crate) ty: u32,
-    pub(crate) moved: Moved,
+    pub(crate) moved: MovedTypes,
     /// The slots with values of all buffers, by address, for conversions that
     /// [ask](Conversion::asks_for_owner) for them.
-    pub(crate) occupied: &'a HashMap<u64, Occupied>,
+    pub(crate) occupied: &'a HashMap<u64, OccupiedSlots>,
 }
 
 /// The memory that a conversion needs.
 #[derive(Default)]
-pub(crate) struct Room {
+pub(crate) struct RewriteSpace {
     /// The spans whose objects are converted.
-    changed: Bytes,
+    changed: SpanBytes,
     /// Number of new objects, by type and bytes of a slot; then the spans of new large objects, by type.
     classes: HashMap<(u32, u64), u64>,
-    large: HashMap<u32, Bytes>,
+    large: HashMap<u32, SpanBytes>,
 }
 
 /// Bytes of a set of spans: all of them, and the largest span.
 #[derive(Default, Clone, Copy)]
-struct Bytes {
+struct SpanBytes {
     all: u64,
     most: u64,
 }
 
-impl Bytes {
-    fn add(&mut self, other: Bytes) {
+impl SpanBytes {
+    fn add(&mut self, other: SpanBytes) {
         self.all = self.all.saturating_add(other.all);
         self.most = self.most.max(other.most);
     }
 
-    fn of(span: u64) -> Bytes {
-        Bytes { all: span, most: span }
+    fn of(span: u64) -> SpanBytes {
+        SpanBytes { all: span, most: span }
     }
 
     /// Returns the most bytes that one transaction handles if it converts up to `batch` bytes of these spans
@@ -105,12 +105,12 @@ impl Bytes {
     }
 }
 
-impl Room {
+impl RewriteSpace {
     /// Returns the most bytes of spans that new objects take, by type. (If the free pages are scattered, they
     /// may still be too few for a large object.)
-    fn new_spans(&self) -> impl Iterator<Item = (u32, Bytes)> {
+    fn new_spans(&self) -> impl Iterator<Item = (u32, SpanBytes)> {
         let small = self.classes.iter().map(|(&(ty, slot), &objects)| (ty, spans_for(slot, objects)));
-        let small = small.map(|(ty, all)| (ty, Bytes { all, most: all.min(MAX_SPAN) }));
+        let small = small.map(|(ty, all)| (ty, SpanBytes { all, most: all.min(MAX_SPAN) }));
         small.chain(self.large.iter().map(|(&ty, &spans)| (ty, spans)))
     }
 
@@ -128,10 +128,10 @@ impl Room {
         others: impl Iterator<Item = u64>,
         has_pointers: impl Fn(u32) -> bool,
     ) -> u64 {
-        let mut pointers = Bytes::default();
+        let mut pointers = SpanBytes::default();
         let mut moved = self.new_spans().peekable();
         if moved.peek().is_some() {
-            others.for_each(|span| pointers.add(Bytes::of(span)));
+            others.for_each(|span| pointers.add(SpanBytes::of(span)));
             moved.filter(|(ty, _)| has_pointers(*ty)).for_each(|(_, spans)| pointers.add(spans));
         }
         let bytes = self.changed.in_batch(batch).max(pointers.in_batch(batch));
@@ -142,7 +142,7 @@ impl Room {
 
 impl Rewrite<'_> {
     /// Returns the slots with values of the object at `addr`, if its conversion asks for them.
-    fn occupied_slots(&self, addr: u64) -> Result<Option<Occupied>> {
+    fn occupied_slots(&self, addr: u64) -> Result<Option<OccupiedSlots>> {
         if !self.conversion.asks_for_owner() {
             return Ok(None);
         }
@@ -157,9 +157,9 @@ impl Rewrite<'_> {
     }
 
     /// Returns the request for a new object of `bytes` bytes.
-    fn request(&self, bytes: u64) -> Request {
+    fn request(&self, bytes: u64) -> AllocRequest {
         let Rewrite { desc, conversion, .. } = self;
-        Request { desc, bytes, align: conversion.align, unsized_: conversion.is_unsized() }
+        AllocRequest { desc, bytes, align: conversion.align, unsized_: conversion.is_unsized() }
     }
 
     /// Returns the bytes of the new object for the one at `old`.
@@ -207,7 +207,7 @@ impl Exclusive<'_> {
     }
 
     /// Returns the spans of objects, with their numbers.
-    pub(crate) fn object_spans(&self) -> Vec<(u32, Span)> {
+    pub(crate) fn object_spans(&self) -> Vec<(u32, TakenSpan)> {
         let spans = &self.context().alloc.spans;
         (0..spans.end()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
     }
@@ -228,7 +228,7 @@ impl Exclusive<'_> {
     ///
     /// # Panics
     /// If a function of the program panics.
-    pub(crate) fn convert(&mut self, number: u32, how: &Rewrite<'_>) -> Result<Span> {
+    pub(crate) fn convert(&mut self, number: u32, how: &Rewrite<'_>) -> Result<TakenSpan> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;
         let occupied = |i: u32| how.occupied_slots(start + u64::from(i) * slot);
@@ -266,14 +266,19 @@ impl Exclusive<'_> {
             }
         }
         let entry = SpanEntry { ty: if stays { how.ty } else { left }, ..span.entry };
-        let span = Span { entry, ..span };
+        let span = TakenSpan { entry, ..span };
         self.context().alloc.record_again(span);
         Ok(span)
     }
 
     /// Fails if [`convert`](Self::convert) of this span would fail for another reason than missing space.
     /// Adds to `room` the memory that the conversion of this span needs.
-    pub(crate) fn check_convertible(&self, number: u32, how: &Rewrite<'_>, room: &mut Room) -> Result<()> {
+    pub(crate) fn check_convertible(
+        &self,
+        number: u32,
+        how: &Rewrite<'_>,
+        room: &mut RewriteSpace,
+    ) -> Result<()> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;
         let (mut all, mut stays) = (Vec::new(), how.may_stay(slot));
@@ -285,14 +290,14 @@ impl Exclusive<'_> {
             all.push(bytes);
             stays &= bytes <= slot;
         }
-        room.changed.add(Bytes::of(span.bytes()));
+        room.changed.add(SpanBytes::of(span.bytes()));
         if stays {
             return Ok(());
         }
         for bytes in all {
             match how.request(bytes).class_or_span() {
                 (Some(slot), _) => *room.classes.entry((how.ty, slot)).or_default() += 1,
-                (None, bytes) => room.large.entry(how.ty).or_default().add(Bytes::of(bytes)),
+                (None, bytes) => room.large.entry(how.ty).or_default().add(SpanBytes::of(bytes)),
             }
         }
         Ok(())
@@ -304,7 +309,7 @@ impl Exclusive<'_> {
         &mut self,
         old: *const u8,
         how: &Rewrite<'_>,
-        occupied: Option<Occupied>,
+        occupied: Option<OccupiedSlots>,
     ) -> Result<*mut u8> {
         let conversion = how.conversion;
         // SAFETY: `convert`, the only caller, passes a live object of the conversion's type.
@@ -320,7 +325,7 @@ impl Exclusive<'_> {
 
     /// Changes the pointers in span `number` that lead to a moved object: they lead to its successor
     /// afterwards. Returns whether there were any.
-    pub(crate) fn redirect(&mut self, number: u32, moved: Moved) -> bool {
+    pub(crate) fn redirect(&mut self, number: u32, moved: MovedTypes) -> bool {
         let (_, slot, live) = self.slots(number);
         let Some(span) = self.context().alloc.spans.get(number) else { return false };
         let pointers = span.pointers.clone();
@@ -347,7 +352,7 @@ impl Exclusive<'_> {
     }
 
     /// Returns the address to which the object at `addr` has moved, if it has.
-    fn successor(&self, addr: u64, moved: Moved) -> Option<u64> {
+    fn successor(&self, addr: u64, moved: MovedTypes) -> Option<u64> {
         let word = moved.word(self.span_of(addr)?.span.entry.ty)?;
         let object = std::ptr::with_exposed_provenance::<u64>(addr as usize);
         // SAFETY: `addr` is the start of a slot, because no pointer leads into the middle of a converted
@@ -427,7 +432,7 @@ impl Exclusive<'_> {
         words: [u64; N],
     ) -> Result<u64> {
         assert!(desc.size == 8 * N && desc.align == 8, "an object of other words");
-        let request = Request { desc, bytes: desc.size as u64, align: 8, unsized_: false };
+        let request = AllocRequest { desc, bytes: desc.size as u64, align: 8, unsized_: false };
         let new = self.context().alloc(request)?;
         // SAFETY: `new` was allocated just now, with `N` words.
         unsafe { new.cast::<[u64; N]>().write(words) };
@@ -445,7 +450,7 @@ impl Exclusive<'_> {
     }
 
     /// Returns the span, the bytes of a slot, and the slots that have objects.
-    fn slots(&self, number: u32) -> (Span, u64, Vec<u32>) {
+    fn slots(&self, number: u32) -> (TakenSpan, u64, Vec<u32>) {
         let span = self.context().alloc.spans.get(number).expect("a span of the region");
         assert!(!span.live.is_empty(), "it is not known what is live");
         (span.span, span.slot, span.live.ones().map(|slot| slot as u32).collect())

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::Region;
 use crate::error::Result;
 use crate::gc::held::{Held, HeldTable};
-use crate::gc::versions::{Version, WORDS};
+use crate::gc::versions::{RootVersion, WORDS};
 use crate::store::Store;
 use crate::txn::context::Context;
 
@@ -26,7 +26,7 @@ pub(crate) enum NewRoot {
 }
 
 /// The words of a version's root object, and the held pointer that keeps the objects that they lead to.
-pub(crate) type Kept = ([u64; WORDS], Option<Held<u8>>);
+pub(crate) type KeptVersion = ([u64; WORDS], Option<Held<u8>>);
 
 impl Region {
     /// Keeps versions of the root from now on. The root exists, and no other thread has the region yet.
@@ -62,7 +62,7 @@ impl Region {
     /// the lock of the versions, so a thread that asks for a version sees both or neither.
     pub(super) fn change_versions(&self, context: &Context, ty: u32, by: NewRoot, serve: impl FnOnce()) {
         let converted = (by == NewRoot::Converted && self.versioned.load(Ordering::Relaxed) == ty)
-            .then(|| Version { position: 0, ..version(context, ty, true) });
+            .then(|| RootVersion { position: 0, ..version(context, ty, true) });
         self.held.change_versions(|versions| {
             if let Some(version) = converted {
                 versions.keep_only(version);
@@ -80,7 +80,7 @@ impl Region {
     /// # Errors
     /// [`Error::Forked`]; [`Error::Closed`], [`Error::Migrated`] and [`Error::Failed`] as for a read. Unlike
     /// a read, this does not fail only because the disk has failed.
-    pub(crate) fn durable_version(&self, store: &Store, ty: u32) -> Result<Option<Kept>> {
+    pub(crate) fn durable_version(&self, store: &Store, ty: u32) -> Result<Option<KeptVersion>> {
         store.check_not_forked()?;
         if self.is_gone() {
             return Err(store.check_open().err().unwrap_or_else(|| self.why_not(store)));
@@ -104,7 +104,7 @@ fn note(held: &HeldTable, context: &Context, ty: u32, has_versions: bool) {
     held.note_version(version(context, ty, has_versions), &ends);
 }
 
-fn version(context: &Context, ty: u32, has_versions: bool) -> Version {
+fn version(context: &Context, ty: u32, has_versions: bool) -> RootVersion {
     let words = has_versions.then(|| context.gc.root_words(&context.alloc, context.store())).flatten();
-    Version { ty, words: words.unwrap_or_default(), position: context.media.position() }
+    RootVersion { ty, words: words.unwrap_or_default(), position: context.media.position() }
 }

@@ -9,21 +9,21 @@ use super::Region;
 use crate::store::Store;
 
 /// A function that is called after a commit.
-type Told = Arc<dyn Fn() + Send + Sync>;
+type CommitCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// The functions that are called after commits, in the order in which they were added.
 #[derive(Default)]
 pub(super) struct Watchers {
     /// Whether the list has any entry. Written with the list locked.
     any: AtomicBool,
-    list: Mutex<List>,
+    list: Mutex<CallbackList>,
 }
 
 /// The number of the newest entry that was ever added, and the functions with their numbers.
-type List = (u64, Vec<(u64, Told)>);
+type CallbackList = (u64, Vec<(u64, CommitCallback)>);
 
 impl Watchers {
-    fn list(&self) -> MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, CallbackList> {
         // SURVIVES unreached: the simulator does not watch mutexes of std. This one is of std because it
         // guards no state of the heap, only functions of the program.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
@@ -42,7 +42,7 @@ pub struct Watch {
 impl Watch {
     /// Adds `told` to the functions of the region. Adds nothing in a forked child, where there are no
     /// commits.
-    pub(crate) fn new(region: &Arc<Region>, told: Told) -> Watch {
+    pub(crate) fn new(region: &Arc<Region>, told: CommitCallback) -> Watch {
         let region = region.clone();
         if region.held.process.is_parent() {
             return Watch { region, number: 0 };
@@ -121,7 +121,7 @@ pub(super) fn tell(regions: &[&Region]) {
     let mut first = None;
     for region in regions {
         let list = region.watchers.list();
-        let all: Vec<Told> = list.1.iter().map(|(_, told)| told.clone()).collect();
+        let all: Vec<CommitCallback> = list.1.iter().map(|(_, told)| told.clone()).collect();
         drop(list);
         for told in all {
             // The closure owns the function, so a panic of its drop is caught, too: its `Watch` may be gone,

@@ -12,20 +12,20 @@ const APART: u64 = 1 << 33;
 static NUMBERS: Mutex<(Vec<u64>, u64)> = Mutex::new((Vec::new(), 0));
 
 /// The number of a thread while it runs.
-struct Number(u64);
+struct ThreadNumber(u64);
 
-impl Number {
-    fn new() -> Number {
+impl ThreadNumber {
+    fn new() -> ThreadNumber {
         let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
         let (free, next) = &mut *numbers;
-        Number(free.pop().unwrap_or_else(|| {
+        ThreadNumber(free.pop().unwrap_or_else(|| {
             *next += 1;
             *next - 1
         }))
     }
 }
 
-impl Drop for Number {
+impl Drop for ThreadNumber {
     fn drop(&mut self) {
         NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.0);
     }
@@ -36,7 +36,7 @@ impl Drop for Number {
 #[must_use]
 pub fn base() -> u64 {
     thread_local! {
-        static NUMBER: Number = Number::new();
+        static NUMBER: ThreadNumber = ThreadNumber::new();
     }
     FIRST + NUMBER.with(|number| number.0) * APART
 }

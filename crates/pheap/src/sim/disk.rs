@@ -119,12 +119,12 @@ pub struct DiskPoint {
 /// The simulated disk of one heap.
 #[derive(Debug)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
 }
 
 /// A change that was written, and is not durable.
 #[derive(Debug)]
-struct Pending {
+struct PendingChange {
     change: DiskChange,
     /// A sync has failed to make it durable, and no later sync will.
     limbo: bool,
@@ -136,18 +136,18 @@ struct Pending {
     number: u64,
 }
 
-impl Pending {
-    fn new(change: DiskChange) -> Pending {
-        Pending { change, limbo: false, late: false, torn: false, number: 0 }
+impl PendingChange {
+    fn new(change: DiskChange) -> PendingChange {
+        PendingChange { change, limbo: false, late: false, torn: false, number: 0 }
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DiskState {
     /// The content that can be read.
     view: DiskImage,
     durable: DiskImage,
-    pending: Vec<Pending>,
+    pending: Vec<PendingChange>,
     /// Number of the log that has the name. Handles of logs with other numbers are of files without a name.
     log_number: u64,
     /// Content of the log that was the last to lose its name, for handles that are still open.
@@ -159,10 +159,10 @@ struct State {
     silent: bool,
     acknowledged: (usize, usize),
     faults: Faults,
-    amid: Amid,
+    amid: SyncHook,
     /// Whether sectors may be torn.
     tears: bool,
-    /// Whether writes are late now: see [`Pending::late`].
+    /// Whether writes are late now: see [`PendingChange::late`].
     writes_late: bool,
     /// Number of writes so far.
     writes: u64,
@@ -174,15 +174,15 @@ struct State {
 
 /// A function that runs in the middle of the next sync of a file.
 #[derive(Default)]
-struct Amid(Option<(Which, Box<dyn FnOnce() + Send>)>);
+struct SyncHook(Option<(Which, Box<dyn FnOnce() + Send>)>);
 
-impl fmt::Debug for Amid {
+impl fmt::Debug for SyncHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Amid").field(&self.0.as_ref().map(|(which, _)| which)).finish()
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<DiskState>) -> MutexGuard<'_, DiskState> {
     state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -197,13 +197,13 @@ impl SimDisk {
     pub fn with_pending(image: DiskImage, pending: &[DiskChange]) -> SimDisk {
         let mut view = image.clone();
         pending.iter().for_each(|change| view.apply(change));
-        let pending: Vec<_> = pending.iter().map(|change| Pending::new(change.clone())).collect();
+        let pending: Vec<_> = pending.iter().map(|change| PendingChange::new(change.clone())).collect();
         let written = pending.len();
-        let state = State { view, durable: image, pending, written, ..State::default() };
+        let state = DiskState { view, durable: image, pending, written, ..DiskState::default() };
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         lock(&self.state)
     }
 
@@ -260,7 +260,7 @@ impl SimDisk {
             hasher.update(&file.map_or(u64::MAX, |file| file.len() as u64).to_le_bytes());
             hasher.update(file.map_or(&[], |file| &file[..]));
         }
-        for Pending { change, limbo, .. } in &state.pending {
+        for PendingChange { change, limbo, .. } in &state.pending {
             let (kind, number) = match change {
                 DiskChange::Sector(which, number, bytes) => {
                     hasher.update(&bytes[..]);
@@ -318,7 +318,7 @@ impl SimDisk {
                 state.make_durable(pending.change);
             }
         }
-        let State { view, durable, pending, .. } = &mut *state;
+        let DiskState { view, durable, pending, .. } = &mut *state;
         view.clone_from(durable);
         pending.iter().for_each(|pending| view.apply(&pending.change));
         state.written = state.pending.len();
@@ -370,7 +370,7 @@ fn all_sectors(which: Which, file: &[u8]) -> impl Iterator<Item = DiskChange> {
     })
 }
 
-impl State {
+impl DiskState {
     fn point(&mut self, at: &'static str) {
         if self.silent {
             self.fresh_durable.clear();
@@ -389,12 +389,12 @@ impl State {
 
     fn write(&mut self, change: DiskChange) {
         self.view.apply(&change);
-        self.note(Pending::new(change));
+        self.note(PendingChange::new(change));
     }
 
-    fn note(&mut self, pending: Pending) {
+    fn note(&mut self, pending: PendingChange) {
         self.writes += 1;
-        self.pending.push(Pending { late: self.writes_late, number: self.writes, ..pending });
+        self.pending.push(PendingChange { late: self.writes_late, number: self.writes, ..pending });
     }
 
     /// Returns whether the disk has this sector, and no pending change may replace it.
@@ -407,7 +407,7 @@ impl State {
     /// Notes a part of the sector that is about to be written.
     fn write_torn(&mut self, which: Which, number: u32, torn: [u8; SECTOR]) {
         let change = DiskChange::Sector(which, number, Arc::new(torn));
-        self.note(Pending { torn: true, ..Pending::new(change) });
+        self.note(PendingChange { torn: true, ..PendingChange::new(change) });
     }
 
     fn make_durable(&mut self, change: DiskChange) {
@@ -418,12 +418,12 @@ impl State {
     /// Makes all changes durable that were written up to number `until` and for which `ready` is true. Older
     /// versions of these sectors cannot come back.
     fn make_all_durable(&mut self, until: u64, ready: impl Fn(&DiskChange) -> bool) {
-        let ready = |pending: &Pending| pending.number <= until && ready(&pending.change);
-        let mut kept: Vec<Pending> = Vec::new();
+        let ready = |pending: &PendingChange| pending.number <= until && ready(&pending.change);
+        let mut kept: Vec<PendingChange> = Vec::new();
         for pending in std::mem::take(&mut self.pending) {
             if pending.limbo || pending.late || !ready(&pending) {
                 let late = pending.late && !ready(&pending);
-                kept.push(Pending { late, ..pending });
+                kept.push(PendingChange { late, ..pending });
                 continue;
             }
             if pending.torn {

@@ -4,13 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::os::simulated::Simulated;
+use crate::os::simulated::SimulatedMedium;
 use crate::os::storage::Storage;
 use crate::sim::Sim;
 
 /// A simulated medium, with the operations that a map of it needs.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum SimSource {
     /// Memory.
     Memory(Arc<Sim>),
     /// A file that is not mapped shared.
@@ -19,11 +19,11 @@ pub(crate) enum Source {
     Mapped(Arc<dyn Storage>),
 }
 
-impl Simulated for Source {
+impl SimulatedMedium for SimSource {
     fn read(&self, into: &mut [u8], offset: u64) -> Result<()> {
         match self {
-            Source::Memory(sim) => sim.read(into, offset),
-            Source::Disk(file) | Source::Mapped(file) => {
+            SimSource::Memory(sim) => sim.read(into, offset),
+            SimSource::Disk(file) | SimSource::Mapped(file) => {
                 let have =
                     file.read_up_to(into, offset).map_err(|e| Error::io("reading the simulated file", e))?;
                 into[have..].fill(0);
@@ -33,21 +33,23 @@ impl Simulated for Source {
     }
 
     fn sync(&self) {
-        if let Source::Memory(sim) = self {
+        if let SimSource::Memory(sim) = self {
             sim.sync();
         }
     }
 
     fn extend(&self, from: u64, to: u64) -> io::Result<()> {
         match self {
-            Source::Memory(_) => Ok(()),
-            Source::Disk(file) | Source::Mapped(file) => file.extend(from, to).and_then(|()| file.sync()),
+            SimSource::Memory(_) => Ok(()),
+            SimSource::Disk(file) | SimSource::Mapped(file) => {
+                file.extend(from, to).and_then(|()| file.sync())
+            }
         }
     }
 
     fn mapped_file(&self) -> Option<&dyn Storage> {
         match self {
-            Source::Mapped(file) => Some(&**file),
+            SimSource::Mapped(file) => Some(&**file),
             _ => None,
         }
     }

@@ -8,18 +8,18 @@ use crate::error::{Error, Result};
 use crate::os::file_size_limit;
 use crate::sync::Mutex;
 
-type Start = Box<dyn Fn(u64, u64) + Send + Sync>;
+type StartGrowth = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// The state of the space ahead.
 #[derive(Default)]
-pub(crate) struct Ahead {
+pub(crate) struct SpaceAhead {
     /// Offset up to which the file was made longer since the heap was opened; 0 if it was not. The file has
     /// space up to there, and zeros behind the heap's end. A thread that makes the file longer holds this
     /// lock, with or without the lock of the tables.
     ready: Mutex<u64>,
     /// Starts a thread that [makes the file ready](Store::make_ready), or does nothing. Set when the heap is
     /// opened, or never.
-    pub(crate) start: OnceLock<Start>,
+    pub(crate) start: OnceLock<StartGrowth>,
 }
 
 impl Store {

@@ -8,9 +8,9 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::stored::Stored;
+use super::stored::StoredHeap;
 use super::word::{checked, with_check};
-use super::words::Words;
+use super::words::MetadataWords;
 use crate::error::{Error, Result};
 use crate::faults::holds;
 use crate::media::Media;
@@ -221,7 +221,7 @@ impl Arena {
     /// Writes the [head](Self::first_words) of a new arena that no other thread knows yet. It is durable on
     /// return.
     #[track_caller]
-    pub(crate) fn write(&self, media: &Media, heap: Words<'_>, salt: u64) {
+    pub(crate) fn write(&self, media: &Media, heap: MetadataWords<'_>, salt: u64) {
         let (at, words) = self.first_words(salt);
         heap.store(media, at, &words);
         heap.persist_directly(media, at, size_of_val(&words));
@@ -241,14 +241,14 @@ impl Arena {
     /// Writes the used word. It is durable after a fence; before that, no entry of a newly used page may be
     /// written.
     #[track_caller]
-    pub(crate) fn write_used(&self, media: &Media, heap: Words<'_>) {
+    pub(crate) fn write_used(&self, media: &Media, heap: MetadataWords<'_>) {
         let at = self.head() + USED as u64 * 8;
         heap.set(media, at, with_check(self.used));
         media.flush(heap.addr(at), 8);
     }
 
     /// Reads the head of the arena at `start`, of a heap of `mapped` bytes.
-    pub(crate) fn read(stored: Stored<'_>, start: u64, mapped: u64, salt: u64) -> Result<Arena> {
+    pub(crate) fn read(stored: StoredHeap<'_>, start: u64, mapped: u64, salt: u64) -> Result<Arena> {
         let bad = || Error::corrupt(format!("the arena at byte {start} has a wrong head"));
         let head = Arena::new(start, 0).head();
         if head + PAGE > mapped {

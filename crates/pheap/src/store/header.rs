@@ -12,8 +12,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, holds};
 use crate::media::{Media, MediumKind};
-use crate::os::identity::Identity;
-use crate::store::words::Words;
+use crate::os::identity::FileIdentity;
+use crate::store::words::MetadataWords;
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::WalIdentity;
 
@@ -34,28 +34,28 @@ pub(crate) const END_OF_ADDRESSES: u64 = 1 << 47;
 
 /// Whether, and with which medium, the heap was in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum HeapUse {
     Closed,
     /// In use with this medium. With `Wal`, the newest transactions are in the log. With `Synced`, the heap
     /// was being prepared for a log, in its file.
     In(MediumKind),
 }
 
-impl Use {
+impl HeapUse {
     /// Returns whether the logs of regions may have content that is not in place yet. A closed heap has
     /// everything in place, even if its logs are not empty, as in a backup. With a [write-ahead
     /// log](crate::wal), the logs of regions are not written, and their content may be older than that in
     /// place.
     pub(crate) fn needs_region_logs(self) -> bool {
         match self {
-            Use::Closed | Use::In(MediumKind::Wal) => false,
-            Use::In(MediumKind::Process | MediumKind::Pmem | MediumKind::Synced) => true,
+            HeapUse::Closed | HeapUse::In(MediumKind::Wal) => false,
+            HeapUse::In(MediumKind::Process | MediumKind::Pmem | MediumKind::Synced) => true,
         }
     }
 
     /// Returns whether a power failure may have left the heap torn.
     pub(crate) fn is_torn_by_power_failure(self) -> bool {
-        matches!(self, Use::In(medium) if medium.is_torn_by_power_failure())
+        matches!(self, HeapUse::In(medium) if medium.is_torn_by_power_failure())
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Header {
     pub(crate) bases: Vec<u64>,
     /// The boot in which the heap was last in use; 0 if it is unknown.
     pub(crate) boot: u128,
-    pub(crate) in_use: Use,
+    pub(crate) in_use: HeapUse,
     /// Whether logs of regions may hold parts of records, which older programs do not know.
     pub(crate) has_parts: bool,
     /// Offset of the first extent of the type table.
@@ -89,7 +89,7 @@ pub(crate) struct Header {
     /// Number of the newest write-ahead log. If the heap is in use with a log, it is this one.
     pub(crate) log: u64,
     /// The file in which the heap was last in use.
-    pub(crate) identity: Identity,
+    pub(crate) identity: FileIdentity,
     /// The log run. It tells this log apart from the log of a copy of the heap, whose number may be equal.
     pub(crate) log_nonce: u64,
 }
@@ -98,7 +98,7 @@ impl Header {
     /// Makes this the next header, for the other slot, and lets it say that the heap is complete and closed.
     pub(crate) fn complete(&mut self) {
         self.sequence += 1;
-        self.in_use = Use::Closed;
+        self.in_use = HeapUse::Closed;
         // The logs of regions are empty.
         self.has_parts = false;
     }
@@ -110,7 +110,7 @@ impl Header {
             salt: self.salt,
             id: self.log,
             nonce: self.log_nonce,
-            in_use: self.in_use == Use::In(MediumKind::Wal),
+            in_use: self.in_use == HeapUse::In(MediumKind::Wal),
             mapped: self.mapped,
             reserved: self.reserved,
         }
@@ -131,8 +131,8 @@ impl Header {
         w[10..10 + self.bases.len()].copy_from_slice(&self.bases);
         (w[14], w[15]) = (self.boot as u64, (self.boot >> 64) as u64);
         w[16] = match self.in_use {
-            Use::Closed => 0,
-            Use::In(medium) => medium as u64,
+            HeapUse::Closed => 0,
+            HeapUse::In(medium) => medium as u64,
         };
         w[17] = self.types;
         (w[18], w[19]) = self.live_slots;
@@ -169,8 +169,8 @@ impl Header {
             bases: w[10..10 + (w[9] as usize).min(MAX_BASES)].to_vec(),
             boot: u128::from(w[14]) | u128::from(w[15]) << 64,
             in_use: match w[16] {
-                0 => Use::Closed,
-                number => Use::In(MediumKind::from_number(number).ok_or_else(|| {
+                0 => HeapUse::Closed,
+                number => HeapUse::In(MediumKind::from_number(number).ok_or_else(|| {
                     Error::corrupt(format!(
                         "the header has the unknown number {number} for how the heap is in use"
                     ))
@@ -180,7 +180,7 @@ impl Header {
             types: w[17],
             live_slots: (w[18], w[19]),
             log: w[20],
-            identity: Identity::from_words([w[21], w[22], w[23], w[24]]),
+            identity: FileIdentity::from_words([w[21], w[22], w[23], w[24]]),
             log_nonce: w[25],
         };
         let sane = header.arena_unit.is_power_of_two()
@@ -218,13 +218,13 @@ impl Header {
 
     /// Makes the header that was read durable, because it may be in a cache only.
     #[track_caller]
-    pub(crate) fn persist_again(&self, media: &Media, heap: Words<'_>) {
+    pub(crate) fn persist_again(&self, media: &Media, heap: MetadataWords<'_>) {
         media.persist(heap.addr(self.slot() as u64 * PAGE), SLOT_SIZE);
     }
 
     /// Writes the header with the next sequence number to the older slot. It is durable on return.
     #[track_caller]
-    pub(crate) fn write(&mut self, media: &Media, heap: Words<'_>) {
+    pub(crate) fn write(&mut self, media: &Media, heap: MetadataWords<'_>) {
         self.sequence += 1;
         let slot = self.slot() as u64 * PAGE;
         heap.store(media, slot, &self.to_words());
@@ -240,7 +240,7 @@ impl Header {
     pub(crate) fn write_both(
         &mut self,
         media: &Media,
-        heap: Words<'_>,
+        heap: MetadataWords<'_>,
         sync: impl Fn() -> Result<()>,
     ) -> Result<()> {
         for _ in 0..2 {
@@ -278,7 +278,7 @@ pub(crate) fn is_torn(slot: &[u8]) -> bool {
 
 /// The result of reading the beginning of a file.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum FileStart {
     /// There is no heap yet: the file is empty, or its creation was cut short.
     Nothing,
     Header(Header),
@@ -286,9 +286,9 @@ pub(crate) enum Found {
 
 /// Reads the two slots. `bytes` is the beginning of the file, at most [`HEADER_SIZE`] bytes; `path` is for
 /// messages.
-pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
+pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<FileStart> {
     if bytes.is_empty() {
-        return Ok(Found::Nothing);
+        return Ok(FileStart::Nothing);
     }
     let short = (bytes.len() as u64) < HEADER_SIZE;
     let mut words: Vec<u64> =
@@ -300,7 +300,7 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
     if slots.iter().all(|slot| slot[0] != MAGIC) {
         // A crash before the first store leaves all zeros.
         return if is_zero && !short {
-            Ok(Found::Nothing)
+            Ok(FileStart::Nothing)
         } else {
             Err(Error::NotAHeap { path: path.to_owned() })
         };
@@ -313,10 +313,10 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
         .filter(|slot| slot[0] == MAGIC && holds(slot[WORDS - 1], checksum(slot)))
         .max_by_key(|slot| slot[2]);
     match newest {
-        Some(slot) => Header::from_words(slot).map(Found::Header),
+        Some(slot) => Header::from_words(slot).map(FileStart::Header),
         // The first header goes to slot 1, and slot 0 has only the magic until that header is complete. So
         // this heap was never used.
-        None if slots[0][0] == MAGIC && slots[0][1..].iter().all(|&w| w == 0) => Ok(Found::Nothing),
+        None if slots[0][0] == MAGIC && slots[0][1..].iter().all(|&w| w == 0) => Ok(FileStart::Nothing),
         None => Err(Error::corrupt("both headers have wrong checksums")),
     }
 }
@@ -326,7 +326,7 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
 /// # Errors
 /// The error of the medium's fence. Nothing else must be stored after it.
 #[track_caller]
-pub(crate) fn begin_creation(media: &Media, heap: Words<'_>) -> Result<()> {
+pub(crate) fn begin_creation(media: &Media, heap: MetadataWords<'_>) -> Result<()> {
     heap.set(media, 0, MAGIC);
     media.persist(heap.addr(0), 8);
     media.check_fences()
@@ -346,12 +346,12 @@ pub(crate) mod tests {
             salt: 99,
             bases: vec![1 << 44],
             boot: 5,
-            in_use: Use::In(MediumKind::Pmem),
+            in_use: HeapUse::In(MediumKind::Pmem),
             has_parts: true,
             types: 4096,
             live_slots: (8192, 80),
             log: 3,
-            identity: Identity { device: 4, inode: 5, file_system: 6, created: 7 },
+            identity: FileIdentity { device: 4, inode: 5, file_system: 6, created: 7 },
             log_nonce: 9,
         }
     }
@@ -368,8 +368,8 @@ pub(crate) mod tests {
 
     fn found(bytes: &[u8]) -> Header {
         match read(bytes, Path::new("x")).unwrap() {
-            Found::Header(header) => header,
-            Found::Nothing => panic!("no header"),
+            FileStart::Header(header) => header,
+            FileStart::Nothing => panic!("no header"),
         }
     }
 
@@ -388,13 +388,13 @@ pub(crate) mod tests {
     #[test]
     fn a_creation_cut_short_is_no_heap_yet() {
         let mut bytes = vec![0; HEADER_SIZE as usize];
-        assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
+        assert!(matches!(read(&bytes, Path::new("x")), Ok(FileStart::Nothing)));
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
-        assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
+        assert!(matches!(read(&bytes, Path::new("x")), Ok(FileStart::Nothing)));
         // Slot 1 has the first header, torn anywhere.
         let whole = file([None, Some(&header(1))]);
         bytes[PAGE as usize..][..100].copy_from_slice(&whole[PAGE as usize..][..100]);
-        assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
+        assert!(matches!(read(&bytes, Path::new("x")), Ok(FileStart::Nothing)));
     }
 
     #[test]

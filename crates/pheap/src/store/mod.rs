@@ -25,18 +25,18 @@ use crate::faults::{Bug, bug};
 use crate::media::{Media, Medium};
 use crate::os::fork::Process;
 use crate::os::mapping::Mapping;
-use crate::os::maps::Table;
+use crate::os::maps::ZeroedArray;
 use crate::os::names::has_name;
 use crate::sync::Mutex;
 use crate::tuning::Tuning;
 use crate::wal::Wal;
-use ahead::Ahead;
+use ahead::SpaceAhead;
 use arena::Arena;
 use header::Header;
 use page_map::PageMap;
-use pages::Pages;
+use pages::FreePages;
 use types::TypeTable;
-use words::Words;
+use words::MetadataWords;
 
 pub(crate) const OPEN: u8 = 0;
 pub(crate) const READ_ONLY: u8 = 1;
@@ -46,7 +46,7 @@ pub(crate) const CLOSED: u8 = 3;
 /// The disk has failed, or a panic has interrupted a change of pheap's state.
 pub(crate) const FAILED: u8 = 4;
 
-/// It is unknown which thread is inside a region: see [`Refused`](crate::sync::fence::Refused).
+/// It is unknown which thread is inside a region: see [`FenceRefused`](crate::sync::fence::FenceRefused).
 const UNFENCED: u8 = 5;
 
 const PANICKED: &str = "a panic has interrupted the end of a transaction, or a collection";
@@ -83,7 +83,7 @@ pub(crate) struct Store {
     pub(crate) tuning: Tuning,
     pub(crate) page_map: PageMap,
     /// A bit for each word of the heap: whether the open long transaction of its region has logged the word.
-    pub(crate) logged: OnceLock<Arc<Table<AtomicU64>>>,
+    pub(crate) logged: OnceLock<Arc<ZeroedArray<AtomicU64>>>,
     pub(crate) medium: Medium,
     /// Evicts private pages where no background thread does. Set when the heap is opened, or never.
     pub(crate) evict: OnceLock<Evict>,
@@ -91,7 +91,7 @@ pub(crate) struct Store {
     /// programs that choose keys.
     pub(crate) hash_secret: [u64; 2],
     pub(crate) process: Process,
-    pub(crate) ahead: Ahead,
+    pub(crate) ahead: SpaceAhead,
     /// Locked after a region's lock, if a thread takes both.
     pub(crate) tables: Mutex<Tables>,
 }
@@ -99,11 +99,11 @@ pub(crate) struct Store {
 /// The metadata: the header, the owners of pages, and the types.
 pub(crate) struct Tables {
     /// The mapped part of the heap. It stays mapped until the heap is closed.
-    pub(crate) heap: Words<'static>,
+    pub(crate) heap: MetadataWords<'static>,
     pub(crate) header: Header,
     pub(crate) media: Media,
     pub(crate) arenas: Vec<Arena>,
-    pub(crate) pages: Pages,
+    pub(crate) pages: FreePages,
     pub(crate) types: TypeTable,
     /// How often a thread has waited for the file to grow.
     pub(crate) growth_waits: u64,
@@ -124,13 +124,13 @@ impl Store {
 
     /// Returns the bitmap of the words that long transactions have logged. It is made for the first of them.
     /// Returns `None` if there are no addresses for it: it needs a 64th of the heap's reservation.
-    pub(crate) fn logged(&self) -> Option<&Arc<Table<AtomicU64>>> {
+    pub(crate) fn logged(&self) -> Option<&Arc<ZeroedArray<AtomicU64>>> {
         if self.logged.get().is_none() {
             // The tables stay locked until the bitmap is stored: the heap may grow, and must extend the
             // bitmap.
             let tables = self.tables.lock();
             let [blocks, open] = [self.mapping.reserved(), tables.header.mapped].map(blocks);
-            let _ = self.logged.set(Arc::new(Table::new(blocks, open).ok()?));
+            let _ = self.logged.set(Arc::new(ZeroedArray::new(blocks, open).ok()?));
         }
         self.logged.get()
     }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::Result;
-use crate::os::maps::Table;
+use crate::os::maps::ZeroedArray;
 use crate::units::PAGE;
 
 /// The bit of an entry that says that the page was populated since the heap was opened.
@@ -15,13 +15,13 @@ const POPULATED: u32 = 1 << 31;
 
 /// Numbers of spans, by page. Each region numbers its spans separately, and looks up only its own pages.
 pub(crate) struct PageMap {
-    pages: Table<AtomicU32>,
+    pages: ZeroedArray<AtomicU32>,
 }
 
 impl PageMap {
     /// Creates a map for a heap of `mapped` bytes, which may grow to `reserved`. No page belongs to a span.
     pub(crate) fn new(reserved: u64, mapped: u64) -> Result<PageMap> {
-        Ok(PageMap { pages: Table::new((reserved / PAGE) as usize, (mapped / PAGE) as usize)? })
+        Ok(PageMap { pages: ZeroedArray::new((reserved / PAGE) as usize, (mapped / PAGE) as usize)? })
     }
 
     /// Makes room for the pages of a heap that is about to have `mapped` bytes.

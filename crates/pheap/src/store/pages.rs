@@ -1,21 +1,21 @@
 //! The free pages. This state is volatile: an opening rebuilds it from the span tables.
 //!
-//! Some free pages are [holes](Pages::holes), whose space the file has given back. A thread that takes holes
-//! gets space for them first.
+//! Some free pages are [holes](FreePages::holes), whose space the file has given back. A thread that takes
+//! holes gets space for them first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs of free pages.
 #[derive(Debug, Default)]
-pub(crate) struct Pages {
+pub(crate) struct FreePages {
     /// Lengths of the runs by offset, both in bytes.
     free: BTreeMap<u64, u64>,
     /// The same runs as (length, offset).
     by_length: BTreeSet<(u64, u64)>,
     /// Free pages that may have no space in the file.
     pub(crate) holes: Ranges,
-    /// Pages that have been free since the last [watch](Pages::watch), without holes; and the number of that
-    /// watch.
+    /// Pages that have been free since the last [watch](FreePages::watch), without holes; and the number of
+    /// that watch.
     quiet: Ranges,
     watches: u64,
 }
@@ -75,7 +75,7 @@ impl Ranges {
     }
 }
 
-impl Pages {
+impl FreePages {
     /// Takes `len` bytes from the shortest run that has them. Of runs of equal length, it takes the first.
     pub(crate) fn take(&mut self, len: u64) -> Option<u64> {
         let (have, start) = *self.by_length.range((len, 0)..).next()?;
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_grows_together() {
-        let mut pages = Pages::default();
+        let mut pages = FreePages::default();
         pages.give(0, 100);
         let taken: Vec<_> = (0..10).map(|_| pages.take(10).unwrap()).collect();
         assert_eq!(pages.take(1), None);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_in_between_is_not_quiet() {
-        let mut pages = Pages::default();
+        let mut pages = FreePages::default();
         pages.give(0, 100);
         pages.give(200, 20);
         pages.holes.add(10, 20);
@@ -260,7 +260,7 @@ mod tests {
     /// part.
     #[test]
     fn holes_that_touch_are_one() {
-        let mut pages = Pages::default();
+        let mut pages = FreePages::default();
         pages.give(0, 1000);
         for start in (0..1000).step_by(20).chain((10..1000).step_by(20)) {
             pages.holes.add(start, 10);
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn pages_with_space_are_found_between_holes() {
-        let mut pages = Pages::default();
+        let mut pages = FreePages::default();
         pages.give(0, 100);
         pages.give(200, 8);
         pages.holes.add(0, 40);
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_shortest_run_that_fits_is_taken() {
-        let mut pages = Pages::default();
+        let mut pages = FreePages::default();
         pages.give(0, 100);
         pages.give(200, 20);
         pages.give(300, 20);

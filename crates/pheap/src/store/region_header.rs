@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::faults::holds;
 use crate::media::Media;
 use crate::store::word::{VALUE_BITS, checked, with_check};
-use crate::store::words::Words;
+use crate::store::words::MetadataWords;
 use crate::units::PAGE;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PREGIO\n");
@@ -50,7 +50,7 @@ pub(crate) fn root_in(word: u64) -> Result<u64> {
 /// once. For the name, the lock of the heap's metadata does that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionHeader {
-    words: Words<'static>,
+    words: MetadataWords<'static>,
 }
 
 impl RegionHeader {
@@ -58,7 +58,7 @@ impl RegionHeader {
     ///
     /// # Panics
     /// If the header is not within the heap.
-    pub(crate) fn at(heap: Words<'static>, offset: u64) -> RegionHeader {
+    pub(crate) fn at(heap: MetadataWords<'static>, offset: u64) -> RegionHeader {
         RegionHeader { words: heap.part(offset, REGION_SIZE) }
     }
 

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::arena::SpanKind;
 use super::header::{Header, MAX_BASES, is_base};
-use super::spans::Span;
-use super::words::Words;
+use super::spans::TakenSpan;
+use super::words::MetadataWords;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::{PointerMap, TypeLayout};
@@ -87,11 +87,11 @@ pub(crate) fn rebase(header: &mut Header, base: u64) -> bool {
 /// No other thread has the heap. Its logs are empty, and `pieces` has all its pointers.
 pub(crate) fn relocate(
     mapping: &Mapping,
-    heap: Words<'_>,
+    heap: MetadataWords<'_>,
     medium: &Medium,
     media: &Media,
     header: &mut Header,
-    pieces: &[Piece],
+    pieces: &[SpanPiece],
 ) -> Result<()> {
     let all = header.clone();
     if bug(Bug::ShrinkBeforeMoved) {
@@ -119,20 +119,26 @@ pub(crate) fn relocate(
 
 /// Returns the pieces of these spans that are to be rewritten: all pointers, including those that the
 /// collector does not follow.
-pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &[TypeLayout]) -> Vec<Piece> {
+pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a TakenSpan>, types: &[TypeLayout]) -> Vec<SpanPiece> {
     let mut maps: HashMap<u32, Arc<PointerMap>> = HashMap::new();
-    let mut pieces_of = |span: &Span| {
+    let mut pieces_of = |span: &TakenSpan| {
         let ty = span.entry.ty;
         let map = maps.entry(ty).or_insert_with(|| Arc::new(PointerMap::of(&types[ty as usize])));
-        Piece::of(span, map.clone())
+        SpanPiece::of(span, map.clone())
     };
     spans.filter(|span| span.holds_objects()).flat_map(&mut pieces_of).collect()
 }
 
 /// Rewrites all pointers in `pieces` that are relative to a listed base other than the current one. This is
 /// durable on return, except in a file that is mapped without `MAP_SYNC`.
-fn swizzle(mapping: &Mapping, heap: Words<'_>, medium: &Medium, header: &Header, pieces: &[Piece]) {
-    let bytes: usize = pieces.iter().map(Piece::bytes).sum();
+fn swizzle(
+    mapping: &Mapping,
+    heap: MetadataWords<'_>,
+    medium: &Medium,
+    header: &Header,
+    pieces: &[SpanPiece],
+) {
+    let bytes: usize = pieces.iter().map(SpanPiece::bytes).sum();
     // The simulator must see the same stores in each run.
     let most = if mapping.is_simulated() { 1 } else { cores().min(MAX_THREADS) };
     let threads = most.min(bytes / PER_THREAD + 1);
@@ -158,7 +164,7 @@ fn swizzle(mapping: &Mapping, heap: Words<'_>, medium: &Medium, header: &Header,
 }
 
 /// A part of a span: some of its objects, or a window of a large one.
-pub(crate) struct Piece {
+pub(crate) struct SpanPiece {
     pointers: Arc<PointerMap>,
     /// Offset of the first object in the heap.
     first: u64,
@@ -169,15 +175,15 @@ pub(crate) struct Piece {
     window: Range<usize>,
 }
 
-impl Piece {
-    fn of(span: &Span, pointers: Arc<PointerMap>) -> Vec<Piece> {
+impl SpanPiece {
+    fn of(span: &TakenSpan, pointers: Arc<PointerMap>) -> Vec<SpanPiece> {
         let bytes = span.bytes() as usize;
         let slot = if span.entry.kind == SpanKind::Small { span.entry.slot as usize } else { bytes };
         // Only a damaged table has slots of such a size.
         if !pointers.has_pointers() || slot == 0 || !slot.is_multiple_of(8) {
             return Vec::new();
         }
-        let piece = |slots: Range<usize>, window| Piece {
+        let piece = |slots: Range<usize>, window| SpanPiece {
             pointers: pointers.clone(),
             first: span.offset + (slots.start * slot) as u64,
             slot,
@@ -208,7 +214,7 @@ impl Piece {
 /// Rewrites pointers, and flushes the lines that it has written.
 struct Swizzler<'a> {
     media: &'a Media,
-    heap: Words<'a>,
+    heap: MetadataWords<'a>,
     /// The bits of an address that say which base it is relative to.
     mask: u64,
     current: u64,
@@ -218,7 +224,7 @@ struct Swizzler<'a> {
 }
 
 impl Swizzler<'_> {
-    fn new<'a>(media: &'a Media, heap: Words<'a>, header: &'a Header) -> Swizzler<'a> {
+    fn new<'a>(media: &'a Media, heap: MetadataWords<'a>, header: &'a Header) -> Swizzler<'a> {
         let (&current, others) = header.bases.split_first().expect("a heap has a base");
         Swizzler { media, heap, mask: !(header.reserved - 1), current, others, line: 0 }
     }

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::arena::{Arena, SpanEntry, SpanKind, arena_of};
-use super::spans::{Span, clear_entry, clear_hidden, write_entry};
-use super::words::Words;
+use super::spans::{TakenSpan, clear_entry, clear_hidden, write_entry};
+use super::words::MetadataWords;
 use super::{Store, Tables};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -24,7 +24,7 @@ const PART: u64 = 16 << 20;
 impl Store {
     /// Takes a span of `bytes.end()` bytes, or less, but at least `bytes.start()`, both rounded up to pages.
     /// The file grows if need be. `entry.pages` is filled in.
-    pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<Span> {
+    pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<TakenSpan> {
         let mut tables = self.tables.lock();
         tables.take_span(self, bytes, entry)
     }
@@ -39,13 +39,13 @@ impl Store {
     }
 
     /// [`take_span`](Self::take_span), if that needs no growth of the file.
-    pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<Span> {
+    pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<TakenSpan> {
         let mut tables = self.tables.lock();
         tables.take_free_span(self, bytes, entry)
     }
 
     /// Frees recorded spans of a region. Its log is empty, or does not name them.
-    pub(crate) fn free_object_spans(&self, media: &Media, spans: &[Span]) {
+    pub(crate) fn free_object_spans(&self, media: &Media, spans: &[TakenSpan]) {
         let (heap, arenas): (_, Vec<Arena>) = {
             let tables = self.tables.lock();
             (tables.heap, spans.iter().map(|span| tables.arena_of(span.offset)).collect())
@@ -60,18 +60,18 @@ impl Store {
     }
 
     /// Gives back a span that is not recorded.
-    pub(crate) fn give_back(&self, span: &Span) {
+    pub(crate) fn give_back(&self, span: &TakenSpan) {
         self.tables.lock().pages.give(span.offset, span.bytes());
     }
 
     /// Writes the entry of a span that only the caller has. It is durable after a fence.
     #[track_caller]
-    pub(crate) fn write_entry(&self, media: &Media, span: &Span) {
+    pub(crate) fn write_entry(&self, media: &Media, span: &TakenSpan) {
         write_entry(media, self.words(), span.entry_at, span.entry.to_words());
     }
 
     /// Returns the mapped part of the heap.
-    fn words(&self) -> Words<'static> {
+    fn words(&self) -> MetadataWords<'static> {
         self.tables.lock().heap
     }
 
@@ -102,7 +102,7 @@ impl Store {
 impl Tables {
     /// Writes the entry of a span that no transaction records. It is durable on return.
     #[track_caller]
-    pub(crate) fn record_span(&self, span: &Span) {
+    pub(crate) fn record_span(&self, span: &TakenSpan) {
         write_entry(&self.media, self.heap, span.entry_at, span.entry.to_words());
         self.media.fence();
     }
@@ -112,7 +112,7 @@ impl Tables {
         store: &Store,
         bytes: &RangeInclusive<u64>,
         entry: SpanEntry,
-    ) -> Result<Span> {
+    ) -> Result<TakenSpan> {
         if let Some(span) = self.take_free_span(store, bytes, entry) {
             return Ok(span);
         }
@@ -127,7 +127,7 @@ impl Tables {
         store: &Store,
         bytes: &RangeInclusive<u64>,
         entry: SpanEntry,
-    ) -> Option<Span> {
+    ) -> Option<TakenSpan> {
         let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
         let (offset, len) = self.take_pages(whole(bytes.end()), whole(bytes.start()))?;
         let pages = u32::try_from(len / PAGE).ok()?;
@@ -164,10 +164,10 @@ impl Tables {
     }
 
     /// Returns the span of pages that were just taken. Makes the used word durable, if it changes.
-    fn taken(&mut self, store: &Store, offset: u64, entry: SpanEntry) -> Span {
+    fn taken(&mut self, store: &Store, offset: u64, entry: SpanEntry) -> TakenSpan {
         let number = self.arenas.partition_point(|arena| arena.end() <= offset);
         let arena = &mut self.arenas[number];
-        let span = Span { offset, entry_at: arena.entry(offset), entry };
+        let span = TakenSpan { offset, entry_at: arena.entry(offset), entry };
         let before = arena.used;
         if arena.use_until(span.end()) {
             if clear_hidden(&self.media, self.heap, arena, before..arena.used) {
@@ -303,12 +303,12 @@ mod tests {
     use crate::store::OPEN;
     use crate::store::header::{Header, tests::header};
     use crate::store::page_map::PageMap;
-    use crate::store::pages::Pages;
+    use crate::store::pages::FreePages;
     use crate::store::types::TypeTable;
     use crate::sync::Mutex;
     use crate::tuning::Tuning;
     use crate::wal::tests::{InMemory, TestDisk};
-    use crate::wal::{Settings, SyncPolicy, Wal, WalIdentity};
+    use crate::wal::{SyncPolicy, Wal, WalIdentity, WalSettings};
 
     impl Store {
         /// Creates a store with one arena in memory, which is all that an allocator needs.
@@ -320,9 +320,9 @@ mod tests {
         fn that_grows(size: u64, max_size: u64) -> Store {
             let reserved = max_size.next_power_of_two();
             let mapping = Mapping::reserve_anywhere(0, reserved, Backing::Memory).unwrap();
-            let heap = Words::none(&mapping);
+            let heap = MetadataWords::none(&mapping);
             let (media, arena, mut pages) =
-                (Media::new(Medium::Process), Arena::new(0, size), Pages::default());
+                (Media::new(Medium::Process), Arena::new(0, size), FreePages::default());
             pages.give(arena.first_free(), arena.end() - arena.first_free());
             let types = TypeTable::create(pages.take(PAGE).unwrap(), PAGE);
             let header = Header { arena_unit: size, mapped: size, reserved, ..header(1) };
@@ -421,7 +421,7 @@ mod tests {
         let data = AlmostFull(InMemory::default(), AtomicU64::new(3 * PART));
         let of =
             WalIdentity { uuid: 1, salt: 2, id: 3, nonce: 4, in_use: false, mapped: SIZE, reserved: SIZE };
-        let settings = Settings {
+        let settings = WalSettings {
             policy: SyncPolicy::EveryCommit,
             log_limit: 1 << 20,
             memory_limit: 1 << 30,

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::arena::{Arena, SpanEntry, SpanKind};
-use super::stored::Stored;
-use super::words::Words;
+use super::stored::StoredHeap;
+use super::words::MetadataWords;
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::units::PAGE;
 
 /// A span that was taken. Its entry is in the span table only once it was written there.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
+pub(crate) struct TakenSpan {
     /// Offset of its first page.
     pub(crate) offset: u64,
     /// Offset of its entry in the span table.
@@ -20,7 +20,7 @@ pub(crate) struct Span {
     pub(crate) entry: SpanEntry,
 }
 
-impl Span {
+impl TakenSpan {
     /// Returns the offset behind the span.
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.bytes()
@@ -38,20 +38,20 @@ impl Span {
 }
 
 /// Returns the span that begins at `offset`, if there is one. `spans` are in order.
-pub(crate) fn span_at(spans: &[Span], offset: u64) -> Option<&Span> {
+pub(crate) fn span_at(spans: &[TakenSpan], offset: u64) -> Option<&TakenSpan> {
     spans.binary_search_by_key(&offset, |span| span.offset).ok().map(|number| &spans[number])
 }
 
 /// Writes the entry of pages that are free, or that only the caller has. It is durable after a fence.
 #[track_caller]
-pub(crate) fn write_entry(media: &Media, heap: Words<'_>, entry_at: u64, words: [u64; 2]) {
+pub(crate) fn write_entry(media: &Media, heap: MetadataWords<'_>, entry_at: u64, words: [u64; 2]) {
     heap.store(media, entry_at, &words);
     media.flush(heap.addr(entry_at), 16);
 }
 
 /// Clears the entry of a span of `bytes` bytes in `arena`. This is durable after a fence.
 #[track_caller]
-pub(crate) fn clear_entry(media: &Media, heap: Words<'_>, arena: &Arena, offset: u64, bytes: u64) {
+pub(crate) fn clear_entry(media: &Media, heap: MetadataWords<'_>, arena: &Arena, offset: u64, bytes: u64) {
     if clear_hidden(media, heap, arena, offset + PAGE..offset + bytes) {
         media.fence();
     }
@@ -60,7 +60,7 @@ pub(crate) fn clear_entry(media: &Media, heap: Words<'_>, arena: &Arena, offset:
 
 /// Clears the entries of pages inside a span, which an opening does not read, before these pages begin a span
 /// themselves. Returns whether any entry was not zero; only damage can cause that.
-pub(crate) fn clear_hidden(media: &Media, heap: Words<'_>, arena: &Arena, pages: Range<u64>) -> bool {
+pub(crate) fn clear_hidden(media: &Media, heap: MetadataWords<'_>, arena: &Arena, pages: Range<u64>) -> bool {
     let entries = pages.step_by(PAGE as usize).map(|page| arena.entry(page));
     let hidden = entries.filter(|&at| heap.get(at) != 0);
     // SURVIVES unreached: no program of the crash lab goes on with a damaged heap; `tests/errors/order.rs`
@@ -69,17 +69,17 @@ pub(crate) fn clear_hidden(media: &Media, heap: Words<'_>, arena: &Arena, pages:
 }
 
 /// Reads the span tables of a heap.
-pub(crate) fn all_spans(heap: Words<'_>, arenas: &[Arena]) -> Result<Vec<Span>> {
-    spans_in(Stored::mapped(heap), arenas, &HashMap::new())
+pub(crate) fn all_spans(heap: MetadataWords<'_>, arenas: &[Arena]) -> Result<Vec<TakenSpan>> {
+    spans_in(StoredHeap::mapped(heap), arenas, &HashMap::new())
 }
 
 /// Reads the spans from the tables of `arenas`, with the words at some offsets `replaced`. Entries of pages
 /// behind the first one of a span are not read: they mean nothing, and are many.
 pub(crate) fn spans_in(
-    stored: Stored<'_>,
+    stored: StoredHeap<'_>,
     arenas: &[Arena],
     replaced: &HashMap<u64, u64>,
-) -> Result<Vec<Span>> {
+) -> Result<Vec<TakenSpan>> {
     let mut spans = Vec::new();
     for arena in arenas {
         // Mostly, the first page of the table has all entries that are needed.
@@ -97,7 +97,7 @@ pub(crate) fn spans_in(
             }
             let mut len = PAGE;
             if let Some(entry) = SpanEntry::from_words(words)? {
-                let span = Span { offset, entry_at, entry };
+                let span = TakenSpan { offset, entry_at, entry };
                 len = span.bytes();
                 if len == 0 || len > arena.used - offset {
                     return Err(Error::corrupt(format!(

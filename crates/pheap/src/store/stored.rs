@@ -7,27 +7,27 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::words::Words;
+use super::words::MetadataWords;
 use crate::error::{Error, Result};
 use crate::os::mapping::Mapping;
 
 /// A heap to read from.
 #[derive(Clone, Copy)]
-pub(crate) struct Stored<'a> {
+pub(crate) struct StoredHeap<'a> {
     /// The mapped heap. Callers use it directly where they read more words near by.
-    pub(crate) heap: Words<'a>,
+    pub(crate) heap: MetadataWords<'a>,
     file: Option<&'a File>,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredHeap<'a> {
     /// Creates a reader for a heap that no thread writes to.
-    pub(crate) fn of(mapping: &'a Mapping, heap: Words<'a>) -> Stored<'a> {
-        Stored { heap, file: mapping.shared_file() }
+    pub(crate) fn of(mapping: &'a Mapping, heap: MetadataWords<'a>) -> StoredHeap<'a> {
+        StoredHeap { heap, file: mapping.shared_file() }
     }
 
     /// Creates a reader that uses the mapping only, for a heap that may be in use.
-    pub(crate) fn mapped(heap: Words<'a>) -> Stored<'a> {
-        Stored { heap, file: None }
+    pub(crate) fn mapped(heap: MetadataWords<'a>) -> StoredHeap<'a> {
+        StoredHeap { heap, file: None }
     }
 
     /// Reads `N` words from the offset `at` on.

@@ -29,8 +29,8 @@ use crate::layout::{
 };
 use crate::media::Media;
 use crate::store::arena::SpanKind;
-use crate::store::spans::{Span, span_at};
-use crate::store::words::Words;
+use crate::store::spans::{TakenSpan, span_at};
+use crate::store::words::MetadataWords;
 use crate::units::LINE;
 use crate::units::PAGE;
 
@@ -67,9 +67,14 @@ impl TypeTable {
     }
 
     /// Reads the table, whose first extent is at the offset `first`. `spans` are all spans of the heap.
-    pub(crate) fn read(heap: Words<'_>, salt: u64, first: u64, spans: &[Span]) -> Result<TypeTable> {
-        let is_extent = |span: &&Span| span.entry.kind == SpanKind::Types;
-        let extent_len = |at: u64| span_at(spans, at).filter(is_extent).map(Span::bytes);
+    pub(crate) fn read(
+        heap: MetadataWords<'_>,
+        salt: u64,
+        first: u64,
+        spans: &[TakenSpan],
+    ) -> Result<TypeTable> {
+        let is_extent = |span: &&TakenSpan| span.entry.kind == SpanKind::Types;
+        let extent_len = |at: u64| span_at(spans, at).filter(is_extent).map(TakenSpan::bytes);
         let bad = || Error::corrupt("the type table leads to a place that is not part of it");
         let mut table = TypeTable::create(first, extent_len(first).ok_or_else(bad)?);
         for _ in 0..64 {
@@ -254,7 +259,7 @@ impl TypeTable {
         &mut self,
         new: NewTypes,
         media: &Media,
-        heap: Words<'_>,
+        heap: MetadataWords<'_>,
         salt: u64,
         extent: Option<(u64, u64)>,
     ) -> u32 {
@@ -337,7 +342,7 @@ impl NewTypes {
 
 /// Returns the record at `at` of an extent that ends at `end`, with the length of its payload and its number
 /// of types, if it is complete. The lengths are checked first: a damaged one may be larger than memory.
-fn record_at(heap: Words<'_>, at: u64, end: u64, salt: u64) -> Option<(Vec<u8>, usize, u32)> {
+fn record_at(heap: MetadataWords<'_>, at: u64, end: u64, salt: u64) -> Option<(Vec<u8>, usize, u32)> {
     let room = end - at;
     if room < 16 {
         return None;

@@ -17,7 +17,7 @@ use crate::media::Media;
 
 /// A view of metadata, addressed by offsets in the heap. Copies of a view show the same words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words<'a> {
+pub(crate) struct MetadataWords<'a> {
     base: *mut u8,
     start: u64,
     end: u64,
@@ -25,11 +25,11 @@ pub(crate) struct Words<'a> {
 }
 
 // SAFETY: a view can only be used like the shared reference `&[AtomicU64]`, which is `Send`.
-unsafe impl Send for Words<'_> {}
+unsafe impl Send for MetadataWords<'_> {}
 // SAFETY: a view can only be used like the shared reference `&[AtomicU64]`, which is `Sync`.
-unsafe impl Sync for Words<'_> {}
+unsafe impl Sync for MetadataWords<'_> {}
 
-impl Words<'static> {
+impl MetadataWords<'static> {
     /// Maps more of the heap, up to `end`, and extends the view to it.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Words<'static> {
     }
 }
 
-impl<'a> Words<'a> {
+impl<'a> MetadataWords<'a> {
     /// Creates a view of the words at the offsets `range`, which are multiples of 8.
     ///
     /// # Safety
@@ -60,18 +60,18 @@ impl<'a> Words<'a> {
     /// 2. Each word that is accessed through this view, its parts or its copies is metadata, or no other
     ///    thread has the heap, or no thread writes to it. So no `&mut` to such a word exists, and a thread
     ///    stores to it through a view only, or while no other thread accesses it.
-    pub(crate) unsafe fn new(base: *mut u8, range: Range<u64>) -> Words<'a> {
+    pub(crate) unsafe fn new(base: *mut u8, range: Range<u64>) -> MetadataWords<'a> {
         assert!(base.addr().is_multiple_of(8) && range.start.is_multiple_of(8) && range.start <= range.end);
-        Words { base, start: range.start, end: range.end, mapped: PhantomData }
+        MetadataWords { base, start: range.start, end: range.end, mapped: PhantomData }
     }
 
     /// Returns a view of `bytes` bytes from the offset `at` on.
     ///
     /// # Panics
     /// If this view does not have all of them, or `at` is not a multiple of 8.
-    pub(crate) fn part(self, at: u64, bytes: u64) -> Words<'a> {
+    pub(crate) fn part(self, at: u64, bytes: u64) -> MetadataWords<'a> {
         self.slice(at, bytes as usize / 8);
-        Words { start: at, end: at + bytes, ..self }
+        MetadataWords { start: at, end: at + bytes, ..self }
     }
 
     /// Returns the offset of the first word.
@@ -164,10 +164,10 @@ mod tests {
     use super::*;
     use crate::os::mapping::Mapping;
 
-    impl<'a> Words<'a> {
+    impl<'a> MetadataWords<'a> {
         /// Creates an empty view of a heap, to be [extended](Self::extend).
-        pub(in crate::store) fn none(mapping: &Mapping) -> Words<'a> {
-            Words { base: mapping.base(), start: 0, end: 0, mapped: PhantomData }
+        pub(in crate::store) fn none(mapping: &Mapping) -> MetadataWords<'a> {
+            MetadataWords { base: mapping.base(), start: 0, end: 0, mapped: PhantomData }
         }
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! | holder | may run at the same time as |
 //! |---|---|
-//! | reader ([`lock_shared`](Access::lock_shared)) | readers, a not upgraded writer, quiescent holders |
-//! | writer ([`lock_upgradable`](Access::lock_upgradable)) | readers |
-//! | [upgraded](Access::upgrade) writer | no other holder |
-//! | quiescent holder ([`lock_quiescent`](Access::lock_quiescent)) | readers, quiescent holders |
+//! | reader ([`lock_shared`](RegionLock::lock_shared)) | readers, a not upgraded writer, quiescent holders |
+//! | writer ([`lock_upgradable`](RegionLock::lock_upgradable)) | readers |
+//! | [upgraded](RegionLock::upgrade) writer | no other holder |
+//! | quiescent holder ([`lock_quiescent`](RegionLock::lock_quiescent)) | readers, quiescent holders |
 //!
 //! While there is a quiescent holder, no thread changes the region.
 //!
@@ -16,8 +16,8 @@
 //! lines. So one of the two sees the other. The first thread that uses the lock, its owner, needs none of
 //! this until a second thread comes ([`bias`]).
 //!
-//! The second thread needs a fence for that. If the system [refuses](Refused) it, the second thread does not
-//! get the lock, because it cannot know whether the owner is inside.
+//! The second thread needs a fence for that. If the system [refuses](FenceRefused) it, the second thread does
+//! not get the lock, because it cannot know whether the owner is inside.
 //!
 //! # The word
 //! The word says which threads the lock keeps out, and which sleeping threads must be woken. All threads
@@ -40,14 +40,14 @@
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
-use super::fence::Refused;
+use super::fence::FenceRefused;
 use super::gate::Gate;
 use super::lock::RawRwLock;
 use super::mutex::{Condvar, Mutex, MutexGuard};
-use super::watch::Watch;
-use super::{AtomicU64, Want};
+use super::watch::LockWatch;
+use super::{AtomicU64, LockMode};
 use crate::faults::{Bug, bug};
-use slots::Slots;
+use slots::ReaderSlots;
 
 pub(crate) use group::upgrade_all;
 pub(crate) use readers::Entry;
@@ -75,40 +75,40 @@ const PARKED: u64 = 1 << 3;
 const SPINS: u32 = 60;
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingThreads {
     /// Number of readers that sleep.
     readers: u64,
     /// How often all sleeping readers were let in.
     turns: u64,
-    /// Whether all threads have passed a fence since the lock was [revoked](Access::revoke).
+    /// Whether all threads have passed a fence since the lock was [revoked](RegionLock::revoke).
     is_revoked: bool,
 }
 
 /// See the [module](self).
-pub(crate) struct Access {
+pub(crate) struct RegionLock {
     /// The number of the first thread that used the lock, and whether it still is the owner (see [`bias`]).
     owner: AtomicU64,
     state: AtomicU64,
     word: AtomicU64,
-    slots: Slots,
+    slots: ReaderSlots,
     /// Closed by writers of several regions.
     pub(crate) gate: Gate,
     writers: RawRwLock,
-    watch: Watch,
-    waiting: Mutex<Waiting>,
+    watch: LockWatch,
+    waiting: Mutex<WaitingThreads>,
     /// Notified when the owner's state has changed, or a reader has left.
     changed: Condvar,
     /// Notified when readers are let in.
     admitted: Condvar,
 }
 
-impl Access {
-    pub(crate) fn new() -> Access {
-        Access {
+impl RegionLock {
+    pub(crate) fn new() -> RegionLock {
+        RegionLock {
             owner: AtomicU64::new(0),
             state: AtomicU64::new(0),
             word: AtomicU64::new(0),
-            slots: Slots::new(),
+            slots: ReaderSlots::new(),
             gate: Gate::new(),
             writers: RawRwLock::new(),
             watch: Default::default(),
@@ -118,7 +118,7 @@ impl Access {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingThreads> {
         self.waiting.lock_unwatched()
     }
 
@@ -135,13 +135,13 @@ impl Access {
     /// wants this region, before it waits for it.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn lock_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), Refused> {
+    pub(crate) fn lock_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), FenceRefused> {
         if self.enter_as_owner() { Ok(()) } else { self.wait_upgradable(is_nested) }
     }
 
     #[inline(never)]
     #[track_caller]
-    fn wait_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), Refused> {
+    fn wait_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), FenceRefused> {
         // The gate counts even if the lock is free. The lock may be free only for the moment between two
         // transactions of this thread, and a writer of several regions would never find it free.
         if !bug(Bug::GatesForReads) {
@@ -154,54 +154,54 @@ impl Access {
     /// or that wants a region for another purpose than a transaction.
     #[inline]
     #[track_caller]
-    pub(crate) fn lock_collected(&self) -> Result<(), Refused> {
+    pub(crate) fn lock_collected(&self) -> Result<(), FenceRefused> {
         if self.enter_as_first() {
             return Ok(());
         }
-        self.writers.lock(Want::Exclusive);
-        self.make_way(Want::Exclusive, || None).map(drop)
+        self.writers.lock(LockMode::Exclusive);
+        self.make_way(LockMode::Exclusive, || None).map(drop)
     }
 
     /// [`lock_upgradable`](Self::lock_upgradable), if this thread can have the lock without waiting. Returns
     /// whether it has it.
     #[track_caller]
-    pub(crate) fn try_lock_upgradable(&self) -> Result<bool, Refused> {
+    pub(crate) fn try_lock_upgradable(&self) -> Result<bool, FenceRefused> {
         if self.enter_as_first() {
             return Ok(true);
         }
-        if !self.writers.try_lock(Want::Exclusive) {
+        if !self.writers.try_lock(LockMode::Exclusive) {
             return Ok(false);
         }
-        self.make_way(Want::Exclusive, || Some(Instant::now()))
+        self.make_way(LockMode::Exclusive, || Some(Instant::now()))
     }
 
     /// [`lock_collected`](Self::lock_collected), but waits at most `patience`. Returns whether this thread
     /// has the lock: it fails to get it if it already has the region in any way except as a reader.
     #[track_caller]
-    pub(crate) fn try_lock_for(&self, patience: Duration) -> Result<bool, Refused> {
+    pub(crate) fn try_lock_for(&self, patience: Duration) -> Result<bool, FenceRefused> {
         let end = Instant::now() + patience;
         if self.enter_as_first() {
             return Ok(true);
         }
-        if !self.writers.try_lock_until(Want::Exclusive, end) {
+        if !self.writers.try_lock_until(LockMode::Exclusive, end) {
             return Ok(false);
         }
-        self.make_way(Want::Exclusive, || Some(end))
+        self.make_way(LockMode::Exclusive, || Some(end))
     }
 
     /// Waits until the owner is not a writer, at most until `end`. The caller has the lock of the writers. If
     /// the owner still is a writer, or its state cannot be known, this releases that lock. Returns whether
     /// the caller has it.
     #[inline(always)]
-    fn make_way(&self, want: Want, end: impl FnOnce() -> Option<Instant>) -> Result<bool, Refused> {
+    fn make_way(&self, want: LockMode, end: impl FnOnce() -> Option<Instant>) -> Result<bool, FenceRefused> {
         if self.owner.load(Acquire) == bias::GONE {
             return Ok(true);
         }
         let alone = self.revoke(bias::WRITER | bias::UPGRADED, end());
         match want {
             _ if alone == Ok(true) => {}
-            Want::Exclusive => self.writers.unlock_exclusive(),
-            Want::Shared | Want::Nested => self.writers.unlock_shared(),
+            LockMode::Exclusive => self.writers.unlock_exclusive(),
+            LockMode::Shared | LockMode::Nested => self.writers.unlock_shared(),
         }
         alone
     }
@@ -225,8 +225,8 @@ impl Access {
 
     /// Waits until there is no writer. `overtakes` says whether this thread passes writers that only wait.
     #[track_caller]
-    pub(crate) fn lock_quiescent(&self, overtakes: bool) -> Result<(), Refused> {
-        let want = if overtakes { Want::Nested } else { Want::Shared };
+    pub(crate) fn lock_quiescent(&self, overtakes: bool) -> Result<(), FenceRefused> {
+        let want = if overtakes { LockMode::Nested } else { LockMode::Shared };
         self.writers.lock(want);
         // If this thread is the owner, it is not the writer: a quiescent holder has no transaction here.
         if self.mine().is_some() || self.claim() { Ok(()) } else { self.make_way(want, || None).map(drop) }

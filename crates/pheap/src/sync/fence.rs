@@ -11,7 +11,7 @@
 /// filter of system calls was installed since then. The thread cannot find out what other threads have
 /// stored, however long it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(crate) struct FenceRefused;
 
 /// Keeps the compiler from moving loads and stores across this point. The processor may still move them.
 #[inline(always)]
@@ -34,7 +34,7 @@ pub(super) fn full_behind_atomic() {
 
 /// Makes all threads of the process pass a fence.
 #[cfg(all(test, pheap_loom))]
-pub(super) fn heavy() -> Result<(), Refused> {
+pub(super) fn heavy() -> Result<(), FenceRefused> {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
     Ok(())
 }
@@ -42,7 +42,7 @@ pub(super) fn heavy() -> Result<(), Refused> {
 /// Makes all threads of the process pass a fence. The first call in a process takes some milliseconds if
 /// there are several threads.
 #[cfg(not(all(test, pheap_loom)))]
-pub(crate) fn heavy() -> Result<(), Refused> {
+pub(crate) fn heavy() -> Result<(), FenceRefused> {
     let membarrier = |command: libc::c_int| {
         // SAFETY: `membarrier` takes a command and flags, and no addresses, so it touches no memory of this
         // process.
@@ -54,7 +54,7 @@ pub(crate) fn heavy() -> Result<(), Refused> {
         // more.
         || membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
             && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    if fenced { Ok(()) } else { Err(Refused) }
+    if fenced { Ok(()) } else { Err(FenceRefused) }
 }
 
 #[cfg(all(test, not(pheap_loom)))]

@@ -109,16 +109,16 @@ impl Gate {
 }
 
 /// The gates of several locks, closed until this is dropped.
-pub(crate) struct Gates<'a> {
+pub(crate) struct ClosedGates<'a> {
     gates: Vec<&'a Gate>,
     closer: Closer,
 }
 
-impl<'a> Gates<'a> {
-    pub(crate) fn close(gates: Vec<&'a Gate>) -> Gates<'a> {
+impl<'a> ClosedGates<'a> {
+    pub(crate) fn close(gates: Vec<&'a Gate>) -> ClosedGates<'a> {
         let closer = Closer::new();
         gates.iter().for_each(|gate| gate.close(closer));
-        Gates { gates, closer }
+        ClosedGates { gates, closer }
     }
 
     /// Extends the wait of other threads, if they have waited until the deadline and entered.
@@ -129,7 +129,7 @@ impl<'a> Gates<'a> {
     }
 }
 
-impl Drop for Gates<'_> {
+impl Drop for ClosedGates<'_> {
     fn drop(&mut self) {
         self.gates.iter().for_each(|gate| gate.open(self.closer));
     }

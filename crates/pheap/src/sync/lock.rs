@@ -9,7 +9,7 @@
 //! that is often taken does not pass through a sleeping thread each time. A thread that releases the lock
 //! checks whether the first waiting thread has waited for longer than [`OVERTAKE`]. If it has, no thread
 //! that wants exclusive access overtakes it any more. A thread that wants to share the lock waits behind
-//! threads that wait for exclusive access, unless it is [nested](Want::Nested).
+//! threads that wait for exclusive access, unless it is [nested](LockMode::Nested).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::mutex::{Condvar, Mutex, MutexGuard};
-use super::watch::Watch;
-use super::{AtomicU64, Mistake, Want, mistake, schedule, spins};
+use super::watch::LockWatch;
+use super::{AtomicU64, LockMode, Mistake, mistake, schedule, spins};
 
 /// How long a waiting thread may be overtaken by threads that want exclusive access.
 const OVERTAKE: Duration = Duration::from_micros(500);
@@ -35,35 +35,35 @@ const FAIR: u64 = 1 << 3;
 /// One thread that shares the lock. This bit and all higher ones are the number of these threads.
 const READER: u64 = 1 << 4;
 
-impl Want {
+impl LockMode {
     /// Bits of the word that keep a thread out when it is its turn. One of them is enough.
     fn kept_out_by(self) -> u64 {
         match self {
-            Want::Exclusive => !(WAITING | CLOSED | FAIR),
-            Want::Shared | Want::Nested => EXCLUSIVE,
+            LockMode::Exclusive => !(WAITING | CLOSED | FAIR),
+            LockMode::Shared | LockMode::Nested => EXCLUSIVE,
         }
     }
 
     /// Further bits that keep a thread out which has just arrived.
     fn overtaken_by(self) -> u64 {
         match self {
-            Want::Exclusive => FAIR,
-            Want::Shared => CLOSED,
-            Want::Nested => 0,
+            LockMode::Exclusive => FAIR,
+            LockMode::Shared => CLOSED,
+            LockMode::Nested => 0,
         }
     }
 
     fn adds(self) -> u64 {
         match self {
-            Want::Exclusive => EXCLUSIVE,
-            Want::Shared | Want::Nested => READER,
+            LockMode::Exclusive => EXCLUSIVE,
+            LockMode::Shared | LockMode::Nested => READER,
         }
     }
 }
 
 struct Waiter {
     number: u64,
-    want: Want,
+    want: LockMode,
     since: Instant,
     /// Notified when this thread should look at the word again.
     woken: Arc<Condvar>,
@@ -71,7 +71,7 @@ struct Waiter {
 
 impl Waiter {
     fn wants_exclusive(&self) -> bool {
-        self.want == Want::Exclusive
+        self.want == LockMode::Exclusive
     }
 
     /// Whether other threads must not overtake this one any more.
@@ -83,21 +83,21 @@ impl Waiter {
     }
 }
 
-struct Queue {
+struct WaitQueue {
     /// How many threads have waited since the lock was made.
     count: u64,
-    /// [Nested](Want::Nested) threads come first.
+    /// [Nested](LockMode::Nested) threads come first.
     waiters: VecDeque<Waiter>,
 }
 
-impl Queue {
+impl WaitQueue {
     /// Adds this thread to the queue. Returns its number.
-    fn add(&mut self, want: Want, woken: Arc<Condvar>) -> u64 {
+    fn add(&mut self, want: LockMode, woken: Arc<Condvar>) -> u64 {
         self.count += 1;
         let waiter = Waiter { number: self.count, want, since: Instant::now(), woken };
         match want {
-            Want::Nested => self.waiters.push_front(waiter),
-            Want::Exclusive | Want::Shared => self.waiters.push_back(waiter),
+            LockMode::Nested => self.waiters.push_front(waiter),
+            LockMode::Exclusive | LockMode::Shared => self.waiters.push_back(waiter),
         }
         self.count
     }
@@ -107,12 +107,12 @@ impl Queue {
     }
 
     /// Whether no other thread in the queue goes before the thread with this number.
-    fn is_its_turn(&self, number: u64, want: Want) -> bool {
+    fn is_its_turn(&self, number: u64, want: LockMode) -> bool {
         let before = self.position(number);
         match want {
-            Want::Exclusive => before == 0,
-            Want::Shared => !self.waiters.iter().take(before).any(Waiter::wants_exclusive),
-            Want::Nested => true,
+            LockMode::Exclusive => before == 0,
+            LockMode::Shared => !self.waiters.iter().take(before).any(Waiter::wants_exclusive),
+            LockMode::Nested => true,
         }
     }
 
@@ -130,28 +130,28 @@ impl Queue {
 /// The lock guards no value itself. Code that uses it must ensure that only a thread that has the lock
 /// releases it.
 pub(crate) struct RawRwLock {
-    watch: Watch,
+    watch: LockWatch,
     word: AtomicU64,
     /// The threads that wait. Locked for short moments only.
-    queue: Mutex<Queue>,
+    queue: Mutex<WaitQueue>,
 }
 
 impl RawRwLock {
     /// Creates a lock that no thread holds.
     pub(crate) fn new() -> RawRwLock {
-        let queue = Queue { count: 0, waiters: VecDeque::new() };
+        let queue = WaitQueue { count: 0, waiters: VecDeque::new() };
         RawRwLock { watch: Default::default(), word: AtomicU64::new(0), queue: Mutex::new(queue) }
     }
 
     /// Waits until this thread has the lock. A thread that has the lock already may wait for ever, unless it
-    /// shares it and comes again as [`Want::Nested`].
+    /// shares it and comes again as [`LockMode::Nested`].
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn lock(&self, want: Want) {
+    pub(crate) fn lock(&self, want: LockMode) {
         let wait = || {
             let is_taken = match want {
-                Want::Exclusive => self.word.compare_exchange(0, EXCLUSIVE, Acquire, Relaxed).is_ok(),
-                Want::Shared | Want::Nested => self.try_once(want),
+                LockMode::Exclusive => self.word.compare_exchange(0, EXCLUSIVE, Acquire, Relaxed).is_ok(),
+                LockMode::Shared | LockMode::Nested => self.try_once(want),
             };
             (is_taken || self.lock_slowly(want, None)).then_some(())
         };
@@ -159,32 +159,32 @@ impl RawRwLock {
     }
 
     #[cold]
-    fn lock_slowly(&self, want: Want, end: Option<Instant>) -> bool {
+    fn lock_slowly(&self, want: LockMode, end: Option<Instant>) -> bool {
         self.spin(want) || self.wait(want, end)
     }
 
     /// [`lock`](Self::lock), if this thread can have the lock without waiting. Returns whether it has it.
     #[inline]
     #[track_caller]
-    pub(crate) fn try_lock(&self, want: Want) -> bool {
+    pub(crate) fn try_lock(&self, want: LockMode) -> bool {
         self.watch.take(want, || None, || self.try_once(want).then_some(())).is_some()
     }
 
     /// [`lock`](Self::lock), but waits at most until `end`. Returns whether this thread has the lock.
     #[track_caller]
-    pub(crate) fn try_lock_until(&self, want: Want, end: Instant) -> bool {
+    pub(crate) fn try_lock_until(&self, want: LockMode, end: Instant) -> bool {
         let attempt = || self.try_once(want).then_some(());
         let wait = || self.lock_slowly(want, Some(end)).then_some(());
         self.watch.take(want, attempt, wait).is_some()
     }
 
-    fn try_once(&self, want: Want) -> bool {
+    fn try_once(&self, want: LockMode) -> bool {
         self.take(want, want.kept_out_by() | want.overtaken_by())
     }
 
     /// Takes the lock, unless one of the bits `kept_out_by` is set. Returns whether it did.
     #[inline(always)]
-    fn take(&self, want: Want, kept_out_by: u64) -> bool {
+    fn take(&self, want: LockMode, kept_out_by: u64) -> bool {
         let mut word = self.word.load(Relaxed);
         while word & kept_out_by == 0 {
             match self.word.compare_exchange_weak(word, word + want.adds(), Acquire, Relaxed) {
@@ -196,7 +196,7 @@ impl RawRwLock {
     }
 
     /// Tries to take the lock for a while, unless other threads wait already.
-    fn spin(&self, want: Want) -> bool {
+    fn spin(&self, want: LockMode) -> bool {
         for round in 0..spins(10) {
             if self.try_once(want) {
                 return true;
@@ -213,17 +213,17 @@ impl RawRwLock {
         false
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, WaitQueue> {
         self.queue.lock_unwatched()
     }
 
     /// Waits in the queue for this thread's turn, at most until `end`. Returns whether this thread has the
     /// lock.
-    fn wait(&self, want: Want, end: Option<Instant>) -> bool {
+    fn wait(&self, want: LockMode, end: Option<Instant>) -> bool {
         let woken = Arc::new(Condvar::new());
         let mut queue = self.queue();
         let me = queue.add(want, woken.clone());
-        if want == Want::Exclusive {
+        if want == LockMode::Exclusive {
             self.word.fetch_or(CLOSED, Relaxed);
         }
         let mut is_over = false;
@@ -242,7 +242,7 @@ impl RawRwLock {
         }
     }
 
-    fn stop_waiting(&self, queue: &mut Queue, number: u64, taken: bool) {
+    fn stop_waiting(&self, queue: &mut WaitQueue, number: u64, taken: bool) {
         let position = queue.position(number);
         queue.waiters.remove(position);
         let mut over = if position == 0 { FAIR } else { 0 };
@@ -262,7 +262,7 @@ impl RawRwLock {
     /// Releases a lock that this thread holds exclusively.
     #[inline(always)]
     pub(crate) fn unlock_exclusive(&self) {
-        self.watch.leave(Want::Exclusive);
+        self.watch.leave(LockMode::Exclusive);
         let word = self.word.load(Relaxed);
         let alone = word & WAITING == 0
             && self.word.compare_exchange(word, word & !EXCLUSIVE, Release, Relaxed).is_ok();
@@ -274,7 +274,7 @@ impl RawRwLock {
     /// Releases a lock that this thread shares.
     #[inline(always)]
     pub(crate) fn unlock_shared(&self) {
-        self.watch.leave(Want::Shared);
+        self.watch.leave(LockMode::Shared);
         let before = self.word.fetch_sub(READER, Release);
         if before & WAITING != 0 && before / READER == 1 {
             self.unlock_and_wake(0);

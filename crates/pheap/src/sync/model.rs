@@ -1,5 +1,5 @@
-//! Runs programs in every order of their threads that has few preemptions, and with [mistakes](Seed) seeded
-//! in them. A model must find each mistake; otherwise it examines too little.
+//! Runs programs in every order of their threads that has few preemptions, and with [mistakes](SeededMistake)
+//! seeded in them. A model must find each mistake; otherwise it examines too little.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,14 +11,14 @@ use super::Mistake;
 
 // --- seeded mistakes ---
 
-type Site = &'static Location<'static>;
+type CallSite = &'static Location<'static>;
 
 #[derive(Default)]
 struct Seeds {
     mistake: Option<Mistake>,
-    dropped: Option<Site>,
+    dropped: Option<CallSite>,
     /// The places in the source from which threads were notified.
-    met: BTreeSet<Site>,
+    met: BTreeSet<CallSite>,
 }
 
 // All threads of a model run on the thread of its test.
@@ -28,17 +28,17 @@ thread_local! {
 
 /// A mistake that the code makes on purpose.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Seed {
+pub(crate) enum SeededMistake {
     Mistake(Mistake),
     /// A notification from this place in the source is left out.
-    Dropped(Site),
+    Dropped(CallSite),
 }
 
 pub(super) fn is_seeded(mistake: Mistake) -> bool {
     SEEDS.with_borrow(|seeds| seeds.mistake == Some(mistake))
 }
 
-pub(super) fn is_dropped(site: Site) -> bool {
+pub(super) fn is_dropped(site: CallSite) -> bool {
     SEEDS.with_borrow_mut(|seeds| {
         seeds.met.insert(site);
         seeds.dropped == Some(site)
@@ -48,7 +48,7 @@ pub(super) fn is_dropped(site: Site) -> bool {
 /// Runs `program` in every order of its threads' operations in which at most `preemptions` times a thread is
 /// stopped that could continue. (`PHEAP_MODEL_PREEMPTIONS` adds to that number.) Returns the places in the
 /// source from which threads were notified.
-pub(crate) fn explore(name: &str, preemptions: usize, program: fn()) -> Vec<Site> {
+pub(crate) fn explore(name: &str, preemptions: usize, program: fn()) -> Vec<CallSite> {
     let more = std::env::var("PHEAP_MODEL_PREEMPTIONS").map_or(0, |more| more.parse().expect("a number"));
     let preemptions = preemptions + more;
     SEEDS.set(Seeds::default());
@@ -59,17 +59,17 @@ pub(crate) fn explore(name: &str, preemptions: usize, program: fn()) -> Vec<Site
 }
 
 /// Whether [`explore`] fails when the mistake `seed` is made.
-pub(crate) fn finds(seed: Seed, preemptions: usize, program: fn()) -> bool {
+pub(crate) fn finds(seed: SeededMistake, preemptions: usize, program: fn()) -> bool {
     failure(seed, preemptions, program).is_some()
 }
 
 /// Returns the message with which [`explore`] fails when the mistake `seed` is made, or `None` if it does not
 /// fail.
-pub(crate) fn failure(seed: Seed, preemptions: usize, program: fn()) -> Option<String> {
+pub(crate) fn failure(seed: SeededMistake, preemptions: usize, program: fn()) -> Option<String> {
     let mut seeds = Seeds::default();
     match seed {
-        Seed::Mistake(mistake) => seeds.mistake = Some(mistake),
-        Seed::Dropped(site) => seeds.dropped = Some(site),
+        SeededMistake::Mistake(mistake) => seeds.mistake = Some(mistake),
+        SeededMistake::Dropped(site) => seeds.dropped = Some(site),
     }
     SEEDS.set(seeds);
     let found = catch_unwind(AssertUnwindSafe(|| run(preemptions, program)));

@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::time::Instant;
 
-use super::Want;
+use super::LockMode;
 use super::schedule::{self, below};
-use super::watch::Watch;
+use super::watch::LockWatch;
 
 fn whole<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
@@ -32,7 +32,7 @@ fn if_free<G>(result: TryLockResult<G>) -> Option<G> {
 /// A lock of std or loom, and the threads that hold it (recorded in builds with the simulator).
 #[derive(Default)]
 pub(crate) struct Lock<L> {
-    watch: Watch,
+    watch: LockWatch,
     inner: L,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Guard<'a, G, L> {
     /// `None` only within [`unlocked`](Self::unlocked) and while it [waits](Condvar::wait).
     guard: Option<G>,
     lock: &'a Lock<L>,
-    want: Want,
+    want: LockMode,
 }
 
 pub(crate) type MutexGuard<'a, T> = Guard<'a, below::MutexGuard<'a, T>, below::Mutex<T>>;
@@ -57,7 +57,7 @@ type ReadGuard<'a, T> = Guard<'a, below::RwLockReadGuard<'a, T>, below::RwLock<T
 type WriteGuard<'a, T> = Guard<'a, below::RwLockWriteGuard<'a, T>, below::RwLock<T>>;
 
 impl<L> Lock<L> {
-    fn guarded<G>(&self, guard: Option<G>, want: Want) -> Guard<'_, G, L> {
+    fn guarded<G>(&self, guard: Option<G>, want: LockMode) -> Guard<'_, G, L> {
         Guard { guard, lock: self, want }
     }
 }
@@ -106,15 +106,15 @@ impl<T> Mutex<T> {
     #[inline]
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        let guard = self.watch.take(Want::Exclusive, || self.try_once(), || Some(self.wait()));
-        self.guarded(guard, Want::Exclusive)
+        let guard = self.watch.take(LockMode::Exclusive, || self.try_once(), || Some(self.wait()));
+        self.guarded(guard, LockMode::Exclusive)
     }
 
     /// [`lock`](Self::lock) for the mutexes inside the lock of a region. The simulator does not record them
     /// separately, because a mutant leaves out the lock of the region as a whole.
     #[inline]
     pub(super) fn lock_unwatched(&self) -> MutexGuard<'_, T> {
-        self.guarded(Some(self.wait()), Want::Exclusive)
+        self.guarded(Some(self.wait()), LockMode::Exclusive)
     }
 
     /// [`lock`](Self::lock) for a mutex that is held for less time than a thread needs to fall asleep: this
@@ -133,15 +133,15 @@ impl<T> Mutex<T> {
             guard
         };
         let wait = || Some((1..super::spins(LOOKS)).find_map(look).unwrap_or_else(|| self.wait()));
-        let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
-        self.guarded(guard, Want::Exclusive)
+        let guard = self.watch.take(LockMode::Exclusive, || self.try_once(), wait);
+        self.guarded(guard, LockMode::Exclusive)
     }
 
     /// [`lock`](Self::lock), if this thread can have the mutex without waiting. (Not for models: loom waits.)
     #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let guard = self.watch.take(Want::Exclusive, || None, || self.try_once())?;
-        Some(self.guarded(Some(guard), Want::Exclusive))
+        let guard = self.watch.take(LockMode::Exclusive, || None, || self.try_once())?;
+        Some(self.guarded(Some(guard), LockMode::Exclusive))
     }
 
     fn try_once(&self) -> Option<below::MutexGuard<'_, T>> {
@@ -174,15 +174,15 @@ impl<T> RwLock<T> {
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         schedule::lock_step();
-        let guard = self.watch.take(Want::Shared, || None, || if_free(self.inner.try_read()))?;
-        Some(self.guarded(Some(guard), Want::Shared))
+        let guard = self.watch.take(LockMode::Shared, || None, || if_free(self.inner.try_read()))?;
+        Some(self.guarded(Some(guard), LockMode::Shared))
     }
 
     #[track_caller]
     pub(crate) fn write(&self) -> WriteGuard<'_, T> {
         let attempt = || if_free(self.inner.try_write());
         let wait = || Some(schedule::take(self, attempt, || whole(self.inner.write())));
-        self.guarded(self.watch.take(Want::Exclusive, attempt, wait), Want::Exclusive)
+        self.guarded(self.watch.take(LockMode::Exclusive, attempt, wait), LockMode::Exclusive)
     }
 }
 
@@ -243,7 +243,7 @@ impl Condvar {
             (Some(whole(self.changed.wait(inner))), false)
         };
         self.waiting.fetch_sub(1, Relaxed);
-        guard.lock.watch.enter(Want::Exclusive, false);
+        guard.lock.watch.enter(LockMode::Exclusive, false);
         is_over
     }
 

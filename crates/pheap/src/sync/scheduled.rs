@@ -41,10 +41,10 @@ pub trait Scheduler: Send + Sync + fmt::Debug {
     fn wake(&self, address: usize);
 }
 
-type Me = (Arc<dyn Scheduler>, usize);
+type ScheduledThread = (Arc<dyn Scheduler>, usize);
 
 thread_local! {
-    pub(crate) static ME: RefCell<Option<Me>> = const { RefCell::new(None) };
+    pub(crate) static ME: RefCell<Option<ScheduledThread>> = const { RefCell::new(None) };
     static MISTAKE: Cell<Option<Mistake>> = const { Cell::new(None) };
 }
 
@@ -60,18 +60,18 @@ pub(super) fn is_seeded(mistake: Mistake) -> bool {
 }
 
 /// A number for each thread.
-type Numbers = [atomic::AtomicU64; THREADS];
+type ThreadCounts = [atomic::AtomicU64; THREADS];
 
 /// For each thread, `STORED` counts its stores and flushes, and `LAST` is the count at its last store. Other
 /// threads see its stores up to the count `SEEN`; its lines are written back up to the count `WRITTEN`.
-static STORED: Numbers = [const { atomic::AtomicU64::new(0) }; THREADS];
-static LAST: Numbers = [const { atomic::AtomicU64::new(0) }; THREADS];
-static SEEN: Numbers = [const { atomic::AtomicU64::new(0) }; THREADS];
-static WRITTEN: Numbers = [const { atomic::AtomicU64::new(0) }; THREADS];
+static STORED: ThreadCounts = [const { atomic::AtomicU64::new(0) }; THREADS];
+static LAST: ThreadCounts = [const { atomic::AtomicU64::new(0) }; THREADS];
+static SEEN: ThreadCounts = [const { atomic::AtomicU64::new(0) }; THREADS];
+static WRITTEN: ThreadCounts = [const { atomic::AtomicU64::new(0) }; THREADS];
 
 /// Schedules this thread from now on, with the given scheduler and number; `None` ends that. A process has
 /// one scheduler at a time.
-pub fn schedule(scheduler: Option<Me>) {
+pub fn schedule(scheduler: Option<ScheduledThread>) {
     if let Some(me) = me() {
         pass_fence(me);
     }
@@ -86,12 +86,12 @@ pub(crate) fn me() -> Option<usize> {
 
 /// The moment of a store or flush: the number of its thread, and that thread's count `STORED` then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Late(usize, u64);
+pub(crate) struct StoreMoment(usize, u64);
 
-impl Late {
+impl StoreMoment {
     /// Returns the present moment of thread `me`, which is this thread, and counts a store or flush.
-    pub(crate) fn new(me: usize) -> Late {
-        Late(me, STORED[me].fetch_add(1, Relaxed) + 1)
+    pub(crate) fn new(me: usize) -> StoreMoment {
+        StoreMoment(me, STORED[me].fetch_add(1, Relaxed) + 1)
     }
 
     /// Whether the line is written back.
@@ -123,7 +123,7 @@ fn pass_lock(thread: usize) {
 
 /// Returns whether any store or flush of `thread` is late, and whether a store is.
 pub fn is_late(thread: usize) -> (bool, bool) {
-    let before = |numbers: &Numbers| numbers[thread].load(Relaxed);
+    let before = |numbers: &ThreadCounts| numbers[thread].load(Relaxed);
     let store = before(&SEEN) < before(&LAST);
     (store || before(&WRITTEN) < before(&STORED), store)
 }
@@ -226,8 +226,8 @@ impl AtomicU64 {
     }
 
     #[cold]
-    fn late(&self, thread: u64) -> Late {
-        Late(thread as usize - 1, self.stored.load(Relaxed))
+    fn late(&self, thread: u64) -> StoreMoment {
+        StoreMoment(thread as usize - 1, self.stored.load(Relaxed))
     }
 
     /// Moves the late store to `seen` if other threads see it by now.
@@ -272,7 +272,7 @@ impl AtomicU64 {
         let Some(me) = plain else { return self.locked().store(value, order) };
         step("store");
         self.settle();
-        let Late(_, stored) = Late::new(me);
+        let StoreMoment(_, stored) = StoreMoment::new(me);
         LAST[me].store(stored, Relaxed);
         self.late.store(value, Relaxed);
         self.thread.store(me as u64 + 1, Relaxed);

@@ -19,9 +19,9 @@ const NONE: usize = usize::MAX - 1;
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 /// Gives the slot back when the thread ends.
-struct Taken(usize);
+struct TakenSlot(usize);
 
-impl Drop for Taken {
+impl Drop for TakenSlot {
     fn drop(&mut self) {
         SLOT.set(NONE);
         // `Release`: the next thread that has the slot finds its content as this thread has left it.
@@ -33,7 +33,7 @@ thread_local! {
     // `NUMBER` and `SLOT` have no destructors, so that access to them is a plain load.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
     static SLOT: Cell<usize> = const { Cell::new(UNKNOWN) };
-    static GUARD: Cell<Option<Taken>> = const { Cell::new(None) };
+    static GUARD: Cell<Option<TakenSlot>> = const { Cell::new(None) };
 }
 
 /// Returns the number of this thread, from 1 on. No other thread ever has the same number.
@@ -74,8 +74,8 @@ fn take_slot() -> usize {
         Ok(before) => before.trailing_ones() as usize,
         Err(_) => NONE,
     };
-    if slot != NONE && GUARD.try_with(|guard| guard.set(Some(Taken(slot)))).is_err() {
-        // This thread ends, and has not read before. (`Taken` was dropped, so the slot is free again.)
+    if slot != NONE && GUARD.try_with(|guard| guard.set(Some(TakenSlot(slot)))).is_err() {
+        // This thread ends, and has not read before. (`TakenSlot` was dropped, so the slot is free again.)
         return NONE;
     }
     SLOT.set(slot);

@@ -1,16 +1,16 @@
 //! Locks that record nothing.
 
-use super::Want;
+use super::LockMode;
 
 #[derive(Debug, Default)]
-pub(crate) struct Watch;
+pub(crate) struct LockWatch;
 
-impl Watch {
+impl LockWatch {
     /// Takes a lock by `wait`.
     #[inline(always)]
     pub(crate) fn take<G>(
         &self,
-        _want: Want,
+        _want: LockMode,
         _attempt: impl FnOnce() -> Option<G>,
         wait: impl FnOnce() -> Option<G>,
     ) -> Option<G> {
@@ -18,8 +18,8 @@ impl Watch {
     }
 
     #[inline(always)]
-    pub(crate) fn enter(&self, _want: Want, _mutated: bool) {}
+    pub(crate) fn enter(&self, _want: LockMode, _mutated: bool) {}
 
     #[inline(always)]
-    pub(crate) fn leave(&self, _want: Want) {}
+    pub(crate) fn leave(&self, _want: LockMode) {}
 }

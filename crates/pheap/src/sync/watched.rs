@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use super::Want;
+use super::LockMode;
 use crate::faults::mutant;
 use crate::faults::mutant::{Kind, Mutation};
 
@@ -27,32 +27,32 @@ fn is_left_out(site: &'static Location<'static>) -> bool {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenThreads {
     /// Number of threads that are inside exclusively, and number that share the lock; then the numbers of
     /// threads that wait for either.
     inside: [u32; 2],
     waiting: [u32; 2],
     /// The threads inside that are mutants, and how each wanted the lock.
-    mutants: Vec<(ThreadId, Want)>,
+    mutants: Vec<(ThreadId, LockMode)>,
 }
 
 /// Returns the index of `want` in `inside` and `waiting`.
-fn place(want: Want) -> usize {
-    usize::from(want != Want::Exclusive)
+fn place(want: LockMode) -> usize {
+    usize::from(want != LockMode::Exclusive)
 }
 
 /// The threads that are inside a lock. Recorded only while there is a mutant.
 #[derive(Debug, Default)]
-pub(crate) struct Watch(std::sync::Mutex<Seen>);
+pub(crate) struct LockWatch(std::sync::Mutex<SeenThreads>);
 
-impl Watch {
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+impl LockWatch {
+    fn seen(&self) -> std::sync::MutexGuard<'_, SeenThreads> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that this thread has to wait. Also records a meeting if the mutant is the acquisition of this
     /// thread or of a thread inside, and the two must not be inside at the same time.
-    fn arrive(&self, want: Want, mutated: bool) {
+    fn arrive(&self, want: LockMode, mutated: bool) {
         let mut seen = self.seen();
         let conflicts = |other: usize| place(want) == 0 || other == 0;
         let inside = (0..2).any(|other| seen.inside[other] > 0 && conflicts(other));
@@ -62,7 +62,7 @@ impl Watch {
         seen.waiting[place(want)] += 1;
     }
 
-    pub(crate) fn enter(&self, want: Want, mutated: bool) {
+    pub(crate) fn enter(&self, want: LockMode, mutated: bool) {
         if !mutant::watches_locks() {
             return;
         }
@@ -79,21 +79,21 @@ impl Watch {
     /// counts that as a meeting. Does nothing if there was a meeting before, or if the mutant was reached
     /// more than [`STAYS`] times.
     #[cold]
-    fn stay(&self, want: Want) {
+    fn stay(&self, want: LockMode) {
         if mutant::meetings() > 0 || mutant::fired() > STAYS {
             return;
         }
         let end = Instant::now() + STAY;
         while Instant::now() < end {
             let [exclusive, shared] = self.seen().waiting;
-            if exclusive > 0 || want == Want::Exclusive && shared > 0 {
+            if exclusive > 0 || want == LockMode::Exclusive && shared > 0 {
                 return mutant::meet();
             }
             std::thread::sleep(Duration::from_micros(50));
         }
     }
 
-    pub(crate) fn leave(&self, want: Want) {
+    pub(crate) fn leave(&self, want: LockMode) {
         if !mutant::watches_locks() {
             return;
         }
@@ -112,7 +112,7 @@ impl Watch {
     #[track_caller]
     pub(crate) fn take<G>(
         &self,
-        want: Want,
+        want: LockMode,
         attempt: impl FnOnce() -> Option<G>,
         wait: impl FnOnce() -> Option<G>,
     ) -> Option<G> {

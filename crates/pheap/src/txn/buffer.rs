@@ -16,11 +16,11 @@ pub(super) const CAPACITY: usize = FIRST << (PIECES - 1);
 
 /// The unit of allocation of a piece. It aligns a piece to a line.
 #[repr(align(64))]
-struct Line(#[expect(dead_code, reason = "copies are made in it")] [u8; LINE]);
+struct BumpLine(#[expect(dead_code, reason = "copies are made in it")] [u8; LINE]);
 
 /// A bump allocator.
-pub(super) struct Buffer {
-    pieces: Vec<Box<[MaybeUninit<Line>]>>,
+pub(super) struct BumpAllocator {
+    pieces: Vec<Box<[MaybeUninit<BumpLine>]>>,
     /// Number of pieces in use.
     used: usize,
     /// The free part of the last piece in use: its first byte, and the address after its last byte.
@@ -33,10 +33,10 @@ const fn size(index: usize) -> usize {
     if index == 0 { FIRST } else { FIRST << (index - 1) }
 }
 
-impl Buffer {
+impl BumpAllocator {
     /// Creates a buffer without memory.
-    pub(super) const fn new() -> Buffer {
-        Buffer { pieces: Vec::new(), used: 0, next: null_mut(), end: 0 }
+    pub(super) const fn new() -> BumpAllocator {
+        BumpAllocator { pieces: Vec::new(), used: 0, next: null_mut(), end: 0 }
     }
 
     /// Returns memory for a copy; `None` if there is none left.
@@ -72,7 +72,7 @@ impl Buffer {
             return None;
         }
         if index == self.pieces.len() {
-            self.pieces.push(Box::new_uninit_slice(size(index) / size_of::<Line>()));
+            self.pieces.push(Box::new_uninit_slice(size(index) / size_of::<BumpLine>()));
         }
         self.used += 1;
         Some(self.enter(index))
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_stays_and_overlaps_nothing() {
-        let mut buffer = Buffer::new();
+        let mut buffer = BumpAllocator::new();
         assert!(buffer.pieces.is_empty());
         for _ in 0..2 {
             let mut taken: Vec<(usize, usize)> = Vec::new();
@@ -130,7 +130,7 @@ mod tests {
             taken.sort_unstable();
             assert!(taken.windows(2).all(|pair| pair[0].1 <= pair[1].0));
             let is_in_piece = |&(start, end): &(usize, usize)| {
-                let within = |piece: &[MaybeUninit<Line>]| {
+                let within = |piece: &[MaybeUninit<BumpLine>]| {
                     piece.as_ptr().addr() <= start && end <= piece.as_ptr().addr() + size_of_val(piece)
                 };
                 buffer.pieces.iter().any(|piece| within(piece))

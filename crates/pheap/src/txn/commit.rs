@@ -3,8 +3,8 @@
 use super::context::{Context, Mode, doomed_error};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
-use crate::log::{EntryId, Kind};
-use crate::store::spans::Span;
+use crate::log::{EntryId, EntryKind};
+use crate::store::spans::TakenSpan;
 
 /// Bytes to which the log of records grows before it is emptied for the first time. Emptying it costs two
 /// fences, and a flush for each line that was written.
@@ -12,10 +12,10 @@ const RECORD_LOG: u64 = 256 << 10;
 
 /// The result of a commit, in one word. A `Result` with an `Error` in it is written in pieces and copied as a
 /// whole. A processor delays such a copy until the pieces have left its store queue, after the fence.
-pub(crate) type Done = Result<(), Box<Error>>;
+pub(crate) type CommitResult = Result<(), Box<Error>>;
 
 /// Commits the transaction of one root. The transaction has done something.
-pub(crate) fn commit(context: &mut Context) -> Done {
+pub(crate) fn commit(context: &mut Context) -> CommitResult {
     let result = match context.mode {
         Mode::Short => commit_alone(context),
         Mode::Long => commit_long(&mut [context]),
@@ -29,7 +29,7 @@ pub(crate) fn commit(context: &mut Context) -> Done {
 }
 
 /// Commits one transaction over several roots: all of it or nothing.
-pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
+pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
     if contexts.iter().all(|context| context.mode == Mode::Short && context.is_untouched()) {
         return Ok(());
     }
@@ -59,12 +59,12 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
 /// Commits with one redo record and one fence; with two fences if there are more fresh objects than the
 /// record holds. Commits with the write-ahead log, if there is one.
 #[inline(always)]
-fn commit_alone(context: &mut Context) -> Done {
+fn commit_alone(context: &mut Context) -> CommitResult {
     if context.media.wal().is_some() {
         return commit_with_wal(&mut [context]);
     }
     prepare(context);
-    context.log.staged.begin(Kind::Redo);
+    context.log.staged.begin(EntryKind::Redo);
     let flushed = context.stage();
     if context.log.staged.is_empty() && !flushed {
         return Ok(()); // no word has changed
@@ -77,11 +77,11 @@ fn commit_alone(context: &mut Context) -> Done {
 
 /// Commits with a redo record in [parts](super::parts), one in the log of each root that has changed, and
 /// one fence; with two fences if there are more fresh objects than the parts hold.
-fn commit_parts(contexts: &mut [&mut Context]) -> Done {
+fn commit_parts(contexts: &mut [&mut Context]) -> CommitResult {
     let mut flushed = false;
     for context in contexts.iter_mut() {
         prepare(context);
-        context.log.staged.begin(Kind::Redo);
+        context.log.staged.begin(EntryKind::Redo);
         flushed |= context.stage();
     }
     if flushed {
@@ -127,9 +127,9 @@ fn last_part(contexts: &[&mut Context]) -> Option<EntryId> {
 }
 
 /// Commits with a write-ahead log, which takes one record for all roots.
-fn commit_with_wal(contexts: &mut [&mut Context]) -> Done {
+fn commit_with_wal(contexts: &mut [&mut Context]) -> CommitResult {
     let mut record = std::mem::take(&mut contexts[0].log.staged);
-    record.begin(Kind::Redo);
+    record.begin(EntryKind::Redo);
     let mut flushed = false;
     for context in contexts.iter_mut() {
         prepare(context);
@@ -158,7 +158,7 @@ fn prepare(context: &mut Context) {
 /// Makes the staged record durable in the log. After that, nothing can fail until its words are stored in
 /// place.
 #[inline(always)]
-fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
+fn commit_to_log(context: &mut Context, flushed: bool) -> CommitResult {
     // From here on the record may be in the log. After a panic, only recovery can find out whether the
     // transaction has taken place.
     context.is_between = true;
@@ -176,7 +176,7 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
 
 /// Appends the staged record to the write-ahead log, and stores its words in place.
 #[inline(never)]
-fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
+fn commit_to_wal(contexts: &mut [&mut Context]) -> CommitResult {
     // Upgraded before there is a record: a checkpoint may bring the record to the file before its words are
     // stored here, and readers see the file where this process has not stored to a page.
     Context::upgrade_all(contexts);
@@ -224,9 +224,9 @@ fn make_room(context: &mut Context) -> Result<()> {
 
 /// Makes the data durable, and then empties the undo log. The new generation is the commit word. With a
 /// write-ahead log, a record of the data commits the transaction instead.
-fn commit_long(contexts: &mut [&mut Context]) -> Done {
+fn commit_long(contexts: &mut [&mut Context]) -> CommitResult {
     // Span-table entries are metadata. They are logged like objects, so that a crash leaks no span.
-    let mut taken: Vec<Span> = Vec::new();
+    let mut taken: Vec<TakenSpan> = Vec::new();
     contexts.iter().for_each(|context| taken.extend(context.alloc.taken()));
     if !taken.is_empty() {
         contexts[0].append_entries(&taken)?;

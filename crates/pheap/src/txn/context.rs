@@ -8,44 +8,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::copy_granularity::CopyGranularity;
 use super::dirty::DirtyLines;
-use super::doomed::Doomed;
-use super::log::{Log, Segment};
+use super::doomed::DoomedCopies;
+use super::log::{RegionLog, RegionLogSegment};
 use super::padded::Padded;
 use super::recent::Recent;
 use super::savepoint::Savepoints;
-use super::word_map::{BLOCK, OfHeap, WordMap, has_all};
-use super::write_set::{Find, MAX_ENTRIES, WriteSet, first_copies};
-use crate::alloc::{Allocator, Needs, Request};
+use super::word_map::{BLOCK, SharedBlocks, WordMap, has_all};
+use super::write_set::{MAX_ENTRIES, RangeLookup, WriteSet, first_copies};
+use crate::alloc::{AllocRequest, Allocator, MissingSpan};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::Collector;
 use crate::layout::desc::Desc;
-use crate::log::{EntryId, Staged, ranges};
+use crate::log::{EntryId, StagedEntry, ranges};
 use crate::media::Media;
 use crate::os::cpu;
 use crate::store::Store;
 use crate::store::arena::{ENTRY, SpanEntry, SpanKind};
-use crate::store::spans::Span;
-use crate::sync::Access;
+use crate::store::spans::TakenSpan;
+use crate::sync::RegionLock;
 use crate::units::LINE;
 
 /// The parts of a region that threads access before they have it: its lock, and the fields that every read
 /// looks at. They are separate from [`Context`], because threads access them through shared references while
 /// the context changes.
-pub(crate) struct Front {
-    pub(crate) hot: Hot,
-    pub(crate) lock: Access,
+pub(crate) struct RegionFront {
+    pub(crate) hot: HotFields,
+    pub(crate) lock: RegionLock,
 }
 
 /// The fields that a read looks at first. `View` points to them.
 ///
 /// Aligned to separate lines, like [`Counters`](crate::stats::Counters).
 #[repr(align(128))]
-pub(crate) struct Hot {
+pub(crate) struct HotFields {
     /// A filter, in 64 bits, of the lines that have copies in the write set: 0 if there are none. All ones
     /// if every access must be looked up, as in a doomed transaction.
     pub(crate) filter: Cell<u64>,
-    /// The context of the region; null in the `Hot`s of [reads](Self::reader).
+    /// The context of the region; null in the `HotFields` of [reads](Self::reader).
     pub(crate) context: Cell<*mut Context>,
     /// The places of values that the transaction has accessed lately: in a copy, or in the heap.
     pub(crate) recent: Recent,
@@ -56,15 +56,15 @@ pub(crate) struct Hot {
     pub(crate) logs_in_place: Cell<bool>,
 }
 
-/// A [`Hot`] without a context.
-struct Reader(Hot);
-// SAFETY: code that writes to a `Hot` has a context for it, or has found that its filter is not 0. A
-// `Reader` belongs to no context, and its filter stays 0. So no thread writes to it.
-unsafe impl Sync for Reader {}
+/// A [`HotFields`] without a context.
+struct EmptyHotFields(HotFields);
+// SAFETY: code that writes to a `HotFields` has a context for it, or has found that its filter is not 0. An
+// `EmptyHotFields` belongs to no context, and its filter stays 0. So no thread writes to it.
+unsafe impl Sync for EmptyHotFields {}
 
-impl Hot {
-    pub(crate) const fn new() -> Hot {
-        Hot {
+impl HotFields {
+    pub(crate) const fn new() -> HotFields {
+        HotFields {
             filter: Cell::new(0),
             context: Cell::new(std::ptr::null_mut()),
             recent: Recent::new(),
@@ -73,16 +73,16 @@ impl Hot {
         }
     }
 
-    /// Returns the `Hot` of reads, whose write set is always empty.
-    pub(crate) fn reader() -> &'static Hot {
-        static READER: Reader = Reader(Hot::new());
+    /// Returns the `HotFields` of reads, whose write set is always empty.
+    pub(crate) fn reader() -> &'static HotFields {
+        static READER: EmptyHotFields = EmptyHotFields(HotFields::new());
         &READER.0
     }
 
-    /// Returns the `Hot` of views that read all objects in place during a transaction, never a copy in its
-    /// write set: views for [several threads](crate::View::shared), and for prefetches.
-    pub(crate) fn reader_in_transaction() -> &'static Hot {
-        static READER: Reader = Reader(Hot::new());
+    /// Returns the `HotFields` of views that read all objects in place during a transaction, never a copy in
+    /// its write set: views for [several threads](crate::View::shared), and for prefetches.
+    pub(crate) fn reader_in_transaction() -> &'static HotFields {
+        static READER: EmptyHotFields = EmptyHotFields(HotFields::new());
         &READER.0
     }
 
@@ -133,7 +133,7 @@ pub(crate) enum Mode {
 
 /// How a store gets its place: as [`Mode`] says, or with more steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum StoreRoute {
     Short,
     Long,
     /// The transaction is doomed, or a savepoint must note the store.
@@ -156,20 +156,20 @@ pub(crate) enum Route {
 // and only valid values are stored there.
 // (5) The heap begins at the start of a block. `logged` in `front` is null unless the transaction is long;
 // then the map `logged` has the table of the heap, and keeps it.
-#[repr(align(128))] // separate lines, like `Hot`
+#[repr(align(128))] // separate lines, like `HotFields`
 pub(crate) struct Context {
     pub(crate) store: *const Store,
     /// Address of the heap's first byte.
     base: usize,
     pub(crate) region: u32,
     pub(crate) media: Media,
-    pub(crate) log: Log,
+    pub(crate) log: RegionLog,
     pub(crate) alloc: Allocator,
     pub(crate) gc: Collector,
     pub(crate) mode: Mode,
     /// Combines the mode and whether a savepoint is open, so that a store tests one field. Updated by
     /// `set_route` and `end_mode`.
-    pub(crate) route: Route,
+    pub(crate) route: StoreRoute,
     /// Whether a panic now would leave the region between two states, so that only the next opening can
     /// repair it. See [`between_states`](Self::between_states).
     pub(crate) is_between: bool,
@@ -179,8 +179,8 @@ pub(crate) struct Context {
     /// The most bytes of fresh objects that a record holds. If there are more, they are flushed instead.
     fresh_in_record: usize,
     pub(crate) granularity: CopyGranularity,
-    pub(crate) logged: WordMap<OfHeap>,
-    pub(crate) doomed: Doomed,
+    pub(crate) logged: WordMap<SharedBlocks>,
+    pub(crate) doomed: DoomedCopies,
     /// Whether copies in the set are still to be stored in place, or to be moved to `doomed`: another root
     /// of the transaction has spilled, or could not be logged, and there may be a `&mut` to one of the
     /// copies.
@@ -204,7 +204,7 @@ pub(crate) struct Context {
     pub(super) scratch: Vec<(usize, usize)>,
     /// Slots of the held pointers that this transaction has made.
     pub(crate) held: Vec<u32>,
-    front: *const Front,
+    front: *const RegionFront,
     /// All contexts of a transaction over several roots; `None` if there is one root. Only the thread that
     /// has them all locked touches the count.
     pub(crate) group: Option<Rc<[*mut Context]>>,
@@ -220,9 +220,9 @@ impl Context {
         store: *const Store,
         region: u32,
         media: Media,
-        log: Log,
+        log: RegionLog,
         gc: Collector,
-        front: *const Front,
+        front: *const RegionFront,
     ) -> Context {
         // SAFETY: the caller guarantees that `store` outlives the context, which is made below.
         let store_ref = unsafe { &*store };
@@ -239,7 +239,7 @@ impl Context {
             alloc: Allocator::default(),
             gc,
             mode: Mode::Short,
-            route: Route::Short,
+            route: StoreRoute::Short,
             is_between: false,
             set: WriteSet::new(first_copies(limit), tuning),
             most_copies: limit,
@@ -248,7 +248,7 @@ impl Context {
             copies_pending: false,
             savepoints: Savepoints::default(),
             logged: WordMap::default(),
-            doomed: Doomed::default(),
+            doomed: DoomedCopies::default(),
             dirty: DirtyLines::new(tuning),
             looks: 0,
             enough_looks: 0,
@@ -276,14 +276,14 @@ impl Context {
     }
 
     #[inline(always)]
-    pub(super) fn front(&self) -> &'static Front {
+    pub(super) fn front(&self) -> &'static RegionFront {
         // SAFETY: `front` is valid, premise (1). The caller has the region locked, which keeps `front`, and
         // keeps no reference to it for longer.
         unsafe { &*self.front }
     }
 
     #[inline(always)]
-    pub(crate) fn hot(&self) -> &Hot {
+    pub(crate) fn hot(&self) -> &HotFields {
         &self.front().hot
     }
 
@@ -292,7 +292,7 @@ impl Context {
     #[inline(always)]
     pub(crate) fn between_states<R>(&mut self, work: impl FnOnce(&mut Context) -> R) -> R {
         let before = std::mem::replace(&mut self.is_between, true);
-        let unwound = Unwound(self);
+        let unwound = PanickedChange(self);
         let result = work(unwound.0);
         unwound.0.is_between = before;
         std::mem::forget(unwound);
@@ -335,12 +335,12 @@ impl Context {
     /// copies begin or end to be pending.
     pub(super) fn set_route(&mut self) {
         self.route = match self.mode {
-            Mode::Short if !self.savepoints.is_open() => Route::Short,
-            Mode::Long if !self.savepoints.is_open() => Route::Long,
-            _ => Route::Other,
+            Mode::Short if !self.savepoints.is_open() => StoreRoute::Short,
+            Mode::Long if !self.savepoints.is_open() => StoreRoute::Long,
+            _ => StoreRoute::Other,
         };
         let logged = match (self.route, self.logged.table()) {
-            (Route::Long, Some(table)) if !self.copies_pending => table.wrapping_sub(self.base / BLOCK),
+            (StoreRoute::Long, Some(table)) if !self.copies_pending => table.wrapping_sub(self.base / BLOCK),
             _ => std::ptr::null(),
         };
         self.hot().logged.set(logged);
@@ -350,7 +350,7 @@ impl Context {
     /// Resets mode and route at the end of a transaction.
     #[inline(always)]
     pub(crate) fn end_mode(&mut self) {
-        (self.mode, self.route) = (Mode::Short, Route::Short);
+        (self.mode, self.route) = (Mode::Short, StoreRoute::Short);
         self.hot().logged.set(std::ptr::null());
         self.hot().logs_in_place.set(false);
     }
@@ -388,7 +388,7 @@ impl Context {
 
     /// Allocates a new object of zero or more bytes.
     #[inline(always)] // a third of the size if the type is known; the compiler would not always inline it
-    pub(crate) fn alloc(&mut self, request: Request) -> Result<*mut u8> {
+    pub(crate) fn alloc(&mut self, request: AllocRequest) -> Result<*mut u8> {
         let addr = match self.alloc.try_alloc(&request) {
             Some(addr) => addr,
             // Passed in parts: a reference would force the request into memory, on the fast path, too.
@@ -404,7 +404,7 @@ impl Context {
     #[cold]
     #[inline(never)]
     fn alloc_slow(&mut self, desc: &'static Desc, bytes: u64, align: u64, unsized_: bool) -> Result<usize> {
-        let request = &Request { desc, bytes, align, unsized_ };
+        let request = &AllocRequest { desc, bytes, align, unsized_ };
         let store = self.store();
         store.check_not_forked()?; // the transaction may be the parent's
         loop {
@@ -412,8 +412,8 @@ impl Context {
                 return Ok(addr);
             }
             let (bytes, entry, pointers) = match self.alloc.prepare(store, self.region, request)? {
-                Needs::Nothing => continue,
-                Needs::Span(bytes, entry, pointers) => (bytes, entry, pointers),
+                MissingSpan::Nothing => continue,
+                MissingSpan::Span(bytes, entry, pointers) => (bytes, entry, pointers),
             };
             let span = match store.take_free_span(&bytes, entry) {
                 Some(span) => span,
@@ -461,8 +461,8 @@ impl Context {
 
     /// Appends the old content of the entries of these spans to the undo log. The transaction has taken the
     /// spans.
-    pub(super) fn append_entries(&mut self, spans: &[Span]) -> Result<()> {
-        let entry = |span: &Span| (self.base + span.entry_at as usize, ENTRY as usize);
+    pub(super) fn append_entries(&mut self, spans: &[TakenSpan]) -> Result<()> {
+        let entry = |span: &TakenSpan| (self.base + span.entry_at as usize, ENTRY as usize);
         let entries: Vec<_> = spans.iter().map(entry).collect();
         // SAFETY: `entry_at` comes from the store, and leads into a mapped span table, whose words are
         // definite. The transaction has taken the spans, so no other thread writes to their entries.
@@ -552,7 +552,7 @@ impl Context {
     }
 
     /// [`stage`](Self::stage), but adds to the record of another log of the transaction.
-    pub(super) fn stage_into(&mut self, record: &mut Staged) -> bool {
+    pub(super) fn stage_into(&mut self, record: &mut StagedEntry) -> bool {
         stage(&self.set, &mut self.alloc, &self.media, self.base, self.fresh_in_record, record)
     }
 
@@ -571,8 +571,8 @@ impl Context {
         let Context { padded, set, .. } = self;
         for (addr, padding) in padded.iter() {
             let place = match set.find(addr, 1) {
-                Find::Copy(copy) => copy,
-                Find::Part | Find::Nothing => std::ptr::with_exposed_provenance_mut(addr),
+                RangeLookup::Copy(copy) => copy,
+                RangeLookup::Part | RangeLookup::Nothing => std::ptr::with_exposed_provenance_mut(addr),
             };
             // SAFETY: at `place` is a valid value of the type that `padding` was made for, premise (4), and
             // no reference to it is alive, premise (2).
@@ -639,7 +639,7 @@ fn stage(
     media: &Media,
     base: usize,
     most: usize,
-    record: &mut Staged,
+    record: &mut StagedEntry,
 ) -> bool {
     cpu::settle(std::ptr::null_mut());
     // SAFETY: copies and originals are mapped, premise (1) of `WriteSet`. No other thread writes to the
@@ -654,7 +654,7 @@ fn stage_allocated(
     media: &Media,
     base: usize,
     most: usize,
-    record: &mut Staged,
+    record: &mut StagedEntry,
 ) -> bool {
     for span in alloc.taken() {
         // SAFETY: the source is the array of the encoded entry, which has `ENTRY / 8` words.
@@ -678,7 +678,7 @@ fn stage_allocated(
 /// Links a segment with room for an entry of `bytes` bytes to the log. The segment is as long as all
 /// segments before it together, but at most `MAX` bytes; or longer, if the entry needs that. If there is no
 /// space for so long a segment, it is shorter.
-fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64) -> Result<()> {
+fn grow_log(store: &Store, region: u32, media: &Media, log: &mut RegionLog, bytes: u64) -> Result<()> {
     const MAX: u64 = 64 << 20;
     let least = bytes + LINE as u64;
     let size = least.max(log.capacity().min(MAX));
@@ -690,7 +690,7 @@ fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64
     // makes its entry durable before the chain leads there.
     unsafe {
         store.write_entry(media, &span);
-        log.link(media, Segment { start: span.offset, len });
+        log.link(media, RegionLogSegment { start: span.offset, len });
     }
     Ok(())
 }
@@ -698,9 +698,9 @@ fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64
 /// Marks a transaction in which a change of the region's internal structures has panicked. The program may
 /// catch the panic. A transaction that has done nothing commits without a check, and this one must not count
 /// as such. So `drop` adds a free to it. The free never happens, because the transaction never commits.
-struct Unwound<'a>(&'a mut Context);
+struct PanickedChange<'a>(&'a mut Context);
 
-impl Drop for Unwound<'_> {
+impl Drop for PanickedChange<'_> {
     fn drop(&mut self) {
         self.0.alloc.free_at_commit(0);
     }

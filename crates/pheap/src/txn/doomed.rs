@@ -14,13 +14,13 @@ pub(crate) type Byte = MaybeUninit<u8>;
 
 /// Copies of the written ranges, by address.
 #[derive(Default)]
-pub(crate) struct Doomed {
-    copies: BTreeMap<usize, Copy>,
+pub(crate) struct DoomedCopies {
+    copies: BTreeMap<usize, DoomedCopy>,
     /// Vectors and not boxes: moving a box would invalidate the pointers that were made from it.
     buffers: Vec<Vec<Byte>>,
 }
 
-struct Copy {
+struct DoomedCopy {
     len: usize,
     /// Index of its buffer, and the offset in that.
     buffer: usize,
@@ -28,7 +28,7 @@ struct Copy {
     data: *mut u8,
 }
 
-impl Doomed {
+impl DoomedCopies {
     /// Returns where to read `len` bytes at `addr`: in their place if no copy overlaps them, or else in a
     /// copy, as [`copy`](Self::copy) does.
     pub(crate) fn readable(
@@ -86,7 +86,7 @@ impl Doomed {
             data[old - start..][..copy.len].copy_from_slice(bytes);
         }
         let data = data.as_mut_ptr().cast::<u8>();
-        self.copies.insert(start, Copy { len: end - start, buffer: self.buffers.len(), at, data });
+        self.copies.insert(start, DoomedCopy { len: end - start, buffer: self.buffers.len(), at, data });
         self.buffers.push(buffer);
         data.wrapping_add(addr - start)
     }

@@ -13,7 +13,7 @@ const GROUP: u32 = 1024;
 
 /// Says that an entry covers a line, at least in part.
 #[derive(Clone, Copy)]
-struct Covered {
+struct CoveredLine {
     /// The lower half of the line's number. The entry itself decides whether it overlaps a range.
     line: u32,
     entry: u16,
@@ -24,7 +24,7 @@ struct Covered {
 pub(super) struct LineIndex {
     /// For each place: one more than the index of the newest element of `covered`; 0 for none.
     heads: Box<[u16]>,
-    covered: Vec<Covered>,
+    covered: Vec<CoveredLine>,
 }
 
 /// Returns the place of a line among `heads` heads; `heads` is a power of two.
@@ -57,7 +57,7 @@ impl LineIndex {
             let line = line as u32;
             let head = &mut self.heads[place(line, self.heads.len())];
             let next = std::mem::replace(head, self.covered.len() as u16 + 1);
-            self.covered.push(Covered { line, entry, next });
+            self.covered.push(CoveredLine { line, entry, next });
         }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! | word | |
 //! |---|---|
-//! | 0 | [checksum] of the other words of the entry, with the [seed](Log::seed) |
+//! | 0 | [checksum] of the other words of the entry, with the [seed](RegionLog::seed) |
 //! | 1 | number of words, kind (bit 32: undo) |
 //! | then, for each range | heap offset in words (40 bits), length in words (24 bits); then that many words |
 //!
@@ -25,10 +25,10 @@ use super::parts::LogEnd;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, holds};
 use crate::log::checksum;
-use crate::log::{Kind, Staged, next_part};
+use crate::log::{EntryKind, StagedEntry, next_part};
 use crate::media::Media;
 use crate::store::region_header::{REGION_SIZE, RegionHeader};
-use crate::store::stored::Stored;
+use crate::store::stored::StoredHeap;
 use crate::units::LINE;
 
 /// Words that a buffer may keep allocated when a long transaction has ended.
@@ -41,12 +41,12 @@ const PIECE: usize = 4096;
 /// A run of pages that holds entries. Its first word holds the heap offset of the next segment; 0 in the
 /// last one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
+pub(crate) struct RegionLogSegment {
     pub(crate) start: u64,
     pub(crate) len: u64,
 }
 
-impl Segment {
+impl RegionLogSegment {
     fn first_entry(&self) -> u64 {
         self.start + LINE as u64
     }
@@ -57,8 +57,8 @@ impl Segment {
 }
 
 /// Returns the first segment of the log of the region at offset `region`: the second half of its header.
-pub(crate) fn first_segment(region: u64) -> Segment {
-    Segment { start: region + REGION_SIZE / 2, len: REGION_SIZE / 2 }
+pub(crate) fn first_segment(region: u64) -> RegionLogSegment {
+    RegionLogSegment { start: region + REGION_SIZE / 2, len: REGION_SIZE / 2 }
 }
 
 const _: () = assert!((REGION_SIZE as usize / 2).is_multiple_of(LINE));
@@ -68,12 +68,12 @@ const _: () = assert!((REGION_SIZE as usize / 2).is_multiple_of(LINE));
 // Premise of the `unsafe` code here: as long as the log is used, the heap is mapped at `base`, and the
 // segments are in the heap and belong to this log alone. The callers of `new` and `link` guarantee that.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct RegionLog {
     base: *mut u8,
     header: RegionHeader,
     /// A mix of the heap's salt and the region's id.
     identity: u64,
-    segments: Vec<Segment>,
+    segments: Vec<RegionLogSegment>,
     generation: u64,
     /// Index of the current segment.
     segment: usize,
@@ -89,17 +89,17 @@ pub(crate) struct Log {
     /// its rollback. They are here, in DRAM. `None` in other heaps.
     kept: Option<Vec<u64>>,
     /// The entry under construction.
-    pub(crate) staged: Staged,
+    pub(crate) staged: StagedEntry,
 }
 
 /// The content of a log.
-pub(crate) struct Scan {
-    pub(crate) kind: Kind,
+pub(crate) struct LogScan {
+    pub(crate) kind: EntryKind,
     pub(crate) entries: Vec<*const [u64]>,
     pub(crate) end: LogEnd,
 }
 
-impl Log {
+impl RegionLog {
     /// Makes the log of the region with this header. It is empty: the caller must make a new generation
     /// durable before the first entry.
     ///
@@ -111,11 +111,11 @@ impl Log {
         header: RegionHeader,
         generation: u64,
         identity: u64,
-        segments: Vec<Segment>,
-    ) -> Log {
+        segments: Vec<RegionLogSegment>,
+    ) -> RegionLog {
         let at = segments[0].first_entry();
         let left = segments[0].end() - at;
-        Log {
+        RegionLog {
             base,
             header,
             identity,
@@ -127,17 +127,17 @@ impl Log {
             sequence: 0,
             undo: Vec::new(),
             kept: None,
-            staged: Staged::default(),
+            staged: StagedEntry::default(),
         }
     }
 
     /// Follows the chain of segments from `first`. `span_len` returns the length of the log span at an
     /// offset.
     pub(crate) fn chain(
-        stored: Stored<'_>,
-        first: Segment,
+        stored: StoredHeap<'_>,
+        first: RegionLogSegment,
         span_len: impl Fn(u64) -> Option<u64>,
-    ) -> Result<Vec<Segment>> {
+    ) -> Result<Vec<RegionLogSegment>> {
         let (mut chain, mut known) = (vec![first], HashSet::from([first.start]));
         loop {
             let last = chain[chain.len() - 1];
@@ -148,7 +148,7 @@ impl Log {
             let Some(len) = span_len(next).filter(|_| known.insert(next)) else {
                 return Err(Error::corrupt(format!("the log segment at byte {} leads nowhere", last.start)));
             };
-            chain.push(Segment { start: next, len });
+            chain.push(RegionLogSegment { start: next, len });
         }
     }
 
@@ -177,9 +177,9 @@ impl Log {
     ///
     /// # Safety
     /// The pages of `segment` belong to this log alone, and are mapped.
-    pub(crate) unsafe fn link(&mut self, media: &Media, segment: Segment) {
+    pub(crate) unsafe fn link(&mut self, media: &Media, segment: RegionLogSegment) {
         let last = self.segments[self.segments.len() - 1];
-        let first_word = |of: Segment| self.base.wrapping_add(of.start as usize).cast::<u64>();
+        let first_word = |of: RegionLogSegment| self.base.wrapping_add(of.start as usize).cast::<u64>();
         let (new, link) = (first_word(segment), first_word(last));
         // The new segment must durably end the chain before it becomes a part of it.
         // SAFETY: the caller guarantees that `segment` is mapped. Its first line holds no entries.
@@ -254,16 +254,16 @@ impl Log {
         &mut self,
         media: &Media,
         ranges: &[(usize, usize)],
-        mut grow: impl FnMut(&mut Log, u64) -> Result<()>,
+        mut grow: impl FnMut(&mut RegionLog, u64) -> Result<()>,
     ) -> Result<()> {
-        self.staged.begin(Kind::Undo);
+        self.staged.begin(EntryKind::Undo);
         for &(addr, bytes) in ranges {
             let (mut offset, mut words) = (addr - self.base.addr(), bytes / 8);
             let mut src = std::ptr::with_exposed_provenance::<u64>(addr);
             while words > 0 {
                 if self.staged.words.len() >= PIECE {
                     self.append_with_room(media, &mut grow)?;
-                    self.staged.begin(Kind::Undo);
+                    self.staged.begin(EntryKind::Undo);
                 }
                 let n = words.min(PIECE + 1 - self.staged.words.len());
                 // SAFETY: `src` and `n` words from it are within one of the ranges, which the caller
@@ -285,7 +285,7 @@ impl Log {
     fn append_with_room(
         &mut self,
         media: &Media,
-        grow: &mut impl FnMut(&mut Log, u64) -> Result<()>,
+        grow: &mut impl FnMut(&mut RegionLog, u64) -> Result<()>,
     ) -> Result<()> {
         if !self.has_room() {
             grow(self, self.staged.bytes())?;
@@ -358,9 +358,9 @@ impl Log {
 
     /// Reads the log after a crash: the complete entries of the present generation. Calls `look` with each of
     /// them.
-    pub(crate) fn scan(&self, mut look: impl FnMut(&[u64])) -> Result<Scan> {
+    pub(crate) fn scan(&self, mut look: impl FnMut(&[u64])) -> Result<LogScan> {
         let mut entries: Vec<*const [u64]> = Vec::new();
-        let (mut kind, mut next) = (Kind::Redo, None);
+        let (mut kind, mut next) = (EntryKind::Redo, None);
         let (mut segment, mut at) = (0, self.segments[0].first_entry());
         'entries: loop {
             let sequence = entries.len() as u64;
@@ -368,7 +368,7 @@ impl Log {
             let later = (segment + 1..self.segments.len()).map(|i| (i, self.segments[i].first_entry()));
             for (i, start) in here.chain(later) {
                 if let Some(entry) = self.complete_entry(start, self.segments[i].end(), sequence) {
-                    let this = if entry[1] >> 32 & 1 == 1 { Kind::Undo } else { Kind::Redo };
+                    let this = if entry[1] >> 32 & 1 == 1 { EntryKind::Undo } else { EntryKind::Redo };
                     if !entries.is_empty() && this != kind {
                         return Err(Error::corrupt("a log holds entries of two kinds"));
                     }
@@ -385,7 +385,7 @@ impl Log {
                 entries: entries.len() as u64,
                 next,
             };
-            return Ok(Scan { kind, entries, end });
+            return Ok(LogScan { kind, entries, end });
         }
     }
 

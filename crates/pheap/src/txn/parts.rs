@@ -29,7 +29,7 @@ pub(crate) struct LogEnd {
 }
 
 /// What one part proves about its record.
-enum Step {
+enum PartProof {
     Complete,
     Incomplete,
     /// The result is that for the last entry of this log (an index).
@@ -56,9 +56,9 @@ pub(crate) fn incomplete(ends: &[LogEnd]) -> Vec<bool> {
             asked[at] = first;
             way.push(at);
             match step(ends, &by_region, at) {
-                Step::Complete => break false,
-                Step::Incomplete => break true,
-                Step::Ask(next) => at = next,
+                PartProof::Complete => break false,
+                PartProof::Incomplete => break true,
+                PartProof::Ask(next) => at = next,
             }
         };
         way.into_iter().for_each(|log| known[log] = Some(verdict));
@@ -66,20 +66,20 @@ pub(crate) fn incomplete(ends: &[LogEnd]) -> Vec<bool> {
     known.into_iter().map(|verdict| verdict == Some(true)).collect()
 }
 
-fn step(ends: &[LogEnd], by_region: &HashMap<u32, usize>, log: usize) -> Step {
-    let Some(next) = ends[log].next else { return Step::Complete };
+fn step(ends: &[LogEnd], by_region: &HashMap<u32, usize>, log: usize) -> PartProof {
+    let Some(next) = ends[log].next else { return PartProof::Complete };
     let Some(&other) = by_region.get(&next.region) else {
-        return if bug(Bug::RemovedPartsMiss) { Step::Incomplete } else { Step::Complete };
+        return if bug(Bug::RemovedPartsMiss) { PartProof::Incomplete } else { PartProof::Complete };
     };
     match ends[other].generation.cmp(&next.generation) {
-        Ordering::Less => Step::Incomplete, // pheap writes no such name
+        Ordering::Less => PartProof::Incomplete, // pheap writes no such name
         Ordering::Equal => match ends[other].entries.cmp(&(u64::from(next.number) + 1)) {
-            Ordering::Less => Step::Incomplete,
-            Ordering::Equal => Step::Ask(other),
-            Ordering::Greater => Step::Complete,
+            Ordering::Less => PartProof::Incomplete,
+            Ordering::Equal => PartProof::Ask(other),
+            Ordering::Greater => PartProof::Complete,
         },
-        Ordering::Greater if bug(Bug::RetiredPartsMiss) => Step::Incomplete,
-        Ordering::Greater => Step::Complete,
+        Ordering::Greater if bug(Bug::RetiredPartsMiss) => PartProof::Incomplete,
+        Ordering::Greater => PartProof::Complete,
     }
 }
 

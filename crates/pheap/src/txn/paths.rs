@@ -6,9 +6,9 @@
     reason = "a block is about one context, which is borrowed piece by piece, or about one word"
 )]
 
-use super::context::{Context, Mode, Route};
+use super::context::{Context, Mode, StoreRoute};
 use super::write_back::original;
-use super::write_set::{Find, filter_bits, filter_bits_aligned};
+use super::write_set::{RangeLookup, filter_bits, filter_bits_aligned};
 use crate::faults::{Bug, bug};
 use crate::layout::Padding;
 
@@ -42,7 +42,7 @@ impl Context {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The caller also guarantees
         // premises 3 and 4 for the place.
         unsafe {
-            if (*cx).route == Route::Short && len > 0 {
+            if (*cx).route == StoreRoute::Short && len > 0 {
                 Context::writable_in_short(cx, addr, len, align, padding)
             } else {
                 Context::writable_otherwise(cx, addr, len, align, padding)
@@ -62,18 +62,18 @@ impl Context {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
         // value (premise 3), and so is a copy that `find` has returned.
         unsafe {
-            let mut found = Find::Nothing;
+            let mut found = RangeLookup::Nothing;
             let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
             if filter & lines != 0 {
                 found = (*cx).set.find_aligned(addr, len, align);
             }
             match found {
-                Find::Copy(copy) if !(*cx).looks_again() => {
+                RangeLookup::Copy(copy) if !(*cx).looks_again() => {
                     (*cx).hot().recent.note(addr, len, copy);
                     (*cx).note_padding(addr, padding);
                     return copy;
                 }
-                Find::Nothing if !(*cx).alloc.has_fresh() => {
+                RangeLookup::Nothing if !(*cx).alloc.has_fresh() => {
                     if let Some(copy) = (*cx).set.insert(addr, len, align) {
                         (*cx).note_padding(addr, padding);
                         (*cx).note_copy(addr, len, copy);
@@ -143,7 +143,7 @@ impl Context {
         beside: (usize, usize),
         align: usize,
     ) -> Option<*mut u8> {
-        debug_assert!(self.route == Route::Short || bug(Bug::SavepointForgetsFields));
+        debug_assert!(self.route == StoreRoute::Short || bug(Bug::SavepointForgetsFields));
         let hot = self.hot();
         let (filter, lines) = (hot.filter.get(), filter_bits_aligned(addr, len, align));
         // The filter also has a line's bit for copies of other objects in the line.
@@ -192,9 +192,9 @@ impl Context {
         // Mostly there is no copy, and one lookup is enough: in a large transaction the filter excludes
         // little.
         match self.set.find(object.0, object.1) {
-            Find::Nothing => false,
-            Find::Copy(_) => true,
-            Find::Part => !matches!(self.set.find(place.0, place.1), Find::Copy(_)),
+            RangeLookup::Nothing => false,
+            RangeLookup::Copy(_) => true,
+            RangeLookup::Part => !matches!(self.set.find(place.0, place.1), RangeLookup::Copy(_)),
         }
     }
 
@@ -208,13 +208,13 @@ impl Context {
         len: usize,
         align: usize,
         padding: Option<Padding>,
-        found: Find,
+        found: RangeLookup,
     ) -> *mut u8 {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
         // value (premise 3).
         unsafe {
-            let in_part = matches!(found, Find::Part);
-            if !matches!(found, Find::Copy(_))
+            let in_part = matches!(found, RangeLookup::Part);
+            if !matches!(found, RangeLookup::Copy(_))
                 && let Some(place) = (*cx).writable_in_set(addr, len, align, in_part)
             {
                 (*cx).note_padding(addr, padding);
@@ -350,7 +350,7 @@ impl Context {
         unsafe {
             if (*cx).mode == Mode::Short {
                 match (*cx).set.find_aligned(addr, len, align) {
-                    Find::Copy(copy) if !(*cx).looks_again() => {
+                    RangeLookup::Copy(copy) if !(*cx).looks_again() => {
                         // A value that was only read since the savepoint was opened must not be in the cache:
                         // a store to it must ask `writable`.
                         if !(*cx).savepoints.is_open() {
@@ -358,12 +358,12 @@ impl Context {
                         }
                         return copy;
                     }
-                    Find::Nothing if !(*cx).looks_beside() => {
+                    RangeLookup::Nothing if !(*cx).looks_beside() => {
                         (*cx).hot().recent.note_unwritten(addr, len);
                         return in_place;
                     }
-                    Find::Copy(_) | Find::Nothing => Context::spill(cx),
-                    Find::Part => match (*cx).widen(addr, len, align) {
+                    RangeLookup::Copy(_) | RangeLookup::Nothing => Context::spill(cx),
+                    RangeLookup::Part => match (*cx).widen(addr, len, align) {
                         Some(copy) => return copy,
                         None => Context::spill(cx),
                     },

@@ -12,11 +12,11 @@
 
 #![allow(unsafe_code)]
 
-use super::log::{Log, Scan};
+use super::log::{LogScan, RegionLog};
 use super::parts::{LogEnd, incomplete};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::log::{Kind, Range, ranges};
+use crate::log::{EntryKind, Range, ranges};
 use crate::media::Media;
 use crate::os::mapping::Mapping;
 use crate::stats::Stats;
@@ -25,14 +25,14 @@ use crate::units::LINE;
 
 /// The number of entries that were recovered.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredCounts {
     /// Redo records that were replayed.
     pub(crate) replayed: u64,
     /// Undo entries that were rolled back.
     pub(crate) rolled_back: u64,
 }
 
-impl Recovered {
+impl RecoveredCounts {
     pub(crate) fn add_to(self, stats: &mut Stats) {
         stats.replayed_records += self.replayed;
         stats.rolled_back_entries += self.rolled_back;
@@ -42,9 +42,9 @@ impl Recovered {
 /// The content of the logs after a crash. The entries are not copied: one may be as large as the largest
 /// object.
 #[derive(Debug)]
-pub(crate) struct Found {
-    recovered: Recovered,
-    extent: Extent,
+pub(crate) struct FoundEntries {
+    recovered: RecoveredCounts,
+    extent: RangesExtent,
     /// Heap offsets of the parts of incomplete records. Each is the last entry of its log.
     torn: Vec<u64>,
     /// The entries, in the order in which they are copied to their places. They lie in the mapped logs, which
@@ -52,10 +52,10 @@ pub(crate) struct Found {
     entries: Vec<*const [u64]>,
 }
 
-impl Found {
+impl FoundEntries {
     fn entries(&self) -> impl Iterator<Item = &[u64]> {
-        // SAFETY: the caller of `read_logs`, the only function that makes a `Found`, guarantees that the logs
-        // stay mapped, and that no thread writes to them, as long as this exists.
+        // SAFETY: the caller of `read_logs`, the only function that makes a `FoundEntries`, guarantees that
+        // the logs stay mapped, and that no thread writes to them, as long as this exists.
         self.entries.iter().map(|&entry| unsafe { &*entry })
     }
 
@@ -76,22 +76,23 @@ impl Found {
 ///
 /// # Safety
 /// As long as the result exists, the logs stay mapped, and only [`replay`] writes to the heap.
-pub(crate) unsafe fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
-    let (recovered, extent) = (Recovered::default(), Extent { ranges: 0, start: u64::MAX, end: 0 });
-    let mut found = Found { recovered, extent, torn: Vec::new(), entries: Vec::new() };
+pub(crate) unsafe fn read_logs(logs: &[RegionLog], mapped: u64) -> Result<FoundEntries> {
+    let (recovered, extent) =
+        (RecoveredCounts::default(), RangesExtent { ranges: 0, start: u64::MAX, end: 0 });
+    let mut found = FoundEntries { recovered, extent, torn: Vec::new(), entries: Vec::new() };
     let mut scans = Vec::with_capacity(logs.len());
     for log in logs {
         // The ranges of an entry are examined while it is in the cache: all entries together may not fit.
         scans.push(log.scan(|entry| ranges(entry).for_each(|range| found.extent.add(&range)))?);
     }
     let ends: Vec<LogEnd> = scans.iter().map(|scan| scan.end).collect();
-    for ((log, Scan { kind, mut entries, .. }), is_torn) in logs.iter().zip(scans).zip(incomplete(&ends)) {
+    for ((log, LogScan { kind, mut entries, .. }), is_torn) in logs.iter().zip(scans).zip(incomplete(&ends)) {
         if is_torn {
             found.torn.extend(entries.pop().map(|entry| log.offset_of(entry)));
         }
         match kind {
-            Kind::Redo => found.recovered.replayed += entries.len() as u64,
-            Kind::Undo => {
+            EntryKind::Redo => found.recovered.replayed += entries.len() as u64,
+            EntryKind::Undo => {
                 found.recovered.rolled_back += entries.len() as u64;
                 entries.reverse();
             }
@@ -106,16 +107,17 @@ pub(crate) unsafe fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
 
 /// The number of ranges, and the part of the heap (offsets) that they lie in.
 #[derive(Debug)]
-struct Extent {
+struct RangesExtent {
     ranges: u64,
     start: u64,
     end: u64,
 }
 
-impl Extent {
+impl RangesExtent {
     fn add(&mut self, range: &Range<'_>) {
-        let Extent { ranges, start, end } = *self;
-        *self = Extent { ranges: ranges + 1, start: start.min(range.offset), end: end.max(range.end()) };
+        let RangesExtent { ranges, start, end } = *self;
+        *self =
+            RangesExtent { ranges: ranges + 1, start: start.min(range.offset), end: end.max(range.end()) };
     }
 }
 
@@ -128,9 +130,9 @@ impl Extent {
 pub(crate) unsafe fn replay(
     media: &Media,
     mapping: &Mapping,
-    logs: &mut [Log],
-    found: &Found,
-) -> Result<Recovered> {
+    logs: &mut [RegionLog],
+    found: &FoundEntries,
+) -> Result<RecoveredCounts> {
     if bug(Bug::RecoveryResetsFirst) {
         reset(media, logs);
     }
@@ -162,7 +164,7 @@ pub(crate) unsafe fn replay(
 ///
 /// # Safety
 /// The logs are mapped, and no other thread accesses them.
-unsafe fn take_back(media: &Media, mapping: &Mapping, found: &Found) {
+unsafe fn take_back(media: &Media, mapping: &Mapping, found: &FoundEntries) {
     for &at in &found.torn {
         let checksum = mapping.base().wrapping_add(at as usize).cast::<u64>();
         // SAFETY: `checksum` is the first word of an entry of a log. The caller guarantees that it is mapped,
@@ -181,9 +183,9 @@ const LONG: usize = 8 << 10 >> 3;
 ///
 /// # Safety
 /// The ranges of `found` are mapped, and no other thread accesses them.
-unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &Found) {
+unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &FoundEntries) {
     let base = mapping.base();
-    let Extent { start, end, .. } = found.extent;
+    let RangesExtent { start, end, .. } = found.extent;
     let mut lines = DenseLines::of(&found.extent);
     if lines.is_some() {
         mapping.populate_around(start, end - start);
@@ -220,7 +222,7 @@ struct DenseLines {
 
 impl DenseLines {
     /// Returns an empty set, or `None` if the ranges are few and far from one another.
-    fn of(extent: &Extent) -> Option<DenseLines> {
+    fn of(extent: &RangesExtent) -> Option<DenseLines> {
         let first = extent.start / LINE as u64;
         let lines = extent.end.div_ceil(LINE as u64).checked_sub(first)?;
         (lines < 64 * extent.ranges).then(|| DenseLines { first, bits: vec![0; lines.div_ceil(64) as usize] })
@@ -242,7 +244,7 @@ impl DenseLines {
     }
 }
 
-fn reset(media: &Media, logs: &mut [Log]) {
+fn reset(media: &Media, logs: &mut [RegionLog]) {
     logs.iter_mut().for_each(|log| log.reset_unfenced(media));
     media.fence();
 }

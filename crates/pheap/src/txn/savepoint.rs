@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 
 use super::padded::Padded;
 use super::word_map::WordMap;
-use crate::alloc::Mark;
+use crate::alloc::AllocMark;
 use crate::faults::{Bug, bug};
 
 /// A word that may be padding, and so may be indefinite.
@@ -42,7 +42,7 @@ pub(super) struct Savepoint {
     saved: WordMap,
     /// Number of held pointers that the transaction had made.
     pub(super) held: usize,
-    pub(super) allocated: Mark,
+    pub(super) allocated: AllocMark,
     /// The values whose padding was to be zeroed.
     pub(super) padded: Padded,
 }
@@ -54,7 +54,7 @@ impl Savepoints {
     }
 
     /// Opens a savepoint, within the newest open one if there is any.
-    pub(super) fn open(&mut self, held: usize, allocated: Mark, padded: Padded) {
+    pub(super) fn open(&mut self, held: usize, allocated: AllocMark, padded: Padded) {
         let saved = std::mem::take(&mut self.spare);
         let (runs, words) = (self.runs.len(), self.words.len());
         self.open.push(Savepoint { runs, words, saved, held, allocated, padded });
@@ -71,13 +71,13 @@ impl Savepoints {
     }
 
     /// Removes and returns the old words that were saved since a savepoint, which was closed.
-    pub(super) fn take_since(&mut self, mut savepoint: Savepoint) -> Before {
+    pub(super) fn take_since(&mut self, mut savepoint: Savepoint) -> BeforeImage {
         if !bug(Bug::SavepointKeepsKnown) {
             savepoint.saved.drain_lines(|_, _| {});
         }
         self.spare = savepoint.saved;
         let (runs, words) = (self.runs.split_off(savepoint.runs), self.words.split_off(savepoint.words));
-        Before { runs, words }
+        BeforeImage { runs, words }
     }
 
     /// Saves the present words from heap offset `start` on, except words whose old content was saved already.
@@ -120,12 +120,12 @@ impl Savepoints {
 }
 
 /// The old content of words that a part of a transaction has written.
-pub(super) struct Before {
+pub(super) struct BeforeImage {
     runs: Vec<(usize, usize)>,
     words: Vec<Word>,
 }
 
-impl Before {
+impl BeforeImage {
     /// Returns the runs, newest first: heap offset, and words.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = (usize, &[Word])> {
         let mut rest = &self.words[..];
@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn open(savepoints: &mut Savepoints) {
-        savepoints.open(0, Mark::default(), Padded::default());
+        savepoints.open(0, AllocMark::default(), Padded::default());
     }
 
     #[test]

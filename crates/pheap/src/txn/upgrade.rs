@@ -1,7 +1,7 @@
 //! Keeps readers out: from the first store to memory that they see until the transaction has ended.
 
 use super::context::Context;
-use crate::sync::Access;
+use crate::sync::RegionLock;
 use crate::sync::access::upgrade_all;
 
 impl Context {
@@ -17,7 +17,7 @@ impl Context {
     pub(super) fn upgrade_all(contexts: &[&mut Context]) {
         match contexts {
             [context] => context.upgrade(),
-            _ => upgrade_all(&contexts.iter().map(|one| &one.front().lock).collect::<Vec<&Access>>()),
+            _ => upgrade_all(&contexts.iter().map(|one| &one.front().lock).collect::<Vec<&RegionLock>>()),
         }
     }
 }

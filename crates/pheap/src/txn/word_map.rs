@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::os::maps::Table;
+use crate::os::maps::ZeroedArray;
 use crate::units::LINE;
 
 /// Bytes of heap in a chunk of the map.
@@ -17,7 +17,7 @@ pub(crate) const BLOCK: usize = 64 * 8;
 const BLOCKS: usize = CHUNK / BLOCK;
 
 /// The words of a map: one for each block of the heap.
-pub(crate) trait Bits {
+pub(crate) trait BlockWords {
     /// Returns the word of a block; `None` only if no word of its chunk was ever added.
     fn get(&self, block: usize) -> Option<&AtomicU64>;
 
@@ -27,9 +27,9 @@ pub(crate) trait Bits {
 
 /// The words of a map that has separate memory.
 #[derive(Default)]
-pub(crate) struct Own(Vec<Option<Box<[AtomicU64; BLOCKS]>>>);
+pub(crate) struct OwnBlocks(Vec<Option<Box<[AtomicU64; BLOCKS]>>>);
 
-impl Bits for Own {
+impl BlockWords for OwnBlocks {
     #[inline]
     fn get(&self, block: usize) -> Option<&AtomicU64> {
         Some(&self.0.get(block / BLOCKS)?.as_ref()?[block % BLOCKS])
@@ -47,12 +47,12 @@ impl Bits for Own {
 /// belongs to one region, so regions do not share words. Without the table, the map has separate memory:
 /// before the first long transaction, and where the system has no addresses for the table.
 #[derive(Default)]
-pub(crate) struct OfHeap {
-    table: Option<Arc<Table<AtomicU64>>>,
-    own: Own,
+pub(crate) struct SharedBlocks {
+    table: Option<Arc<ZeroedArray<AtomicU64>>>,
+    own: OwnBlocks,
 }
 
-impl Bits for OfHeap {
+impl BlockWords for SharedBlocks {
     #[inline(always)]
     fn get(&self, block: usize) -> Option<&AtomicU64> {
         match &self.table {
@@ -68,9 +68,9 @@ impl Bits for OfHeap {
     }
 }
 
-impl WordMap<OfHeap> {
+impl WordMap<SharedBlocks> {
     /// Makes an empty map use the table of the heap, if there is one.
-    pub(super) fn share(&mut self, table: Option<&Arc<Table<AtomicU64>>>) {
+    pub(super) fn share(&mut self, table: Option<&Arc<ZeroedArray<AtomicU64>>>) {
         debug_assert!(self.used.is_empty());
         self.bits.table = table.cloned();
     }
@@ -82,7 +82,7 @@ impl WordMap<OfHeap> {
 }
 
 /// The parts of a chunk that have words in the set.
-struct Chunk {
+struct TouchedBlocks {
     in_use: bool,
     /// A bit for each block that has a word in the set.
     touched: [u64; BLOCKS / 64],
@@ -90,9 +90,9 @@ struct Chunk {
 
 /// A set of words, by their offsets in the heap.
 #[derive(Default)]
-pub(crate) struct WordMap<B = Own> {
+pub(crate) struct WordMap<B = OwnBlocks> {
     bits: B,
-    chunks: Vec<Option<Box<Chunk>>>,
+    chunks: Vec<Option<Box<TouchedBlocks>>>,
     /// Indices of the chunks in use.
     used: Vec<usize>,
 }
@@ -111,14 +111,14 @@ pub(super) fn has_all(bits: u64, first: usize, last: usize) -> bool {
     first / 64 == last / 64 && bits & mask == mask
 }
 
-impl<B: Bits> WordMap<B> {
+impl<B: BlockWords> WordMap<B> {
     #[cold]
     fn begin_chunk(&mut self, index: usize) {
         if index >= self.chunks.len() {
             self.chunks.resize_with(index + 1, || None);
         }
         self.bits.make(index);
-        let new = || Box::new(Chunk { in_use: false, touched: [0; BLOCKS / 64] });
+        let new = || Box::new(TouchedBlocks { in_use: false, touched: [0; BLOCKS / 64] });
         self.chunks[index].get_or_insert_with(new).in_use = true;
         self.used.push(index);
     }
@@ -260,10 +260,10 @@ mod tests {
             ranges in prop::collection::vec((0usize..400_000, 1usize..9_000), 1..20),
             far in any::<bool>(),
         ) {
-            behaves_like_a_set(WordMap::<Own>::default(), &ranges, far)?;
-            let table = Arc::new(Table::new(8 * BLOCKS, 8 * BLOCKS)?);
+            behaves_like_a_set(WordMap::<OwnBlocks>::default(), &ranges, far)?;
+            let table = Arc::new(ZeroedArray::new(8 * BLOCKS, 8 * BLOCKS)?);
             for table in [None, Some(&table)] {
-                let mut map = WordMap::<OfHeap>::default();
+                let mut map = WordMap::<SharedBlocks>::default();
                 map.share(table);
                 behaves_like_a_set(map, &ranges, far)?;
             }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn behaves_like_a_set(
-        mut map: WordMap<impl Bits>,
+        mut map: WordMap<impl BlockWords>,
         ranges: &[(usize, usize)],
         far: bool,
     ) -> Result<(), TestCaseError> {

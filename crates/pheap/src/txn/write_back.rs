@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::ptr::value_of;
-    use crate::txn::doomed::Doomed;
+    use crate::txn::doomed::DoomedCopies;
     use crate::{Options, Persist};
 
     proptest! {
@@ -247,7 +247,7 @@ mod tests {
             let memory: Vec<u8> = (0..600).map(|i| i as u8).collect();
             let base = memory.as_ptr().expose_provenance();
             let mut model = memory.clone();
-            let mut doomed = Doomed::default();
+            let mut doomed = DoomedCopies::default();
             for (at, len, byte, write) in writes {
                 // SAFETY: `at + len` is within `memory`, and `doomed` returns `len` bytes.
                 unsafe {

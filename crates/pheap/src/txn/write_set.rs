@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 
-use super::buffer::{Buffer, CAPACITY};
+use super::buffer::{BumpAllocator, CAPACITY};
 use super::line_index::{LineIndex, MAX_LINES, first_and_last};
 use crate::os::cpu::copy_words;
 use crate::tuning::Tuning;
@@ -52,7 +52,7 @@ struct Entry {
 }
 
 /// The result of a lookup of a range.
-pub(crate) enum Find {
+pub(crate) enum RangeLookup {
     /// The address at which a copy has the whole range.
     Copy(*mut u8),
     /// Copies have a part of the range only; or finding out costs too much, and the transaction should spill.
@@ -73,15 +73,15 @@ pub(crate) fn first_copies(most: usize) -> usize {
 // (1) The original of an entry is mapped, in whole words, from when it is added until the set is cleared or
 // forgets it. Its copy is as long, and is in the buffer; copies of different entries do not overlap.
 // `insert`, `insert_at_once` and `widen` add entries, and their callers guarantee the first half.
-// (2) The first `len` slots of `entries` hold an entry. An `Entries` has at least `ROOM` slots, and never
+// (2) The first `len` slots of `entries` hold an entry. An `EntryList` has at least `ROOM` slots, and never
 // loses one.
 pub(crate) struct WriteSet {
-    entries: Entries,
+    entries: EntryList,
     /// Number of entries of the previous transaction that were [kept](Self::keep). Those whose index is in
     /// use again have been replaced.
     kept: usize,
     index: LineIndex,
-    buffer: Buffer,
+    buffer: BumpAllocator,
     /// Number of words of all entries, including replaced ones.
     words: usize,
     /// The number of copies that the set takes; then the value to which `clear` resets it.
@@ -103,10 +103,10 @@ impl WriteSet {
     /// Creates a set for `limit` copies, unless it gets [another limit](Self::set_limit).
     pub(crate) fn new(limit: usize, tuning: &Tuning) -> WriteSet {
         WriteSet {
-            entries: Entries::new(),
+            entries: EntryList::new(),
             kept: 0,
             index: LineIndex::new(),
-            buffer: Buffer::new(),
+            buffer: BumpAllocator::new(),
             words: 0,
             limit,
             first_limit: limit,
@@ -187,7 +187,7 @@ impl WriteSet {
             self.index = LineIndex::new();
             self.buffer.clear();
             self.buffer.shrink(1);
-            self.entries = Entries::new();
+            self.entries = EntryList::new();
             (self.grown, self.quiet) = (false, 0);
         }
     }
@@ -209,7 +209,7 @@ impl WriteSet {
         }
         if start != addr || !len.is_multiple_of(8) {
             // Another copy may have the rest of a word already.
-            if !matches!(self.find(start, whole), Find::Nothing) {
+            if !matches!(self.find(start, whole), RangeLookup::Nothing) {
                 return None;
             }
         }
@@ -378,15 +378,15 @@ impl Entry {
 }
 
 /// A list whose slots keep their old entries after it is cleared.
-struct Entries {
+struct EntryList {
     /// First the entries of the list, then the rest of older entries, or `NOTHING`.
     slots: Vec<Entry>,
     len: usize,
 }
 
-impl Entries {
-    fn new() -> Entries {
-        Entries { slots: vec![Entry::NOTHING; ROOM], len: 0 }
+impl EntryList {
+    fn new() -> EntryList {
+        EntryList { slots: vec![Entry::NOTHING; ROOM], len: 0 }
     }
 
     /// Returns the number of entries for which there is room.
@@ -424,7 +424,7 @@ impl Entries {
     }
 }
 
-impl Deref for Entries {
+impl Deref for EntryList {
     type Target = [Entry];
 
     #[inline(always)]
@@ -435,7 +435,7 @@ impl Deref for Entries {
     }
 }
 
-impl DerefMut for Entries {
+impl DerefMut for EntryList {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [Entry] {
         // SAFETY: `len` entries were pushed, each into a slot, and the number of slots never decreases
@@ -482,7 +482,7 @@ mod trial {
             self.words.as_mut_ptr().expose_provenance() + at
         }
 
-        pub(super) fn find(&mut self, at: usize, len: usize) -> Find {
+        pub(super) fn find(&mut self, at: usize, len: usize) -> RangeLookup {
             let addr = self.addr(at, len);
             self.set.find(addr, len)
         }
@@ -495,7 +495,7 @@ mod trial {
         }
 
         pub(super) fn found(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
-            let Find::Copy(copy) = self.find(at, len) else { return None };
+            let RangeLookup::Copy(copy) = self.find(at, len) else { return None };
             Some(self.copy(copy, len))
         }
 

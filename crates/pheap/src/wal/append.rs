@@ -3,9 +3,9 @@
 use std::io;
 use std::ops::Range as Positions;
 
-use super::{State, Wal};
+use super::{Wal, WalState};
 use crate::error::Result;
-use crate::log::{Range, Staged};
+use crate::log::{Range, StagedEntry};
 use crate::os::cpu::bytes;
 use crate::sync::{Mistake, MutexGuard, mistake};
 
@@ -42,7 +42,7 @@ impl Wal {
     /// segment is written as soon as it is full, so the buffer stays small. The state is locked during these
     /// writes. Other threads lose nothing by that: their records follow this one, so they would have to wait
     /// for it.
-    fn append_ranges<'a>(&self, state: &mut State, words: usize, ranges: impl Iterator<Item = Range<'a>>) {
+    fn append_ranges<'a>(&self, state: &mut WalState, words: usize, ranges: impl Iterator<Item = Range<'a>>) {
         let at_once = self.writes_at_once(state);
         let is_long = self.is_long(words);
         let mut written = Ok(());
@@ -67,7 +67,7 @@ impl Wal {
     /// # Errors
     /// See [`append`](Self::append).
     #[inline]
-    pub(crate) fn append_staged(&self, staged: &mut Staged) -> Result<Positions<u64>> {
+    pub(crate) fn append_staged(&self, staged: &mut StagedEntry) -> Result<Positions<u64>> {
         self.begin()?;
         let mut state = self.with_room(staged.range_words(), false)?;
         let start = state.buffer.end();
@@ -92,7 +92,7 @@ impl Wal {
     /// Locks the state, and waits until there is room for `words` words of ranges with their heads. If they
     /// are [long](Self::is_long), this also waits until no thread writes to the log.
     #[inline]
-    fn with_room(&self, words: usize, is_metadata: bool) -> Result<MutexGuard<'_, State>> {
+    fn with_room(&self, words: usize, is_metadata: bool) -> Result<MutexGuard<'_, WalState>> {
         let mut state = self.state.lock_briefly();
         let need = state.buffer.need(words) + if is_metadata { 0 } else { self.reserve() };
         let mut rounds = 0;
@@ -131,13 +131,13 @@ impl Wal {
     /// Returns whether the appending thread writes its record at once. If another thread is writing, it
     /// writes what comes before the record (the head of the first segment, say). Then the record stays in the
     /// buffer, as in a log that is not mapped.
-    fn writes_at_once(&self, state: &State) -> bool {
+    fn writes_at_once(&self, state: &WalState) -> bool {
         self.is_at_once() && (state.writing.is_none() || mistake(Mistake::OvertakeWriter))
     }
 
     /// Wakes the threads that the new record gives work to. Returns the position behind the record.
     #[inline]
-    fn has_appended(&self, state: &mut State) -> u64 {
+    fn has_appended(&self, state: &mut WalState) -> u64 {
         self.note_unsynced(state);
         self.watch_for_idleness(state);
         let may_grow = !state.full_disk

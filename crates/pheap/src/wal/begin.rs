@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::format::Layout;
+use super::format::LogLayout;
 use super::{HIDES_WRITES, Wal};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -28,7 +28,7 @@ pub(super) const FIRST_SEGMENTS: u64 = 2;
 
 /// The writes to the heap's file when the log begins.
 #[derive(Debug)]
-pub(crate) struct Beginning {
+pub(crate) struct LogBeginning {
     /// The header that was found, and its offset. `None` once it is known to be durable.
     pub(crate) found: Option<(Vec<u8>, u64)>,
     /// Length and offset of a header slot that a torn write has left. The slot is to be zeroed.
@@ -45,7 +45,7 @@ impl Wal {
     }
 
     /// Sets the writes with which the log begins.
-    pub(crate) fn will_begin(&self, beginning: Beginning) {
+    pub(crate) fn will_begin(&self, beginning: LogBeginning) {
         // SURVIVES drop: no other thread has the log yet.
         *self.beginning.lock() = Some(beginning);
     }
@@ -129,7 +129,7 @@ impl Wal {
     /// Writes the header as it was read when the heap was opened, and syncs the heap's file. If an earlier
     /// sync has failed, a sync alone does not make the header durable, and the page cache may have forgotten
     /// it since. One write is enough: until the log has begun, no thread writes to the file.
-    fn write_found(&self, beginning: &mut Beginning) -> Result<()> {
+    fn write_found(&self, beginning: &mut LogBeginning) -> Result<()> {
         if let Some((bytes, at)) = &beginning.found {
             self.write_directly(bytes, *at)?;
             beginning.found = None;
@@ -145,7 +145,7 @@ impl Wal {
 }
 
 /// Makes the file of a new log, durably. After an error the file is removed again, if that works.
-pub(super) fn make(disk: &dyn Disk, layout: Layout) -> Result<Arc<dyn Storage>> {
+pub(super) fn make(disk: &dyn Disk, layout: LogLayout) -> Result<Arc<dyn Storage>> {
     let error = |e| Error::making("creating the log", &disk.log_path(), e);
     let log = disk.create_log().map_err(error)?;
     let fill = || {

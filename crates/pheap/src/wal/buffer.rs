@@ -2,28 +2,28 @@
 
 use std::collections::VecDeque;
 
-use super::format::{LEAST, Layout, MORE, PIECE, Seed, Segment, SegmentHead};
+use super::format::{ChecksumSeed, LEAST, LogLayout, MORE, PIECE, SegmentHead, WalSegment};
 use crate::faults::{Bug, bug};
-use crate::log::{Range, Staged, head};
+use crate::log::{Range, StagedEntry, head};
 use crate::units::{LINE, LINE_WORDS};
 
 /// Words that go to one place in the log's file.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct SegmentChunk {
     pub(crate) file_offset: u64,
     pub(crate) words: Vec<u64>,
 }
 
 /// The segments of a log, and the chunks that are still to be written to them.
 #[derive(Debug)]
-pub(crate) struct Buffer {
-    layout: Layout,
-    seed: Seed,
+pub(crate) struct WalBuffer {
+    layout: LogLayout,
+    seed: ChecksumSeed,
     run: u64,
     /// Seed of the records of this run.
-    records: Seed,
+    records: ChecksumSeed,
     /// The segments with records, oldest first, and the number of the next new segment.
-    live: VecDeque<Segment>,
+    live: VecDeque<WalSegment>,
     next: u64,
     /// Places in the file of the segments without records.
     free: VecDeque<u64>,
@@ -32,16 +32,16 @@ pub(crate) struct Buffer {
     /// Position behind the last record.
     end: u64,
     /// Words that are not written yet, in the order of their positions.
-    chunks: Vec<Chunk>,
+    chunks: Vec<SegmentChunk>,
     /// The buffer of a chunk that was written. The next chunk uses its memory.
     spare: Vec<u64>,
 }
 
-impl Buffer {
+impl WalBuffer {
     /// Creates the buffer of a new log of `segments` segments.
-    pub(crate) fn new(layout: Layout, seed: Seed, segments: u64) -> Buffer {
+    pub(crate) fn new(layout: LogLayout, seed: ChecksumSeed, segments: u64) -> WalBuffer {
         let first = 1; // so that no position is 0
-        Buffer::begin(
+        WalBuffer::begin(
             layout,
             seed,
             layout.nonce,
@@ -58,15 +58,15 @@ impl Buffer {
     /// # Panics
     /// If no place is free.
     pub(crate) fn begin(
-        layout: Layout,
-        seed: Seed,
+        layout: LogLayout,
+        seed: ChecksumSeed,
         run: u64,
-        live: Vec<Segment>,
+        live: Vec<WalSegment>,
         free: VecDeque<u64>,
         end: u64,
         next: u64,
-    ) -> Buffer {
-        let mut buffer = Buffer {
+    ) -> WalBuffer {
+        let mut buffer = WalBuffer {
             layout,
             seed,
             run,
@@ -110,7 +110,7 @@ impl Buffer {
     }
 
     /// Returns the segments with records, oldest first.
-    pub(crate) fn live(&self) -> Vec<Segment> {
+    pub(crate) fn live(&self) -> Vec<WalSegment> {
         self.live.iter().copied().collect()
     }
 
@@ -174,14 +174,14 @@ impl Buffer {
     /// If no segment is free.
     fn next_segment(&mut self) {
         let place = self.free.pop_front().expect("the caller has seen that there is room");
-        let Buffer { run, synced, end: previous_end, next: sequence, .. } = *self;
+        let WalBuffer { run, synced, end: previous_end, next: sequence, .. } = *self;
         let start = self.layout.start(sequence);
-        self.live.push_back(Segment { sequence, place, previous_end, seed: self.records });
+        self.live.push_back(WalSegment { sequence, place, previous_end, seed: self.records });
         self.next += 1;
         let mut words = std::mem::take(&mut self.spare);
         words.clear();
         words.extend(SegmentHead { sequence, previous_end, run, synced }.to_words(self.seed, start));
-        self.chunks.push(Chunk { file_offset: self.layout.file_offset(place), words });
+        self.chunks.push(SegmentChunk { file_offset: self.layout.file_offset(place), words });
         self.end = start + LINE as u64;
     }
 
@@ -191,7 +191,7 @@ impl Buffer {
             let file_offset = self.place();
             let mut words = std::mem::take(&mut self.spare);
             words.clear();
-            self.chunks.push(Chunk { file_offset, words });
+            self.chunks.push(SegmentChunk { file_offset, words });
         }
         &mut self.chunks.last_mut().expect("there is one now").words
     }
@@ -202,7 +202,7 @@ impl Buffer {
     pub(crate) fn append<'a>(
         &mut self,
         ranges: impl Iterator<Item = Range<'a>>,
-        mut write: impl FnMut(&Chunk) -> bool,
+        mut write: impl FnMut(&SegmentChunk) -> bool,
     ) {
         let mut start = self.begin_record(&mut write);
         for range in ranges {
@@ -229,7 +229,7 @@ impl Buffer {
     /// [Appends](Self::append) an entry as one record that the caller writes. Returns its words, and their
     /// offset in the file. Returns `None`, and appends nothing, if the entry does not fit into one record
     /// here, or if chunks before it are not written yet.
-    pub(crate) fn append_whole<'a>(&mut self, staged: &'a mut Staged) -> Option<(&'a [u64], u64)> {
+    pub(crate) fn append_whole<'a>(&mut self, staged: &'a mut StagedEntry) -> Option<(&'a [u64], u64)> {
         let (len, left) = (staged.words.len(), self.left() as usize / 8);
         if !self.chunks.is_empty() || left < LEAST || len > PIECE.min(left) {
             return None;
@@ -249,7 +249,7 @@ impl Buffer {
 
     /// Begins a record, in the next segment if the last one is almost full. Returns its index in
     /// [`words`](Self::words).
-    fn begin_record(&mut self, write: &mut impl FnMut(&Chunk) -> bool) -> usize {
+    fn begin_record(&mut self, write: &mut impl FnMut(&SegmentChunk) -> bool) -> usize {
         if self.left() < LEAST as u64 * 8 {
             if self.chunks.iter().all(write)
                 && let Some(last) = self.chunks.pop()
@@ -277,12 +277,12 @@ impl Buffer {
     }
 
     /// Takes the chunks that are to be written.
-    pub(crate) fn take(&mut self) -> Vec<Chunk> {
+    pub(crate) fn take(&mut self) -> Vec<SegmentChunk> {
         std::mem::take(&mut self.chunks)
     }
 
     /// Takes back chunks that were written, to use their memory again.
-    pub(crate) fn give_back(&mut self, mut chunks: Vec<Chunk>) {
+    pub(crate) fn give_back(&mut self, mut chunks: Vec<SegmentChunk>) {
         const KEEP: usize = 1 << 20;
         if let Some(chunk) = chunks.pop()
             && chunk.words.capacity() * 8 <= KEEP

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::begin::FIRST_SEGMENTS;
 use super::fold::Fold;
-use super::format::{MARKS, Mark, Segment, each_record};
-use super::{Failure, Folded, State, Wal};
+use super::format::{LogMark, MARKS, WalSegment, each_record};
+use super::{CheckpointState, Wal, WalFailure, WalState};
 use crate::error::{Error, Result};
 use crate::os::cpu::bytes;
 use crate::sync::MutexGuard;
@@ -113,7 +113,7 @@ impl Wal {
         let log = self.log();
         // By the time of a checkpoint the heap's header names this run, so the mark need not name an older
         // one.
-        let says = Mark { folded: end, runs: self.runs, run: self.run, before: self.run };
+        let says = LogMark { folded: end, runs: self.runs, run: self.run, before: self.run };
         log.write_all(bytes(&says.to_words(self.seed)), MARKS[mark])?;
         // Records that were appended during the checkpoint may have dirtied much of the map.
         log.let_go();
@@ -124,7 +124,7 @@ impl Wal {
     }
 
     /// Writes the records between two positions to the heap's file, and returns the number of bytes written.
-    fn fold(&self, folded: &Folded, positions: Range<u64>, live: &[Segment]) -> io::Result<u64> {
+    fn fold(&self, folded: &CheckpointState, positions: Range<u64>, live: &[WalSegment]) -> io::Result<u64> {
         let log = self.log();
         // This is enough for half of the log and a little more, if so much memory is allowed. Each page is
         // written once then.
@@ -159,7 +159,7 @@ impl Wal {
     /// Waits until no thread makes a checkpoint, or writes or syncs the log, and returns the locked state.
     /// Without this, a thread whose write is about to fail could still write, and a thread that has looked
     /// for the log before could still acknowledge a commit.
-    pub(super) fn quiesce(&self) -> MutexGuard<'_, State> {
+    pub(super) fn quiesce(&self) -> MutexGuard<'_, WalState> {
         let _folded = self.folded.lock();
         let mut state = self.state.lock();
         while state.writing.is_some() || state.syncing.is_some() {
@@ -178,8 +178,8 @@ impl Wal {
     }
 
     /// [`may_write`](Self::may_write), with the state locked.
-    pub(super) fn check(&self, state: &State) -> Result<()> {
-        let gets_over = |failure: &Failure| failure.misplaced && self.closing.load(Ordering::Relaxed);
+    pub(super) fn check(&self, state: &WalState) -> Result<()> {
+        let gets_over = |failure: &WalFailure| failure.misplaced && self.closing.load(Ordering::Relaxed);
         match &state.failure {
             Some(failure) if !gets_over(failure) => Err(failure.error()),
             _ => Ok(()),
@@ -213,7 +213,7 @@ impl Wal {
 }
 
 /// Returns whether there are enough records for a checkpoint once the log is idle.
-pub(super) fn is_worth_folding(state: &State) -> bool {
+pub(super) fn is_worth_folding(state: &WalState) -> bool {
     state.buffer.end() - state.folded > WORTH_FOLDING
 }
 
@@ -257,7 +257,7 @@ impl Wal {
 
     /// Makes the background thread look regularly, once there are enough records for a checkpoint of an idle
     /// log.
-    pub(super) fn watch_for_idleness(&self, state: &mut State) {
+    pub(super) fn watch_for_idleness(&self, state: &mut WalState) {
         if !state.ages && is_worth_folding(state) {
             state.ages = true;
             self.requested.notify_all();
@@ -265,7 +265,7 @@ impl Wal {
     }
 
     /// Returns whether a checkpoint is due: half of the log is used, or too many pages are private.
-    pub(super) fn is_checkpoint_due(&self, state: &State) -> bool {
+    pub(super) fn is_checkpoint_due(&self, state: &WalState) -> bool {
         let is_half_used = state.buffer.end() - state.folded > self.settings.log_limit / 2;
         is_half_used || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed)
     }

@@ -13,33 +13,33 @@ use super::cache;
 use super::format::HEAD;
 use crate::error::{Error, Result};
 use crate::os::file_system::overwrite_in_place;
-use crate::os::maps::Window;
-use crate::os::names::{FileId, Names, Stat, is_absent};
+use crate::os::maps::FileWindow;
+use crate::os::names::{FileId, HeapFileNames, Stat, is_absent};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Storage};
 use crate::os::{check_file_size, file_size_limit, holes, seek_data, will_read, write_at};
 use crate::units::PAGE;
 
 #[derive(Debug)]
-struct OnDisk {
+struct OpenLogFile {
     file: OwnFile,
     id: FileId,
     /// A map of the log's segments, if they are mapped. The log's head is not mapped, because its sectors
     /// must be written whole.
-    window: OnceLock<Window>,
+    window: OnceLock<FileWindow>,
     /// Bytes up to which this process may make a file. This is asked when the file is opened or made longer,
     /// and may be stale in between: asking takes a tenth of the time of a commit in memory.
     size_limit: AtomicU64,
 }
 
-impl OnDisk {
-    fn new(file: OwnFile) -> io::Result<OnDisk> {
+impl OpenLogFile {
+    fn new(file: OwnFile) -> io::Result<OpenLogFile> {
         let id = Stat::of(&file)?.id;
-        Ok(OnDisk { file, id, window: OnceLock::new(), size_limit: file_size_limit().into() })
+        Ok(OpenLogFile { file, id, window: OnceLock::new(), size_limit: file_size_limit().into() })
     }
 }
 
-impl Storage for OnDisk {
+impl Storage for OpenLogFile {
     fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         self.file.read_at(buf, at)
     }
@@ -112,7 +112,7 @@ impl Storage for OnDisk {
 
     fn map(&self, len: u64) -> bool {
         let Ok(end) = self.len() else { return false };
-        let window = Window::new(&self.file, HEAD, end, len);
+        let window = FileWindow::new(&self.file, HEAD, end, len);
         window.is_some_and(|window| self.window.set(window).is_ok())
     }
 
@@ -137,7 +137,7 @@ impl Storage for OnDisk {
 
 /// Returns a storage for a file that only the caller has.
 pub(crate) fn storage(file: OwnFile) -> io::Result<impl Storage> {
-    OnDisk::new(file)
+    OpenLogFile::new(file)
 }
 
 /// Time for which a sync relies on the last look at the names. A file can be renamed right after any look;
@@ -148,36 +148,36 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// The file of a heap, and the one next to it for its log.
 #[derive(Debug)]
 pub(crate) struct Files {
-    data: Arc<OnDisk>,
+    data: Arc<OpenLogFile>,
     /// Time of the last look by [`find_log_lately`](Disk::find_log_lately) that has found the log.
     found: Mutex<Option<Instant>>,
     /// The names of both files. This is a mutex of the standard library: no thread waits for it long, and the
     /// names are checked again before they are relied on.
-    names: Mutex<Names>,
+    names: Mutex<HeapFileNames>,
 }
 
 impl Files {
     /// Creates the files of a heap that was opened as `file` by `path`. The path may be a link: the log lies
     /// next to the file itself.
     pub(crate) fn new(file: OwnFile, path: &Path) -> io::Result<Files> {
-        let data = OnDisk::new(file)?;
-        let mut names = Names::of(&fs::canonicalize(path)?)?;
+        let data = OpenLogFile::new(file)?;
+        let mut names = HeapFileNames::of(&fs::canonicalize(path)?)?;
         if !names.heap_is(data.id)? {
             // The file was renamed a moment ago.
-            names = Names::now(&data.file)?;
+            names = HeapFileNames::now(&data.file)?;
         }
         Ok(Files { data: Arc::new(data), found: Mutex::new(None), names: Mutex::new(names) })
     }
 
-    fn names(&self) -> MutexGuard<'_, Names> {
+    fn names(&self) -> MutexGuard<'_, HeapFileNames> {
         // SURVIVES unreached: only real files have names.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks for the heap's file at its last known name. If it has another name now, returns the current
     /// names.
-    fn renamed(&self, names: &Names) -> io::Result<Option<Names>> {
-        if names.heap_is(self.data.id)? { Ok(None) } else { Names::now(&self.data.file).map(Some) }
+    fn renamed(&self, names: &HeapFileNames) -> io::Result<Option<HeapFileNames>> {
+        if names.heap_is(self.data.id)? { Ok(None) } else { HeapFileNames::now(&self.data.file).map(Some) }
     }
 
     /// Fails if a file has no name any more. This is all that a program can check if it has given up the
@@ -202,7 +202,7 @@ impl Files {
     /// Looks for the log next to the heap's file, wherever that is now, because the files are not where they
     /// were.
     #[cold]
-    fn find_elsewhere(&self, names: &mut Names, log: &dyn Storage) -> io::Result<()> {
+    fn find_elsewhere(&self, names: &mut HeapFileNames, log: &dyn Storage) -> io::Result<()> {
         let renamed = self.renamed(names)?;
         let now = renamed.as_ref().unwrap_or(names);
         let (kind, what) = match now.log_id()? {
@@ -259,7 +259,7 @@ impl Disk for Files {
             other => other,
         };
         match opened {
-            Ok(file) => Ok(Some(Arc::new(OnDisk::new(OwnFile::new(file))?))),
+            Ok(file) => Ok(Some(Arc::new(OpenLogFile::new(OwnFile::new(file))?))),
             Err(e) if is_absent(&e) => Ok(None),
             Err(e) => Err(e),
         }
@@ -268,8 +268,9 @@ impl Disk for Files {
     fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
         let mode = self.data.file.metadata()?.mode() & 0o777;
         let names = self.names();
-        let log =
-            OnDisk::new(OwnFile::new(names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?))?;
+        let log = OpenLogFile::new(OwnFile::new(
+            names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?,
+        ))?;
         overwrite_in_place(&log.file);
         // SURVIVES unreached: a simulated disk has no directory.
         let synced = names.sync();

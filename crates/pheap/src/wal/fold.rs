@@ -17,7 +17,7 @@ const RUN: usize = 256;
 const AHEAD: u64 = 4096;
 
 /// The part of a record's range that lies in one page.
-struct Piece {
+struct PagePiece {
     page: u64,
     /// Index of its first word in `words`. A larger index is a newer record.
     at: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Fold<'a> {
     data: &'a dyn Storage,
     /// Words of memory after which the records are written.
     most: usize,
-    pieces: Vec<Piece>,
+    pieces: Vec<PagePiece>,
     words: Vec<u64>,
     /// Bytes written so far.
     written: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Fold<'a> {
 }
 
 impl<'a> Fold<'a> {
-    /// Creates a fold that fills `room` bytes of memory before it writes, or as much as a [`Piece`] can
+    /// Creates a fold that fills `room` bytes of memory before it writes, or as much as a [`PagePiece`] can
     /// address. With more room, pages that many records change are written less often.
     pub(crate) fn with_room(data: &'a dyn Storage, room: u64) -> Fold<'a> {
         let most = (room.max(LEAST) / 8).min(u32::MAX.into()) as usize;
@@ -55,7 +55,7 @@ impl<'a> Fold<'a> {
     /// Adds the ranges of a record, which is newer than all records added before. Writes the older ones if
     /// the memory is full.
     pub(crate) fn add(&mut self, record: &[u64]) -> io::Result<()> {
-        if self.words.len() + record.len() + size_of::<Piece>() / 8 * self.pieces.len() > self.most {
+        if self.words.len() + record.len() + size_of::<PagePiece>() / 8 * self.pieces.len() > self.most {
             self.write()?;
         }
         ranges(record).for_each(|range| self.add_range(&range));
@@ -70,7 +70,7 @@ impl<'a> Fold<'a> {
             let first = (offset % PAGE) as usize / 8;
             let len = (PAGE_WORDS - first).min(range.words.len() - done);
             let at = (self.words.len() + done) as u32;
-            self.pieces.push(Piece { page: offset / PAGE, at, first: first as u16, len: len as u16 });
+            self.pieces.push(PagePiece { page: offset / PAGE, at, first: first as u16, len: len as u16 });
             done += len;
         }
         self.words.extend_from_slice(range.words);
@@ -85,7 +85,7 @@ impl<'a> Fold<'a> {
         let mut run = vec![0; RUN * PAGE_WORDS];
         let mut rest = &self.pieces[..];
         let (mut runs, mut asked) = (rest.chunk_by(|one, next| next.page <= one.page + 1), 0);
-        while let Some(&Piece { page: first, .. }) = rest.first() {
+        while let Some(&PagePiece { page: first, .. }) = rest.first() {
             while asked < self.ahead
                 && let Some([first, .., last] | [first @ last]) = runs.next()
             {
@@ -94,7 +94,7 @@ impl<'a> Fold<'a> {
                 asked += pages;
             }
             let mut end = first;
-            let goes_on = |piece: &&Piece| {
+            let goes_on = |piece: &&PagePiece| {
                 let fits = piece.page <= end && piece.page < first + RUN as u64;
                 if fits {
                     end = piece.page + 1;

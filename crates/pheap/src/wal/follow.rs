@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use super::fold::Fold;
-use super::format::{Found, Layout, Seed, read_mark, read_on};
+use super::format::{ChecksumSeed, LogLayout, ReadLog, read_mark, read_on};
 use super::recovery::{check_extent, own_log};
-use super::stream::{self, Queued, Spill, records};
+use super::stream::{self, MakeSpillFile, QueuedRecords, records};
 use super::{WalIdentity, WalTail};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -20,11 +20,11 @@ const ROUNDS: u32 = 100;
 #[derive(Debug)]
 pub(crate) struct LiveLog {
     log: Arc<dyn Storage>,
-    layout: Layout,
-    seed: Seed,
-    found: Found,
+    layout: LogLayout,
+    seed: ChecksumSeed,
+    found: ReadLog,
     /// The records that were read. They are kept because the writer may overwrite them in the log.
-    records: Queued,
+    records: QueuedRecords,
     /// Bytes of the heap that were copied since the log was last read.
     copied: u64,
     error: String,
@@ -40,12 +40,13 @@ impl LiveLog {
     ///
     /// # Errors
     /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Io`].
-    pub(crate) fn open(disk: &dyn Disk, of: &WalIdentity, spill: Spill) -> Result<LiveLog> {
+    pub(crate) fn open(disk: &dyn Disk, of: &WalIdentity, spill: MakeSpillFile) -> Result<LiveLog> {
         let (log, layout) = own_log(disk, of)?;
-        let (seed, error) = (Seed::new(of.salt, layout), format!("reading {}", disk.log_path().display()));
+        let (seed, error) =
+            (ChecksumSeed::new(of.salt, layout), format!("reading {}", disk.log_path().display()));
         let (mark, _) = read_mark(&*log, layout, seed).map_err(|e| Error::io(&*error, e))?;
-        let records = Queued::new(spill, stream::MOST);
-        Ok(LiveLog { log, layout, seed, found: Found::behind(mark.folded), records, copied: 0, error })
+        let records = QueuedRecords::new(spill, stream::MOST);
+        Ok(LiveLog { log, layout, seed, found: ReadLog::behind(mark.folded), records, copied: 0, error })
     }
 
     /// Reads all records that were written to the log before this call, and perhaps more. A checkpoint begins

@@ -52,7 +52,7 @@ pub(crate) const LEAST: usize = 32;
 
 /// The identity of a log, and the size of its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct LogLayout {
     /// The uuid of the heap.
     pub(crate) uuid: u128,
     /// The number of the log: each heap counts its logs.
@@ -72,10 +72,10 @@ pub(crate) enum Head {
     Foreign(&'static str),
     /// A log of the heap with this uuid, whose head is damaged or was never completed.
     Damaged(u128),
-    Log(Layout),
+    Log(LogLayout),
 }
 
-impl Layout {
+impl LogLayout {
     /// Returns the first bytes of the file.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut words =
@@ -181,19 +181,19 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
             "another version of pheap wrote it; first open and close the heap with that version",
         ));
     }
-    Ok(Head::Log(Layout { uuid, id: words[4], nonce, segment }))
+    Ok(Head::Log(LogLayout { uuid, id: words[4], nonce, segment }))
 }
 
 /// The seed of the checksums of a log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seed(u64);
+pub(crate) struct ChecksumSeed(u64);
 
-impl Seed {
+impl ChecksumSeed {
     /// Creates the seed. `salt` is a secret of the heap, so that no program can choose words that look like a
     /// record.
-    pub(crate) fn new(salt: u64, layout: Layout) -> Seed {
+    pub(crate) fn new(salt: u64, layout: LogLayout) -> ChecksumSeed {
         let nonce = layout.nonce.wrapping_mul(0xe703_7ed1_a0b4_28db).rotate_left(37);
-        Seed(salt ^ layout.id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
+        ChecksumSeed(salt ^ layout.id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
     }
 
     fn at(self, position: u64) -> u64 {
@@ -201,8 +201,8 @@ impl Seed {
     }
 
     /// Returns the seed of the records of a run.
-    pub(crate) fn of_run(self, run: u64) -> Seed {
-        Seed(self.0 ^ run.wrapping_mul(0x8ebc_6af0_9c88_c6e3).rotate_left(31))
+    pub(crate) fn of_run(self, run: u64) -> ChecksumSeed {
+        ChecksumSeed(self.0 ^ run.wrapping_mul(0x8ebc_6af0_9c88_c6e3).rotate_left(31))
     }
 
     /// Returns a line with a checksum, for a position, that has these seven words.
@@ -236,12 +236,12 @@ pub(crate) struct SegmentHead {
 
 impl SegmentHead {
     /// Returns the line. `start` is the position at which the segment begins.
-    pub(crate) fn to_words(self, seed: Seed, start: u64) -> [u64; LINE_WORDS] {
+    pub(crate) fn to_words(self, seed: ChecksumSeed, start: u64) -> [u64; LINE_WORDS] {
         seed.line(start, [self.sequence, self.previous_end, self.run, self.synced, 0, 0, 0])
     }
 
     /// Reads the line. Returns `None` if it is torn, or is not the first line of a segment of this log.
-    fn from_words(words: [u64; LINE_WORDS], layout: Layout, seed: Seed) -> Option<SegmentHead> {
+    fn from_words(words: [u64; LINE_WORDS], layout: LogLayout, seed: ChecksumSeed) -> Option<SegmentHead> {
         let [_, sequence, previous_end, run, synced, ..] = words;
         let head = SegmentHead { sequence, previous_end, run, synced };
         // The sequence was read from a file, and may be any.
@@ -252,7 +252,7 @@ impl SegmentHead {
 
 /// A log mark, in the first page: the part of it that changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark {
+pub(crate) struct LogMark {
     /// Number of runs before this one.
     pub(crate) runs: u64,
     /// Position up to which the heap's file has everything.
@@ -262,38 +262,38 @@ pub(crate) struct Mark {
     pub(crate) before: u64,
 }
 
-impl Mark {
+impl LogMark {
     /// Returns the mark that a log without marks counts as having.
-    pub(crate) fn first(layout: Layout) -> Mark {
-        Mark { runs: 0, folded: layout.start(1), run: layout.nonce, before: layout.nonce }
+    pub(crate) fn first(layout: LogLayout) -> LogMark {
+        LogMark { runs: 0, folded: layout.start(1), run: layout.nonce, before: layout.nonce }
     }
 
-    pub(crate) fn to_words(self, seed: Seed) -> [u64; LINE_WORDS] {
+    pub(crate) fn to_words(self, seed: ChecksumSeed) -> [u64; LINE_WORDS] {
         seed.line(u64::MAX, [self.folded, self.runs, self.run, self.before, 0, 0, 0])
     }
 
-    fn from_words(words: [u64; LINE_WORDS], seed: Seed) -> Option<Mark> {
+    fn from_words(words: [u64; LINE_WORDS], seed: ChecksumSeed) -> Option<LogMark> {
         let [_, folded, runs, run, before, ..] = words;
-        let mark = Mark { runs, folded, run, before };
+        let mark = LogMark { runs, folded, run, before };
         (holds(words, mark.to_words(seed)) && folded.is_multiple_of(LINE as u64)).then_some(mark)
     }
 }
 
 /// A segment that has records.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
+pub(crate) struct WalSegment {
     pub(crate) sequence: u64,
     /// Place of the segment in the file.
     pub(crate) place: u64,
     /// Position at which the records before this segment end.
     pub(crate) previous_end: u64,
     /// Seed of its records.
-    pub(crate) seed: Seed,
+    pub(crate) seed: ChecksumSeed,
 }
 
 /// The words of a segment from a position on, as they are in the file.
-pub(crate) struct Records {
-    seed: Seed,
+pub(crate) struct SegmentRecords {
+    seed: ChecksumSeed,
     words: Vec<u64>,
     /// Position of the first word.
     start: u64,
@@ -301,22 +301,22 @@ pub(crate) struct Records {
     at: usize,
 }
 
-impl Records {
+impl SegmentRecords {
     /// Reads `bytes` bytes of the segment with place `index`, from the position `start` on, or fewer if the
     /// file ends before.
     pub(crate) fn read(
         file: &dyn Storage,
-        layout: Layout,
-        seed: Seed,
+        layout: LogLayout,
+        seed: ChecksumSeed,
         index: u64,
         start: u64,
         bytes: u64,
-    ) -> io::Result<Records> {
+    ) -> io::Result<SegmentRecords> {
         let mut words = vec![0u64; (bytes / 8) as usize];
         let have =
             file.read_up_to(bytes_mut(&mut words), layout.file_offset(index) + start % layout.segment)?;
         words.truncate(have / 8);
-        Ok(Records { seed, words, start, at: 0 })
+        Ok(SegmentRecords { seed, words, start, at: 0 })
     }
 
     /// Returns the position behind the records that [`next`](Self::next) has returned.
@@ -340,7 +340,7 @@ impl Records {
 /// The result of reading a log from some position on. The records themselves stay in the log: see
 /// [`each_record`].
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ReadLog {
     /// Number of complete transactions.
     pub(crate) transactions: u64,
     /// The pages that their records store to, and perhaps pages of an incomplete transaction.
@@ -351,7 +351,7 @@ pub(crate) struct Found {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     /// The segments that were read, oldest first.
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<WalSegment>,
     /// Number of the newest segment, whether it was read or not.
     pub(crate) newest: u64,
     /// Position up to which the log had been synced, by the largest value in the segments that were read.
@@ -361,10 +361,10 @@ pub(crate) struct Found {
     pub(crate) rest: u64,
 }
 
-impl Found {
+impl ReadLog {
     /// Begins to read behind a position: nothing is found yet.
-    pub(crate) fn behind(end: u64) -> Found {
-        Found { begin: end, end, ..Found::default() }
+    pub(crate) fn behind(end: u64) -> ReadLog {
+        ReadLog { begin: end, end, ..ReadLog::default() }
     }
 }
 
@@ -376,7 +376,7 @@ fn around(one: Option<Range<u64>>, other: Option<Range<u64>>) -> Option<Range<u6
 }
 
 /// Gets the records while a log is read.
-pub(super) trait Reader {
+pub(super) trait RecordVisitor {
     /// Gets the next record. It is whole, but its transaction may not be.
     fn add(&mut self, record: &[u64]);
     /// All records that were added belong to complete transactions.
@@ -386,15 +386,15 @@ pub(super) trait Reader {
 }
 
 /// Ignores the records.
-impl Reader for () {
+impl RecordVisitor for () {
     fn add(&mut self, _record: &[u64]) {}
     fn complete(&mut self) {}
     fn cut(&mut self) {}
 }
 
 /// Reads a log from its mark to its end.
-pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<Found> {
-    let mut found = Found::behind(read_mark(file, layout, seed)?.0.folded);
+pub(crate) fn read_all(file: &dyn Storage, layout: LogLayout, seed: ChecksumSeed) -> io::Result<ReadLog> {
+    let mut found = ReadLog::behind(read_mark(file, layout, seed)?.0.folded);
     read_on(file, layout, seed, &mut found, &mut ())?;
     Ok(found)
 }
@@ -406,8 +406,8 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Re
 /// Those of `visit`, those of the operating system, or an error if the log does not have these records.
 pub(super) fn each_record(
     file: &dyn Storage,
-    layout: Layout,
-    segments: &[Segment],
+    layout: LogLayout,
+    segments: &[WalSegment],
     positions: Range<u64>,
     mut visit: impl FnMut(&[u64]) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -418,7 +418,7 @@ pub(super) fn each_record(
         at = at.max(layout.start(segment.sequence) + LINE as u64);
         while at < end {
             let mut records =
-                Records::read(file, layout, segment.seed, segment.place, at, READ.min(end - at))?;
+                SegmentRecords::read(file, layout, segment.seed, segment.place, at, READ.min(end - at))?;
             while let Some(record) = records.next() {
                 visit(record)?;
             }
@@ -437,22 +437,26 @@ fn line(bytes: &[u8]) -> [u64; LINE_WORDS] {
 }
 
 /// Returns the newest mark, and its index in [`MARKS`].
-pub(super) fn read_mark(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<(Mark, usize)> {
+pub(super) fn read_mark(
+    file: &dyn Storage,
+    layout: LogLayout,
+    seed: ChecksumSeed,
+) -> io::Result<(LogMark, usize)> {
     let mut bytes = [0; (MARKS[1] - MARKS[0]) as usize + LINE];
     file.read_copies(&mut bytes, MARKS[0])?;
     let marks = [0, 1].map(|number| {
         let words = line(&bytes[(MARKS[number] - MARKS[0]) as usize..]);
-        Mark::from_words(words, seed).map(|mark| (mark, number))
+        LogMark::from_words(words, seed).map(|mark| (mark, number))
     });
     // Without a mark, the index is 1, so that the first mark is written at index 0.
-    Ok(marks.into_iter().flatten().max().unwrap_or((Mark::first(layout), 1)))
+    Ok(marks.into_iter().flatten().max().unwrap_or((LogMark::first(layout), 1)))
 }
 
 /// Returns the segments whose first line is whole, by number, with their places in the file.
 fn read_heads(
     file: &dyn Storage,
-    layout: Layout,
-    seed: Seed,
+    layout: LogLayout,
+    seed: ChecksumSeed,
 ) -> io::Result<BTreeMap<u64, (SegmentHead, u64)>> {
     let mut heads = BTreeMap::new();
     for place in layout.segments(file)? {
@@ -469,10 +473,10 @@ fn read_heads(
 /// goes on from there. `reader` gets the records.
 pub(super) fn read_on(
     file: &dyn Storage,
-    layout: Layout,
-    seed: Seed,
-    found: &mut Found,
-    reader: &mut impl Reader,
+    layout: LogLayout,
+    seed: ChecksumSeed,
+    found: &mut ReadLog,
+    reader: &mut impl RecordVisitor,
 ) -> io::Result<()> {
     let heads = read_heads(file, layout, seed)?;
     found.newest = heads.last_key_value().map_or(0, |(&sequence, _)| sequence);
@@ -497,7 +501,7 @@ pub(super) fn read_on(
         let SegmentHead { sequence, previous_end, run, synced } = head;
         let positions = layout.positions(sequence).expect("its head was read");
         let of_run = seed.of_run(run);
-        found.segments.push(Segment { sequence, place, previous_end, seed: of_run });
+        found.segments.push(WalSegment { sequence, place, previous_end, seed: of_run });
         found.synced = found.synced.max(synced);
         if previous_end != at {
             // A new run begins here, so the last transaction of the run before stays incomplete. Or the
@@ -510,7 +514,7 @@ pub(super) fn read_on(
             // A segment is read in pieces. A follower reads again and again what another process appends, and
             // finds little each time.
             let bytes = positions.end.saturating_sub(at).min(READ);
-            let mut records = Records::read(file, layout, of_run, place, at, bytes)?;
+            let mut records = SegmentRecords::read(file, layout, of_run, place, at, bytes)?;
             while let Some(record) = records.next() {
                 for range in ranges(record) {
                     found.pages.insert(range.offset, range.end());

@@ -4,8 +4,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
-use super::buffer::Chunk;
-use super::{State, Wal};
+use super::buffer::SegmentChunk;
+use super::{Wal, WalState};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, Kind, bug, is_left_out};
 use crate::os::cpu::bytes;
@@ -139,7 +139,7 @@ impl Wal {
     }
 
     /// Hands the records of the buffer to the kernel, with the state unlocked during the write.
-    fn write_buffer(&self, state: &mut MutexGuard<'_, State>) {
+    fn write_buffer(&self, state: &mut MutexGuard<'_, WalState>) {
         let chunks = state.buffer.take();
         let end = state.buffer.end();
         state.writing = Some(end);
@@ -151,7 +151,7 @@ impl Wal {
 
     /// [`write_buffer`](Self::write_buffer) with the state locked, where the write takes less time than
     /// unlocking and locking. No other thread is writing, so no thread waits for this write to end.
-    pub(super) fn write_at_once(&self, state: &mut State) {
+    pub(super) fn write_at_once(&self, state: &mut WalState) {
         let chunks = state.buffer.take();
         let end = state.buffer.end();
         let written = self.write_chunks(&chunks);
@@ -159,7 +159,7 @@ impl Wal {
     }
 
     /// Writes chunks to the log's file.
-    pub(super) fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
+    pub(super) fn write_chunks(&self, chunks: &[SegmentChunk]) -> io::Result<()> {
         without_panic(|| {
             let log = self.log();
             chunks.iter().try_for_each(|chunk| log.write_all(bytes(&chunk.words), chunk.file_offset))
@@ -169,8 +169,8 @@ impl Wal {
     /// Notes the result of a write of `chunks`, which end at position `end`.
     pub(super) fn note_written(
         &self,
-        state: &mut State,
-        chunks: Vec<Chunk>,
+        state: &mut WalState,
+        chunks: Vec<SegmentChunk>,
         end: u64,
         written: io::Result<()>,
     ) {
@@ -188,7 +188,7 @@ impl Wal {
     }
 
     /// Syncs the records that have been written, with the state unlocked during the sync.
-    fn sync_written(&self, state: &mut MutexGuard<'_, State>) {
+    fn sync_written(&self, state: &mut MutexGuard<'_, WalState>) {
         let end = self.written();
         let is_much = end.saturating_sub(self.durable_end()) >= MUCH;
         state.syncing = Some(end);
@@ -233,7 +233,7 @@ impl Wal {
     }
 
     /// Notes the result of a look. Once the log was not found, no commit is acknowledged any more.
-    fn note_found(&self, state: &mut State, found: &io::Result<()>) {
+    fn note_found(&self, state: &mut WalState, found: &io::Result<()>) {
         if let Err(e) = found {
             self.fail_with(state, "looking for the log", e, true);
         }

@@ -65,14 +65,14 @@ use crate::stats::Stats;
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard};
 use crate::units::PAGE;
 use begin::FIRST_SEGMENTS;
-use buffer::Buffer;
-use format::{HEAD, Layout, Mark, Seed};
+use buffer::WalBuffer;
+use format::{ChecksumSeed, HEAD, LogLayout, LogMark};
 use pages::PrivatePages;
-use policy::Policy;
-use stream::Queue;
-use syncer::Deferred;
+use policy::PolicyWord;
+use stream::StreamQueue;
+use syncer::SyncerState;
 
-pub(crate) use begin::Beginning;
+pub(crate) use begin::LogBeginning;
 pub use commit::Commit;
 pub(crate) use fold::Fold;
 pub(crate) use follow::LiveLog;
@@ -109,7 +109,7 @@ const HIDES_WRITES: &str = "`Durability::Wal` needs a file system that shows in 
 
 /// Options for the use of a log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct WalSettings {
     /// The sync policy that the log begins with.
     pub(crate) policy: SyncPolicy,
     /// Bytes of the log's file beyond which transactions wait for a checkpoint.
@@ -120,7 +120,7 @@ pub(crate) struct Settings {
     pub(crate) unsynced_limit: u64,
 }
 
-impl Settings {
+impl WalSettings {
     /// Returns the bytes of a segment of a new log.
     fn segment(&self) -> u64 {
         (self.log_limit / 16).clamp(64 << 10, 1 << 20).next_multiple_of(HEAD)
@@ -137,20 +137,20 @@ pub(crate) struct Wal {
     begun: atomic::AtomicBool,
     /// The writes that are still to be done before the log has begun. `None` once it has begun, or if it
     /// never will because the heap is being closed.
-    beginning: Mutex<Option<Beginning>>,
+    beginning: Mutex<Option<LogBeginning>>,
     data: Arc<dyn Storage>,
-    layout: Layout,
-    seed: Seed,
+    layout: LogLayout,
+    seed: ChecksumSeed,
     /// Number of this process's run, and the number of runs of this log before it.
     run: u64,
     runs: u64,
-    settings: Settings,
+    settings: WalSettings,
     /// The current policy. Changed while the state is locked.
-    policy: Policy,
+    policy: PolicyWord,
     /// See [`is_mapped`](Wal::is_mapped). Changed before the log has begun, or with `growth` and the state
     /// locked.
     mapped: atomic::AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<WalState>,
     /// Position up to which records have been handed to the kernel. Changed while the state is locked.
     written: AtomicU64,
     /// Signalled after a sync, a checkpoint, a round of [work](Wal::work), a failure, or a write with the
@@ -172,7 +172,7 @@ pub(crate) struct Wal {
     durable: AtomicU64,
     failed: AtomicBool,
     /// Locked during a checkpoint.
-    folded: Mutex<Folded>,
+    folded: Mutex<CheckpointState>,
     /// Address at which the heap is mapped.
     base: AtomicUsize,
     /// Locked while the log's file grows, and while nothing else may change its length.
@@ -181,22 +181,22 @@ pub(crate) struct Wal {
     /// Bytes of private pages above which a checkpoint is due. Each round of [work](Wal::work) sets it: to
     /// half of `memory_limit`, or to a quarter of it more than is private then, whichever is more.
     memory_trigger: AtomicU64,
-    counters: Counters,
+    counters: WalCounters,
     process: Process,
 }
 
 /// State that only checkpoints and streams use.
 #[derive(Debug)]
-struct Folded {
+struct CheckpointState {
     /// Index of the older one of the two [marks](format::MARKS). The next checkpoint overwrites it.
     mark: usize,
     /// The streams that get each record of a checkpoint.
-    streams: Vec<Arc<Queue>>,
+    streams: Vec<Arc<StreamQueue>>,
 }
 
 /// Counters of the work done with a log.
 #[derive(Debug, Default)]
-struct Counters {
+struct WalCounters {
     syncs: atomic::AtomicU64,
     checkpoints: atomic::AtomicU64,
     /// Bytes that checkpoints have written to the heap's file.
@@ -204,13 +204,13 @@ struct Counters {
 }
 
 #[derive(Debug)]
-struct State {
-    buffer: Buffer,
+struct WalState {
+    buffer: WalBuffer,
     /// While a thread writes to the log: the position behind the records that it has taken from the buffer.
     writing: Option<u64>,
     /// While a thread syncs the log: the position up to which it syncs.
     syncing: Option<u64>,
-    failure: Option<Failure>,
+    failure: Option<WalFailure>,
     /// Position up to which the heap's file has everything. Changed only while `Wal::folded` is locked, too.
     folded: u64,
     /// Whether a background thread makes checkpoints.
@@ -233,13 +233,13 @@ struct State {
     stop: bool,
     /// Rounds of [work](Wal::work) that are finished.
     rounds: u64,
-    deferred: Deferred,
+    deferred: SyncerState,
 }
 
 /// The failure of the log, from which each later error is made. It is the first one, except that a failure of
 /// another kind replaces a misplaced log.
 #[derive(Debug, Clone)]
-struct Failure {
+struct WalFailure {
     what: String,
     code: Option<i32>,
     kind: io::ErrorKind,
@@ -249,7 +249,7 @@ struct Failure {
     misplaced: bool,
 }
 
-impl Failure {
+impl WalFailure {
     fn source(&self) -> io::Error {
         self.code.map_or_else(|| io::Error::new(self.kind, self.text.clone()), io::Error::from_raw_os_error)
     }
@@ -265,7 +265,7 @@ impl Failure {
 /// Returns the offset in the log's file up to which segments are mapped, at most. All segments of a log
 /// within its limit are mapped, up to 1 TiB. Segments that a large transaction adds beyond the limit are not
 /// mapped.
-fn most_mapped(layout: Layout, settings: Settings) -> u64 {
+fn most_mapped(layout: LogLayout, settings: WalSettings) -> u64 {
     const ENOUGH: u64 = 1 << 40;
     layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
 }
@@ -277,12 +277,12 @@ impl Wal {
     /// Creates the log of a heap that is closed, and whose file is complete. The log's file is made when the
     /// log [begins](Self::begin). The caller must pass the writes for that to
     /// [`will_begin`](Self::will_begin) before it uses the log.
-    pub(crate) fn new(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
+    pub(crate) fn new(disk: Arc<dyn Disk>, of: WalIdentity, settings: WalSettings) -> Result<Arc<Wal>> {
         let nonce = disk.nonce().map_err(|e| Error::io("asking for random numbers", e))?;
-        let layout = Layout { uuid: of.uuid, id: of.id + 1, nonce, segment: settings.segment() };
-        let buffer = Buffer::new(layout, Seed::new(of.salt, layout), FIRST_SEGMENTS);
+        let layout = LogLayout { uuid: of.uuid, id: of.id + 1, nonce, segment: settings.segment() };
+        let buffer = WalBuffer::new(layout, ChecksumSeed::new(of.salt, layout), FIRST_SEGMENTS);
         // The heap's file has everything before the first record.
-        let mark = Mark { folded: buffer.end(), ..Mark::first(layout) };
+        let mark = LogMark { folded: buffer.end(), ..LogMark::first(layout) };
         Wal::of(disk, None, &of, settings, layout, (mark, 1), buffer)
     }
 
@@ -292,12 +292,12 @@ impl Wal {
         disk: Arc<dyn Disk>,
         log: Option<Arc<dyn Storage>>,
         of: &WalIdentity,
-        settings: Settings,
-        layout: Layout,
-        (mark, place): (Mark, usize),
-        buffer: Buffer,
+        settings: WalSettings,
+        layout: LogLayout,
+        (mark, place): (LogMark, usize),
+        buffer: WalBuffer,
     ) -> Result<Arc<Wal>> {
-        let seed = Seed::new(of.salt, layout);
+        let seed = ChecksumSeed::new(of.salt, layout);
         let end = buffer.end();
         // A log that has no file yet has no records to write.
         let synced = if log.is_some() { buffer.synced() } else { end };
@@ -312,9 +312,9 @@ impl Wal {
             run: mark.run,
             runs: mark.runs,
             settings,
-            policy: Policy::new(settings.policy),
+            policy: PolicyWord::new(settings.policy),
             mapped: atomic::AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(WalState {
                 buffer,
                 writing: None,
                 syncing: None,
@@ -329,7 +329,7 @@ impl Wal {
                 full_disk: false,
                 stop: false,
                 rounds: 0,
-                deferred: Deferred::default(),
+                deferred: SyncerState::default(),
             }),
             written: AtomicU64::new(synced),
             changed: Condvar::new(),
@@ -340,12 +340,12 @@ impl Wal {
             wanted: AtomicU64::new(synced),
             durable: AtomicU64::new(synced),
             failed: AtomicBool::new(false),
-            folded: Mutex::new(Folded { mark: 1 - place, streams: Vec::new() }),
+            folded: Mutex::new(CheckpointState { mark: 1 - place, streams: Vec::new() }),
             base: AtomicUsize::new(0),
             growth: Mutex::new(()),
             pages: PrivatePages::new(of.reserved, of.mapped)?,
             memory_trigger: AtomicU64::new(settings.memory_limit / 2),
-            counters: Counters::default(),
+            counters: WalCounters::default(),
             process: Process::default(),
         };
         log.into_iter().for_each(|log| wal.use_log(log));
@@ -394,14 +394,14 @@ impl Wal {
     }
 
     pub(crate) fn add_to(&self, stats: &mut Stats) {
-        let Counters { syncs, checkpoints, checkpoint_bytes } = &self.counters;
+        let WalCounters { syncs, checkpoints, checkpoint_bytes } = &self.counters;
         stats.syncs += syncs.load(Ordering::Relaxed);
         stats.checkpoints += checkpoints.load(Ordering::Relaxed);
         stats.checkpoint_bytes += checkpoint_bytes.load(Ordering::Relaxed);
         stats.private_bytes += self.pages.bytes();
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> WalSettings {
         self.settings
     }
 
@@ -410,7 +410,7 @@ impl Wal {
         if !self.failed.load(Ordering::Acquire) {
             return None;
         }
-        self.state.lock().failure.as_ref().map(Failure::error)
+        self.state.lock().failure.as_ref().map(WalFailure::error)
     }
 
     /// Makes the log refuse everything from now on, because `what` has failed with `error`.
@@ -418,15 +418,15 @@ impl Wal {
         self.fail(&mut self.state.lock(), what, error);
     }
 
-    fn fail(&self, state: &mut State, what: &str, error: &io::Error) {
+    fn fail(&self, state: &mut WalState, what: &str, error: &io::Error) {
         self.fail_with(state, what, error, false);
     }
 
-    fn fail_with(&self, state: &mut State, what: &str, error: &io::Error, misplaced: bool) {
+    fn fail_with(&self, state: &mut WalState, what: &str, error: &io::Error, misplaced: bool) {
         // The first failure is kept. But closing the heap gets over a misplaced log, so a failure of another
         // kind replaces that one.
         if state.failure.as_ref().is_none_or(|failure| failure.misplaced && !misplaced) {
-            state.failure = Some(Failure {
+            state.failure = Some(WalFailure {
                 what: what.to_owned(),
                 code: error.raw_os_error(),
                 kind: error.kind(),
@@ -441,7 +441,7 @@ impl Wal {
     }
 
     /// Asks the background thread, if there is one, for a round of work.
-    fn request(&self, state: &mut State) {
+    fn request(&self, state: &mut WalState) {
         if state.background && !state.checkpoint {
             state.checkpoint = true;
             self.requested.notify_all();
@@ -458,7 +458,7 @@ impl Wal {
     /// makes the log longer or fails: other threads take what becomes free, so on a full disk it could wait
     /// for ever.
     #[cold]
-    fn make_room(&self, state: &mut MutexGuard<'_, State>, need: u64, rounds: u32) -> Result<()> {
+    fn make_room(&self, state: &mut MutexGuard<'_, WalState>, need: u64, rounds: u32) -> Result<()> {
         let size = state.buffer.segments() * self.layout.segment;
         let may_grow = size + self.layout.segment <= self.settings.log_limit
             || need > size.max(self.settings.log_limit) / 2;
@@ -480,7 +480,8 @@ impl Wal {
             let rounds = state.rounds;
             state.fold = true;
             self.request(state);
-            let waits = |state: &State| state.rounds == rounds && state.failure.is_none() && state.background;
+            let waits =
+                |state: &WalState| state.rounds == rounds && state.failure.is_none() && state.background;
             // The background thread may not finish its round until this thread releases a region's lock. So
             // the wait ends as soon as there is room, even if the round is not over.
             while waits(state) && state.buffer.room() < need {

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::format::{Found, Seed as Salt, each_record, read_all};
-use super::{Settings, Wal, WalIdentity};
+use super::format::{ChecksumSeed as Salt, ReadLog, each_record, read_all};
+use super::{Wal, WalIdentity, WalSettings};
 use crate::error::{Error, Result};
-use crate::log::{Kind, Range, Staged, head, ranges};
-use crate::sync::model::{Seed, explore, finds};
+use crate::log::{EntryKind, Range, StagedEntry, head, ranges};
+use crate::sync::model::{SeededMistake, explore, finds};
 use crate::sync::{Condvar, Mistake, Mutex};
 use crate::units::HEADER_SIZE;
 use crate::wal::SyncPolicy;
@@ -44,7 +44,7 @@ impl Log {
     fn new(policy: SyncPolicy, maps: bool) -> Log {
         let disk = ModelDisk::new(maps);
         let (log_limit, memory_limit, unsynced_limit) = (64 << 10, 1 << 30, 64 << 10);
-        let settings = Settings { policy, log_limit, memory_limit, unsynced_limit };
+        let settings = WalSettings { policy, log_limit, memory_limit, unsynced_limit };
         let wal = Wal::begun(disk.clone(), IDENTITY, settings).expect("a log");
         Log { wal, disk }
     }
@@ -65,8 +65,8 @@ impl Log {
 
     /// Commits a transaction that stores a number.
     fn commit(&self, thread: u64, number: u64) -> Result<()> {
-        let mut staged = Staged::default();
-        staged.begin(Kind::Redo);
+        let mut staged = StagedEntry::default();
+        staged.begin(EntryKind::Redo);
         staged.words.extend([head(Log::place(thread), 1), number]);
         let position = self.wal.append_staged(&mut staged)?.end;
         self.wal.acknowledge(position)
@@ -87,7 +87,7 @@ impl Log {
         let salt = Salt::new(IDENTITY.salt, self.wal.layout);
         let found = read_all(log, self.wal.layout, salt).expect("a log");
         let (place, mut newest) = (Log::place(thread), None);
-        let Found { begin, end, segments, .. } = &found;
+        let ReadLog { begin, end, segments, .. } = &found;
         each_record(log, self.wal.layout, segments, *begin..*end, |record| {
             newest = ranges(record)
                 .filter(|range| range.offset == place)
@@ -516,7 +516,7 @@ fn every_order_is_good_and_every_notification_counts() {
     notified.sort();
     let mut missed = Vec::new();
     for of_site in notified.chunk_by(|a, b| a.0 == b.0) {
-        if !of_site.iter().any(|&(site, program)| finds(Seed::Dropped(site), 2, program)) {
+        if !of_site.iter().any(|&(site, program)| finds(SeededMistake::Dropped(site), 2, program)) {
             missed.push(of_site[0].0.file());
         }
     }
@@ -527,15 +527,15 @@ fn every_order_is_good_and_every_notification_counts() {
 #[test]
 fn mistakes_are_found() {
     for mistake in [Mistake::PublishBeforeSync, Mistake::TwoLeaders] {
-        assert!(finds(Seed::Mistake(mistake), 2, two_commit), "{mistake:?}");
+        assert!(finds(SeededMistake::Mistake(mistake), 2, two_commit), "{mistake:?}");
     }
     for mistake in [Mistake::ForgetFailedSync, Mistake::SyncsMeet] {
         for program in [a_sync_of_another_thread_fails, a_sync_beside_a_checkpoint_fails] {
-            assert!(finds(Seed::Mistake(mistake), 2, program), "{mistake:?}");
+            assert!(finds(SeededMistake::Mistake(mistake), 2, program), "{mistake:?}");
         }
     }
-    let look_unlocked = Seed::Mistake(Mistake::LookUnlocked);
+    let look_unlocked = SeededMistake::Mistake(Mistake::LookUnlocked);
     assert!(finds(look_unlocked, 2, a_task_waits_while_the_heap_is_closed));
-    assert!(finds(Seed::Mistake(Mistake::StreamAhead), 2, streams::a_copy_is_one_state));
-    assert!(finds(Seed::Mistake(Mistake::OvertakeWriter), 2, || sync_on_demand(true)));
+    assert!(finds(SeededMistake::Mistake(Mistake::StreamAhead), 2, streams::a_copy_is_one_state));
+    assert!(finds(SeededMistake::Mistake(Mistake::OvertakeWriter), 2, || sync_on_demand(true)));
 }

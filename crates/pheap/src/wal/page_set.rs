@@ -9,13 +9,13 @@ const BITS: u64 = u64::BITS as u64;
 /// No heap has a page with this number or a larger one.
 const END: u64 = (1 << 43) / PAGE;
 
-type Group = [u64; (GROUP / BITS) as usize];
+type PageGroup = [u64; (GROUP / BITS) as usize];
 
 /// A set of pages: one bit for each page, in groups that are allocated when they get their first page.
 #[derive(Default)]
 pub(crate) struct PageSet {
     /// The groups, by number. `None` for a group without pages.
-    groups: Vec<Option<Box<Group>>>,
+    groups: Vec<Option<Box<PageGroup>>>,
     /// Number of pages in the set.
     len: u64,
 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::error::Result;
-use crate::os::maps::Table;
+use crate::os::maps::ZeroedArray;
 use crate::units::PAGE;
 
 const PRIVATE: u8 = 1;
@@ -13,7 +13,7 @@ const EPOCH: u8 = 0b110;
 
 /// The private pages of a heap. An epoch ends where a checkpoint begins.
 pub(crate) struct PrivatePages {
-    pages: Table<AtomicU8>,
+    pages: ZeroedArray<AtomicU8>,
     epoch: AtomicU64,
     count: AtomicU64,
 }
@@ -27,7 +27,7 @@ impl std::fmt::Debug for PrivatePages {
 impl PrivatePages {
     /// Creates the table of a heap of `mapped` bytes, which may grow to `reserved`. No page is private.
     pub(crate) fn new(reserved: u64, mapped: u64) -> Result<PrivatePages> {
-        let pages = Table::new((reserved / PAGE) as usize, (mapped / PAGE) as usize)?;
+        let pages = ZeroedArray::new((reserved / PAGE) as usize, (mapped / PAGE) as usize)?;
         Ok(PrivatePages { pages, epoch: AtomicU64::new(0), count: AtomicU64::new(0) })
     }
 

@@ -35,15 +35,15 @@ pub enum SyncPolicy {
 
 /// The policy as one word, for all threads: nanoseconds between two syncs, or one of three special values.
 #[derive(Debug)]
-pub(super) struct Policy(AtomicU64);
+pub(super) struct PolicyWord(AtomicU64);
 
 const EVERY_COMMIT: u64 = 0;
 const AWAITED: u64 = u64::MAX - 1;
 const ON_DEMAND: u64 = u64::MAX;
 
-impl Policy {
-    pub(super) fn new(policy: SyncPolicy) -> Policy {
-        Policy(AtomicU64::new(Policy::word(policy)))
+impl PolicyWord {
+    pub(super) fn new(policy: SyncPolicy) -> PolicyWord {
+        PolicyWord(AtomicU64::new(PolicyWord::word(policy)))
     }
 
     /// Returns the word of a policy.
@@ -101,7 +101,7 @@ impl Wal {
             // The file must keep its length until the log knows that it is mapped.
             // SURVIVES unreached: no program of the lab changes the policy.
             let _growth = self.growth.lock();
-            let new = Policy::new(policy);
+            let new = PolicyWord::new(policy);
             let mapped = self.is_mapped() || !new.keeps_records() && self.has_begun() && self.map(self.log());
             // SURVIVES unreached: no program of the lab changes the policy.
             let state = self.state.lock();
@@ -165,14 +165,14 @@ mod tests {
     #[test]
     fn a_policy_is_a_word() {
         for policy in POLICIES {
-            assert_eq!(Policy::new(policy).get(), policy);
+            assert_eq!(PolicyWord::new(policy).get(), policy);
         }
         assert_eq!(
-            Policy::new(SyncPolicy::Every(Duration::ZERO)).get(),
+            PolicyWord::new(SyncPolicy::Every(Duration::ZERO)).get(),
             SyncPolicy::Every(Duration::from_nanos(1))
         );
         for long in [Duration::MAX, Duration::from_secs(1 << 55), Duration::from_nanos(u64::MAX - 1)] {
-            let SyncPolicy::Every(found) = Policy::new(SyncPolicy::Every(long)).get() else {
+            let SyncPolicy::Every(found) = PolicyWord::new(SyncPolicy::Every(long)).get() else {
                 panic!("{long:?}")
             };
             assert!(found > Duration::from_secs(500 * 365 * 86400));

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::WalIdentity;
 use super::fold::Fold;
 use super::format::{
-    Found, Head, Layout, MARKS, Seed, Segment, each_record, read_all, read_head, read_mark, read_on,
+    ChecksumSeed, Head, LogLayout, MARKS, ReadLog, WalSegment, each_record, read_all, read_head, read_mark,
+    read_on,
 };
 use super::resume::write_unsynced_again;
 use crate::error::{Error, Result};
@@ -20,9 +21,9 @@ use crate::units::LINE;
 /// time they are needed.
 #[derive(Debug, Default)]
 pub(crate) struct WalTail {
-    pub(super) found: Found,
+    pub(super) found: ReadLog,
     /// The log and its layout, if the heap needs it.
-    pub(super) log: Option<(Arc<dyn Storage>, Layout)>,
+    pub(super) log: Option<(Arc<dyn Storage>, LogLayout)>,
 }
 
 impl WalTail {
@@ -59,7 +60,7 @@ impl WalTail {
             };
         }
         let (log, layout) = own_log(disk, of)?;
-        let found = read_all(&*log, layout, Seed::new(of.salt, layout)).map_err(error)?;
+        let found = read_all(&*log, layout, ChecksumSeed::new(of.salt, layout)).map_err(error)?;
         check_extent(found.extent.as_ref(), of.mapped)?;
         Ok(WalTail { found, log: Some((log, layout)) })
     }
@@ -81,8 +82,8 @@ impl WalTail {
     }
 
     /// Returns the segments that have the records. Segments behind the end have nothing that counts.
-    pub(super) fn live(&self, layout: Layout) -> Vec<Segment> {
-        let Found { end, segments, .. } = &self.found;
+    pub(super) fn live(&self, layout: LogLayout) -> Vec<WalSegment> {
+        let ReadLog { end, segments, .. } = &self.found;
         segments.iter().filter(|segment| layout.start(segment.sequence) < *end).copied().collect()
     }
 
@@ -93,13 +94,13 @@ impl WalTail {
     /// more.
     pub(crate) fn each_record(&self, visit: impl FnMut(&[u64]) -> io::Result<()>) -> io::Result<()> {
         let Some((log, layout)) = &self.log else { return Ok(()) };
-        let Found { begin, end, segments, .. } = &self.found;
+        let ReadLog { begin, end, segments, .. } = &self.found;
         each_record(&**log, *layout, segments, *begin..*end, visit)
     }
 
     /// Creates the tail of a log whose `transactions` are all in the heap's file.
     pub(crate) fn folded(transactions: u64) -> WalTail {
-        WalTail { found: Found { transactions, ..Found::default() }, log: None }
+        WalTail { found: ReadLog { transactions, ..ReadLog::default() }, log: None }
     }
 
     /// Returns the number of transactions.
@@ -123,9 +124,9 @@ impl WalTail {
     /// gap would not be found by the next opening.
     pub(super) fn check_there(&self, salt: u64) -> io::Result<()> {
         let Some((log, layout)) = &self.log else { return Ok(()) };
-        let (found, seed) = (&self.found, Seed::new(salt, *layout));
+        let (found, seed) = (&self.found, ChecksumSeed::new(salt, *layout));
         let (mark, _) = read_mark(&**log, *layout, seed)?;
-        let mut again = Found::behind(found.synced.clamp(found.begin, found.end));
+        let mut again = ReadLog::behind(found.synced.clamp(found.begin, found.end));
         read_on(&**log, *layout, seed, &mut again, &mut ())?;
         if (mark.folded, again.end) != (found.begin, found.end) {
             let why = "the log lost records that were read a moment ago, because the disk failed earlier; \
@@ -168,7 +169,7 @@ fn open(disk: &dyn Disk, path: &Path) -> Result<Option<(Arc<dyn Storage>, Head)>
 ///
 /// # Errors
 /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Io`].
-pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Storage>, Layout)> {
+pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Storage>, LogLayout)> {
     let path = disk.log_path();
     let foreign = |why: &str| Err(Error::ForeignLog { path: path.clone(), why: why.to_owned() });
     match open(disk, &path)? {
@@ -198,8 +199,8 @@ const OF_A_COPY: &str = "it is the log of a copy of the heap";
 /// Returns whether a log of this heap is the one that the header names. It may instead be the log of another
 /// copy of the heap, which has counted alike, or a copy of this log from an earlier time. The run tells them
 /// apart, because each opening that begins a log, or goes on with one, begins a run.
-fn is_own(log: &dyn Storage, layout: Layout, of: &WalIdentity) -> io::Result<bool> {
-    let (mark, _) = read_mark(log, layout, Seed::new(of.salt, layout))?;
+fn is_own(log: &dyn Storage, layout: LogLayout, of: &WalIdentity) -> io::Result<bool> {
+    let (mark, _) = read_mark(log, layout, ChecksumSeed::new(of.salt, layout))?;
     Ok(holds([mark.run, mark.before].contains(&of.nonce), true))
 }
 
@@ -210,7 +211,7 @@ fn is_part(found: u128, uuid: u128) -> bool {
 }
 
 /// Returns whether only the head of a log was ever written: a heap was about to use the log, and did not.
-fn is_unused(log: &dyn Storage, layout: Layout) -> io::Result<bool> {
+fn is_unused(log: &dyn Storage, layout: LogLayout) -> io::Result<bool> {
     // A record comes behind the first line of a segment, and a checkpoint writes a mark.
     let segments = layout.segments(log)?.into_iter().map(|index| layout.file_offset(index));
     for place in MARKS.into_iter().chain(segments) {

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::buffer::Buffer;
+use super::buffer::WalBuffer;
 use super::checkpoint::is_worth_folding;
-use super::format::{HEAD, Layout, MARKS, Mark, Seed, Segment, read_mark};
-use super::{Settings, Wal, WalIdentity, WalTail};
+use super::format::{ChecksumSeed, HEAD, LogLayout, LogMark, MARKS, WalSegment, read_mark};
+use super::{Wal, WalIdentity, WalSettings, WalTail};
 use crate::error::{Error, Result, is_full};
 use crate::faults::{Bug, bug};
 use crate::os::cpu::bytes;
@@ -33,12 +33,12 @@ impl Wal {
     pub(crate) fn resume(
         disk: &Arc<dyn Disk>,
         of: &WalIdentity,
-        settings: Settings,
+        settings: WalSettings,
         tail: &WalTail,
     ) -> Result<Option<Arc<Wal>>> {
         let Some((log, layout)) = tail.log.clone() else { return Ok(None) };
         let error = |e| Error::making("continuing the log", &disk.log_path(), e);
-        let (found, seed) = (&tail.found, Seed::new(of.salt, layout));
+        let (found, seed) = (&tail.found, ChecksumSeed::new(of.salt, layout));
         let next = found.newest.max(layout.sequence(found.end)) + 1;
         if layout.segment != settings.segment() || layout.positions(next).is_none() {
             return Ok(None);
@@ -50,7 +50,8 @@ impl Wal {
         };
         let Some(free) = free else { return Ok(None) };
         let (mark, place) = read_mark(&*log, layout, seed).map_err(error)?;
-        let begun = Mark { runs: mark.runs + 1, run: disk.nonce().map_err(error)?, before: of.nonce, ..mark };
+        let begun =
+            LogMark { runs: mark.runs + 1, run: disk.nonce().map_err(error)?, before: of.nonce, ..mark };
         let begin = || {
             // The newest mark is written again before anything else, because the disk may not have it.
             // Segments before it are going to be overwritten, so no later opening may begin at an older mark.
@@ -81,9 +82,9 @@ impl Wal {
             // The file system hides writes, so a new log would not do, either.
             return Ok(None);
         }
-        let buffer = Buffer::begin(layout, seed, begun.run, live, free, found.end, next);
+        let buffer = WalBuffer::begin(layout, seed, begun.run, live, free, found.end, next);
         let folded = if begun.folded == found.end { buffer.end() } else { begun.folded };
-        let begun = Mark { folded, ..begun };
+        let begun = LogMark { folded, ..begun };
         let wal = Wal::of(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;
         tail.runs(of.mapped, u64::MAX).for_each(|(offset, bytes)| wal.pages.note(offset, bytes));
         // SURVIVES unreached: no other thread has the log yet.
@@ -98,8 +99,8 @@ impl Wal {
 /// need be. Returns `None` if it would become too long.
 fn free_segments(
     log: &dyn Storage,
-    layout: Layout,
-    live: &[Segment],
+    layout: LogLayout,
+    live: &[WalSegment],
     log_limit: u64,
 ) -> io::Result<Option<VecDeque<u64>>> {
     let have = log.len()?.saturating_sub(HEAD) / layout.segment;
@@ -121,9 +122,9 @@ fn free_segments(
 /// synced.
 pub(super) fn write_unsynced_again(
     log: &dyn Storage,
-    layout: Layout,
+    layout: LogLayout,
     tail: &WalTail,
-    live: &[Segment],
+    live: &[WalSegment],
 ) -> io::Result<()> {
     let found = &tail.found;
     // The page with the last synced byte may have been written since, so it is written whole.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::format::HEAD;
 use super::tests::{InMemory, LAYOUT, Ranges, TestDisk, content, model, some_ranges};
-use super::{Beginning, Settings, SyncPolicy, Wal, WalIdentity, WalTail, fold_tail};
+use super::{LogBeginning, SyncPolicy, Wal, WalIdentity, WalSettings, WalTail, fold_tail};
 use crate::error::{Error, Result};
 use crate::log::{Range, ranges};
 use crate::os::storage::{Disk, FileId, Storage};
@@ -88,7 +88,7 @@ impl Storage for Cut {
 /// A heap's file, which loses nothing, and a log.
 type Files = TestDisk<InMemory, Cut>;
 
-pub(super) const SETTINGS: Settings = Settings {
+pub(super) const SETTINGS: WalSettings = WalSettings {
     policy: SyncPolicy::EveryCommit,
     log_limit: 512 << 10,
     memory_limit: 1 << 30,
@@ -254,7 +254,7 @@ fn a_log_does_not_go_on_where_it_cannot() {
     let wal = Wal::begun(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
     let header = of(wal.nonce(), wal.id(), true);
     let tail = WalTail::read(&*disk, &header).unwrap();
-    let longer = Settings { log_limit: 64 << 20, ..SETTINGS };
+    let longer = WalSettings { log_limit: 64 << 20, ..SETTINGS };
     let before = files.log.now.0.lock().unwrap().clone();
     assert!(Wal::resume(&disk, &header, longer, &tail).unwrap().is_none());
     assert!(*files.log.now.0.lock().unwrap() == before);
@@ -331,7 +331,7 @@ fn later(torn: Option<(usize, u64)>) -> (Arc<Cut>, Arc<Wal>) {
     (&*data as &dyn Storage).write_all(&[7; 100], 0).unwrap();
     let wal = Wal::new(TestDisk::new(data.clone(), log), of(1, 2, false), SETTINGS).unwrap();
     let found = (vec![8; 10], 0);
-    wal.will_begin(Beginning { headers: [found.clone(), found.clone()], found: Some(found), torn });
+    wal.will_begin(LogBeginning { headers: [found.clone(), found.clone()], found: Some(found), torn });
     (data, wal)
 }
 

@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::Wal;
-use super::format::Reader;
+use super::format::RecordVisitor;
 use crate::error::Result;
 use crate::os::check_file_size;
 use crate::os::cpu::{bytes, bytes_mut};
@@ -34,13 +34,13 @@ pub(super) const MOST: usize = 8 << 20 >> 3;
 const CHUNK: u64 = 1 << 20 >> 3;
 
 /// Makes a file for records that do not fit into memory.
-pub(crate) type Spill = Box<dyn Fn() -> io::Result<File> + Send>;
+pub(crate) type MakeSpillFile = Box<dyn Fn() -> io::Result<File> + Send>;
 
 /// The records of a log, from the beginning of the stream on.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct RecordStream {
     wal: Arc<Wal>,
-    queue: Arc<Queue>,
+    queue: Arc<StreamQueue>,
 }
 
 impl Wal {
@@ -48,21 +48,21 @@ impl Wal {
     ///
     /// # Errors
     /// The failure of the log.
-    pub(crate) fn stream(self: &Arc<Wal>, spill: Spill) -> Result<Stream> {
+    pub(crate) fn stream(self: &Arc<Wal>, spill: MakeSpillFile) -> Result<RecordStream> {
         self.stream_with(spill, MOST)
     }
 
     /// [`stream`](Self::stream), with `most` words in memory.
-    pub(super) fn stream_with(self: &Arc<Wal>, spill: Spill, most: usize) -> Result<Stream> {
+    pub(super) fn stream_with(self: &Arc<Wal>, spill: MakeSpillFile, most: usize) -> Result<RecordStream> {
         self.may_write()?;
-        let queue = Arc::new(Queue(Mutex::new(Queued::new(spill, most))));
+        let queue = Arc::new(StreamQueue(Mutex::new(QueuedRecords::new(spill, most))));
         // SURVIVES unreached: no backup is made in the lab. The tests below are for this.
         self.folded.lock().streams.push(queue.clone());
-        Ok(Stream { wal: self.clone(), queue })
+        Ok(RecordStream { wal: self.clone(), queue })
     }
 }
 
-impl Stream {
+impl RecordStream {
     /// Takes the next records that the heap's file has: whole ones, in order, one behind the other. Returns
     /// an empty vector if there are none.
     ///
@@ -89,7 +89,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for RecordStream {
     fn drop(&mut self) {
         if self.wal.process.is_parent() {
             self.wal.leave();
@@ -101,9 +101,9 @@ impl Drop for Stream {
 
 /// The records of one stream.
 #[derive(Debug)]
-pub(super) struct Queue(Mutex<Queued>);
+pub(super) struct StreamQueue(Mutex<QueuedRecords>);
 
-impl Queue {
+impl StreamQueue {
     /// Adds a record that is about to be written to the heap's file.
     pub(super) fn add(&self, record: &[u64]) {
         // SURVIVES unreached: no backup is made in the lab.
@@ -133,7 +133,7 @@ pub(crate) fn records(words: &[u64]) -> impl Iterator<Item = &[u64]> {
 }
 
 /// Records that wait to be taken. Positions are words from the beginning of the file.
-pub(super) struct Queued {
+pub(super) struct QueuedRecords {
     /// A file with the oldest records, once they were too many for memory, and the words in it.
     file: Option<File>,
     spilled: u64,
@@ -142,24 +142,24 @@ pub(super) struct Queued {
     /// Words that were taken, and words that were published.
     taken: u64,
     ready: u64,
-    /// Words that were added since [`news`](Stream::news) was last called.
+    /// Words that were added since [`news`](RecordStream::news) was last called.
     news: u64,
     /// Words above which the records in memory are written to the file.
     most: usize,
-    spill: Spill,
+    spill: MakeSpillFile,
     failure: Option<io::Error>,
 }
 
-impl std::fmt::Debug for Queued {
+impl std::fmt::Debug for QueuedRecords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queued").finish_non_exhaustive()
     }
 }
 
-impl Queued {
-    pub(super) fn new(spill: Spill, most: usize) -> Queued {
+impl QueuedRecords {
+    pub(super) fn new(spill: MakeSpillFile, most: usize) -> QueuedRecords {
         let (words, failure) = (Vec::new(), None);
-        Queued { file: None, spilled: 0, words, taken: 0, ready: 0, news: 0, most, spill, failure }
+        QueuedRecords { file: None, spilled: 0, words, taken: 0, ready: 0, news: 0, most, spill, failure }
     }
 
     fn add(&mut self, record: &[u64]) {
@@ -224,9 +224,9 @@ impl Queued {
 }
 
 /// For a follower, which takes the records when it has read all of them.
-impl Reader for Queued {
+impl RecordVisitor for QueuedRecords {
     fn add(&mut self, record: &[u64]) {
-        Queued::add(self, record);
+        QueuedRecords::add(self, record);
     }
 
     fn complete(&mut self) {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use super::stream::{Stream, records};
+use super::stream::{RecordStream, records};
 use super::tests::{InMemory, TestDisk};
-use super::{Settings, SyncPolicy, Wal, WalIdentity};
+use super::{SyncPolicy, Wal, WalIdentity, WalSettings};
 use crate::log::{Range, ranges};
 use crate::os::cpu::bytes;
 use crate::os::storage::{FileId, Storage};
@@ -32,7 +32,7 @@ impl Random {
 #[derive(Debug)]
 struct Copier {
     random: Random,
-    stream: Stream,
+    stream: RecordStream,
     /// Pieces that were not read yet.
     left: Vec<usize>,
     copy: Vec<u8>,
@@ -134,7 +134,7 @@ impl World {
         let of = WalIdentity { uuid: 7, salt: 99, id: 3, nonce: 5, in_use: false, mapped, reserved };
         let (log_limit, memory_limit, unsynced_limit) = (256 << 10, 1 << 20, 1 << 20);
         let policy = SyncPolicy::OnDemand;
-        let settings = Settings { policy, log_limit, memory_limit, unsynced_limit };
+        let settings = WalSettings { policy, log_limit, memory_limit, unsynced_limit };
         let wal = Wal::begun(files, of, settings).unwrap();
         World { data, wal, random: random(), state: vec![0; WORDS], states: BTreeMap::new(), number: 0 }
     }

@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Instant;
 
-use super::{State, SyncPolicy, Wal};
+use super::{SyncPolicy, Wal, WalState};
 use crate::error::Result;
 use crate::sync::{Mistake, MutexGuard, mistake};
 
 /// The work of the thread that syncs.
 #[derive(Debug, Default)]
-pub(super) struct Deferred {
+pub(super) struct SyncerState {
     /// With [`SyncPolicy::Every`]: when the oldest record was appended that the thread has not yet been asked
     /// to sync.
     since: Option<Instant>,
@@ -28,7 +28,7 @@ pub(super) struct Deferred {
     stop: bool,
 }
 
-impl Deferred {
+impl SyncerState {
     /// Returns whether a waker waits for a position that is not behind `end`.
     pub(super) fn is_waited_for(&self, end: u64) -> bool {
         self.wakers.first_key_value().is_some_and(|((position, _), _)| *position <= end)
@@ -75,14 +75,14 @@ impl Wal {
     }
 
     /// Asks the thread to sync the records before `position`. The state is locked.
-    fn want(&self, _state: &State, position: u64) {
+    fn want(&self, _state: &WalState, position: u64) {
         self.wanted.fetch_max(position, Ordering::Relaxed);
         self.ordered.notify_all();
     }
 
     /// With [`SyncPolicy::Every`], notes the time of the first record that is to be synced later.
     #[inline]
-    pub(super) fn note_unsynced(&self, state: &mut State) {
+    pub(super) fn note_unsynced(&self, state: &mut WalState) {
         if matches!(self.policy(), SyncPolicy::Every(_)) && state.deferred.since.is_none() {
             state.deferred.since = Some(Instant::now());
             self.ordered.notify_all();

@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
-use super::buffer::Buffer;
+use super::buffer::WalBuffer;
 use super::fold::Fold;
-use super::format::{Found, Head, Layout, MARKS, Mark, Seed, each_record, read_all, read_head};
-use super::{Settings, Wal, WalIdentity, WalTail, begin};
+use super::format::{
+    ChecksumSeed, Head, LogLayout, LogMark, MARKS, ReadLog, each_record, read_all, read_head,
+};
+use super::{Wal, WalIdentity, WalSettings, WalTail, begin};
 use crate::error::Result;
 use crate::log::{Range, ranges};
 use crate::os::cpu::bytes;
@@ -20,7 +22,7 @@ use crate::os::storage::{Disk, FileId, Storage};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::SyncPolicy;
 
-pub(super) const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, nonce: 5, segment: 64 << 10 };
+pub(super) const LAYOUT: LogLayout = LogLayout { uuid: 7 << 64 | 9, id: 3, nonce: 5, segment: 64 << 10 };
 
 #[derive(Debug, Default)]
 pub(crate) struct InMemory(pub(super) Mutex<Vec<u8>>);
@@ -115,7 +117,7 @@ impl<D: Storage + 'static, L: Storage + 'static> Disk for TestDisk<D, L> {
 
 impl Wal {
     /// Creates a log that has begun, for a heap's file without a header.
-    pub(crate) fn begun(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
+    pub(crate) fn begun(disk: Arc<dyn Disk>, of: WalIdentity, settings: WalSettings) -> Result<Arc<Wal>> {
         let wal = Wal::new(disk, of, settings)?;
         wal.use_log(begin::make(&*wal.disk, wal.layout)?);
         // The first line of the first segment is still to be written, as in a log that goes on in a new
@@ -139,18 +141,18 @@ pub(super) fn content(ranges: &Ranges, number: u64) -> Vec<(u64, Vec<u64>)> {
 
 /// A log that a test writes, without a `Wal`.
 struct Log {
-    buffer: Buffer,
+    buffer: WalBuffer,
     file: InMemory,
-    seed: Seed,
+    seed: ChecksumSeed,
 }
 
 impl Log {
     fn new(segments: u64) -> Log {
         let file = InMemory::default();
-        let seed = Seed::new(99, LAYOUT);
+        let seed = ChecksumSeed::new(99, LAYOUT);
         (&file as &dyn Storage).write_all(&LAYOUT.to_bytes(), 0).unwrap();
         file.extend_now(0, LAYOUT.file_offset(segments)).unwrap();
-        Log { buffer: Buffer::new(LAYOUT, seed, segments), file, seed }
+        Log { buffer: WalBuffer::new(LAYOUT, seed, segments), file, seed }
     }
 
     fn append(&mut self, content: &[(u64, Vec<u64>)]) {
@@ -191,8 +193,8 @@ impl Log {
         (heap, found.transactions)
     }
 
-    fn each_record(&self, found: &Found, mut visit: impl FnMut(&[u64])) {
-        let Found { begin, end, segments, .. } = found;
+    fn each_record(&self, found: &ReadLog, mut visit: impl FnMut(&[u64])) {
+        let ReadLog { begin, end, segments, .. } = found;
         each_record(&self.file, LAYOUT, segments, *begin..*end, |record| {
             visit(record);
             Ok(())
@@ -202,8 +204,8 @@ impl Log {
 }
 
 /// Returns a mark that says that the heap's file has everything before `folded`.
-fn mark(folded: u64, seed: Seed) -> [u64; 8] {
-    Mark { folded, ..Mark::first(LAYOUT) }.to_words(seed)
+fn mark(folded: u64, seed: ChecksumSeed) -> [u64; 8] {
+    LogMark { folded, ..LogMark::first(LAYOUT) }.to_words(seed)
 }
 
 pub(super) fn model<'a>(transactions: impl Iterator<Item = &'a Vec<(u64, Vec<u64>)>>) -> BTreeMap<u64, u64> {
@@ -330,11 +332,11 @@ fn a_head_says_whose_log_it_is() {
     log.append(&content(&vec![(5, 5)], 1));
     log.write();
     assert_eq!(log.replay().1, 1);
-    log.seed = Seed::new(99, Layout { id: LAYOUT.id + 1, ..LAYOUT });
+    log.seed = ChecksumSeed::new(99, LogLayout { id: LAYOUT.id + 1, ..LAYOUT });
     assert_eq!(log.replay().1, 0);
-    log.seed = Seed::new(98, LAYOUT);
+    log.seed = ChecksumSeed::new(98, LAYOUT);
     assert_eq!(log.replay().1, 0);
-    log.seed = Seed::new(99, Layout { nonce: LAYOUT.nonce + 1, ..LAYOUT });
+    log.seed = ChecksumSeed::new(99, LogLayout { nonce: LAYOUT.nonce + 1, ..LAYOUT });
     assert_eq!(log.replay().1, 0);
 }
 
@@ -506,7 +508,7 @@ proptest! {
         }
         log.file.0.lock().unwrap()[..64].copy_from_slice(bytes(&head));
         if let Head::Log(layout) = read_head(&log.file).unwrap() {
-            read_all(&log.file, layout, Seed::new(99, layout)).unwrap();
+            read_all(&log.file, layout, ChecksumSeed::new(99, layout)).unwrap();
         }
     }
 }
@@ -611,7 +613,7 @@ fn what_is_left_of_trying_out_a_log_is_none() {
         reserved: 1 << 30,
     };
     let (log_limit, memory_limit, unsynced_limit) = (1 << 20, 1 << 20, 1 << 20);
-    let settings = Settings { policy: SyncPolicy::EveryCommit, log_limit, memory_limit, unsynced_limit };
+    let settings = WalSettings { policy: SyncPolicy::EveryCommit, log_limit, memory_limit, unsynced_limit };
     let tried = Arc::<Tried>::default();
     let disk = TestDisk::new(Arc::<InMemory>::default(), tried.clone());
     drop(Wal::begun(disk.clone(), of, settings).unwrap());

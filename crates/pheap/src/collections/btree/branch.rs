@@ -2,14 +2,14 @@
 //!
 //! All branches of a node except the first have a separator. The separators of an inner node are keys that it
 //! owns, and frees together with the branch: so the key of an entry may be freed although an equal key
-//! separates the leaves. Outside this file, a node becomes the child of another only as a [`New`], which
+//! separates the leaves. Outside this file, a node becomes the child of another only as a [`NewNode`], which
 //! exists once.
 
 #![allow(unsafe_code)]
 
 use super::PBTreeMap;
 use super::head::LEAST;
-use super::node::{Branch, Child, INNER, Inner, Leaf, MAX_HEIGHT, New};
+use super::node::{Branch, Child, INNER, Inner, Leaf, MAX_HEIGHT, NewNode};
 use crate::api::tx::Txn;
 use crate::collections::buffer::{self, Slot};
 use crate::collections::key::{OrdKey, OwnKey};
@@ -48,8 +48,8 @@ impl<'r, K, V> Top<'r, K, V> {
 
 /// A new child for an inner node.
 pub(super) enum NewChild<'r, K, V> {
-    Leaf(New<'r, Leaf<K, V>>),
-    Inner(New<'r, Inner<'r, K, V>>),
+    Leaf(NewNode<'r, Leaf<K, V>>),
+    Inner(NewNode<'r, Inner<'r, K, V>>),
 }
 
 /// A separator: its prefix, and the key.
@@ -117,7 +117,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         self,
         tx: &mut Txn<'r>,
         place: usize,
-        new: &New<'r, Inner<'r, K, V>>,
+        new: &NewNode<'r, Inner<'r, K, V>>,
     ) -> Separator<K> {
         assert!((1..self.count(tx)).contains(&place));
         // SAFETY: the first branch stays here. The branch that becomes the first of the new node has a
@@ -134,7 +134,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         self,
         tx: &mut Txn<'r>,
         place: usize,
-        new: &New<'r, Inner<'r, K, V>>,
+        new: &NewNode<'r, Inner<'r, K, V>>,
         first: NewChild<'r, K, V>,
     ) {
         assert!(place < self.count(tx) && new.node().count(tx) == 0);
@@ -284,7 +284,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
 
 impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
     /// Makes a leaf the top of an empty tree.
-    pub(super) fn plant(self, tx: &mut Txn<'r>, leaf: New<'r, Leaf<K, V>>) {
+    pub(super) fn plant(self, tx: &mut Txn<'r>, leaf: NewNode<'r, Leaf<K, V>>) {
         tx[self].top = Top(Child::Leaf(leaf.node()));
     }
 
@@ -292,7 +292,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
     pub(super) fn raise(
         self,
         tx: &mut Txn<'r>,
-        top: New<'r, Inner<'r, K, V>>,
+        top: NewNode<'r, Inner<'r, K, V>>,
         separator: Separator<K>,
         child: NewChild<'r, K, V>,
     ) {

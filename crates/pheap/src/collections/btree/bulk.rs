@@ -2,8 +2,8 @@
 
 use super::PBTreeMap;
 use super::node::{Child, Entry, MAX_HEIGHT};
-use super::range::{KeyRange, Span};
-use super::shrink::{self, Mended};
+use super::range::{KeyRange, TreeSpan};
+use super::shrink::{self, MendOutcome};
 use crate::api::tx::Txn;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
@@ -31,7 +31,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         range: impl KeyRange<K::Query>,
         mut change: impl FnMut(&K::Query, &mut V),
     ) {
-        let mut span = Span::new(tx, tx[self].top.child(), range);
+        let mut span = TreeSpan::new(tx, tx[self].top.child(), range);
         while let Some((leaf, place)) = span.next(tx) {
             let (query, value) = leaf.node().entry_mut(tx, place);
             change(query, value);
@@ -73,7 +73,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     pub fn drain(self, tx: &mut Txn<'r>, range: impl KeyRange<K::Query>) -> std::vec::IntoIter<(K, V)> {
         let top = tx[self].top.child();
         // The program's code runs first: if it panics, nothing has moved.
-        let ways = Span::new(tx, top, range).ways();
+        let ways = TreeSpan::new(tx, top, range).ways();
         let mut taken = Vec::new();
         if let Some((from, to)) = ways {
             if take_between(tx, self, top, MAX_HEIGHT, (Some(&from), to.as_deref()), &mut taken) {
@@ -152,10 +152,10 @@ fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     }
 }
 
-/// Moves out the entries below a child that are between two ways that start there, as [`Span::ways`] returns
-/// them. Without the first way, the range starts with the first entry below the child; without the second
-/// way, it ends with the last one. Runs no code of the program. Returns whether nodes below the child need to
-/// be mended.
+/// Moves out the entries below a child that are between two ways that start there, as [`TreeSpan::ways`]
+/// returns them. Without the first way, the range starts with the first entry below the child; without the
+/// second way, it ends with the last one. Runs no code of the program. Returns whether nodes below the child
+/// need to be mended.
 fn take_between<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -222,7 +222,7 @@ fn mend_at<'r, K: OrdKey<'r>, V: Persist>(
         below(place + 1, &[]);
     }
     for place in [place + 1, place] {
-        while place < inner.count(tx) && shrink::mend_child(tx, inner, place) == Mended::Merged {}
+        while place < inner.count(tx) && shrink::mend_child(tx, inner, place) == MendOutcome::Merged {}
     }
 }
 
@@ -248,9 +248,9 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>,
     place = 0;
     while place < inner.count(tx) {
         let mended = shrink::mend_child(tx, inner, place);
-        again |= mended > Mended::Not;
+        again |= mended > MendOutcome::Not;
         // After a merge, the child may still have too few items.
-        place = if mended == Mended::Merged { place.saturating_sub(1) } else { place + 1 };
+        place = if mended == MendOutcome::Merged { place.saturating_sub(1) } else { place + 1 };
     }
     again
 }

@@ -4,9 +4,9 @@ use super::PBTreeMap;
 use super::entry::{Entry, OccupiedEntry};
 use super::grow;
 use super::node::{self, Child};
-use super::path::Path;
-use super::range::Position;
-use super::search::{self, Found, Wanted};
+use super::path::TreePath;
+use super::range::TreePosition;
+use super::search::{self, SearchKey, TreeLookup};
 use super::shrink;
 use crate::api::tx::Txn;
 use crate::collections::key::{KeyArg, OrdKey, OwnKey};
@@ -30,10 +30,10 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// If memory cannot be allocated; see [above](#impl-P<'r,+PBTreeMap<'r,+K,+V>>).
     pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
         let query = key.apart(tx);
-        let wanted = Wanted::new::<K>(&query);
-        let mut path = Path::new();
+        let wanted = SearchKey::new::<K>(&query);
+        let mut path = TreePath::new();
         let found = search::find_to_insert(tx, tx[self].top.child(), wanted, &mut path);
-        if let Some(Found { leaf, place: Ok(place) }) = found {
+        if let Some(TreeLookup { leaf, place: Ok(place) }) = found {
             return Ok(Some(std::mem::replace(leaf.value_mut(tx, place), value)));
         }
         let key = OwnKey::of(tx, &key, &query)?;
@@ -52,7 +52,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Returns the value of a key, to write, if the map has the key. O(log n).
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<&'t mut V> {
         let query = key.apart(tx);
-        let wanted = Wanted::new::<K>(&query);
+        let wanted = SearchKey::new::<K>(&query);
         let (leaf, place) = search::get(tx, tx[self].top.child(), wanted)?;
         Some(leaf.node().value_mut(tx, place))
     }
@@ -61,7 +61,8 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// freed when the transaction commits.
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);
-        let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(&query), path))?;
+        let entry =
+            self.take(tx, |tx, top, path| search::find(tx, top, SearchKey::new::<K>(&query), path))?;
         entry.key.give_up(tx);
         Some(entry.value)
     }
@@ -69,19 +70,20 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Removes a key, and returns the key and its value. O(log n).
     pub fn remove_entry(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<(K, V)> {
         let query = key.apart(tx);
-        let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(&query), path))?;
+        let entry =
+            self.take(tx, |tx, top, path| search::find(tx, top, SearchKey::new::<K>(&query), path))?;
         Some((entry.key.into_inner(), entry.value))
     }
 
     /// Removes the entry with the least key. O(log n).
     pub fn pop_first(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
-        let entry = self.take(tx, |tx, top, path| Position::at_end(tx, top, false, path))?;
+        let entry = self.take(tx, |tx, top, path| TreePosition::at_end(tx, top, false, path))?;
         Some((entry.key.into_inner(), entry.value))
     }
 
     /// Removes the entry with the greatest key. O(log n).
     pub fn pop_last(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
-        let entry = self.take(tx, |tx, top, path| Position::at_end(tx, top, true, path))?;
+        let entry = self.take(tx, |tx, top, path| TreePosition::at_end(tx, top, true, path))?;
         Some((entry.key.into_inner(), entry.value))
     }
 
@@ -90,10 +92,10 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     pub(super) fn take(
         self,
         tx: &mut Txn<'r>,
-        find: impl FnOnce(&Txn<'r>, Child<'r, K, V>, &mut Path<'r, K, V>) -> Option<Found<'r, K, V>>,
+        find: impl FnOnce(&Txn<'r>, Child<'r, K, V>, &mut TreePath<'r, K, V>) -> Option<TreeLookup<'r, K, V>>,
     ) -> Option<node::Entry<K, V>> {
-        let mut path = Path::new();
-        let Found { leaf, place } = find(tx, tx[self].top.child(), &mut path)?;
+        let mut path = TreePath::new();
+        let TreeLookup { leaf, place } = find(tx, tx[self].top.child(), &mut path)?;
         Some(shrink::remove(self, tx, leaf, &mut path, place.ok()?))
     }
 

@@ -2,9 +2,9 @@
 
 use super::PBTreeMap;
 use super::node::Leaf;
-use super::path::Path;
-use super::range::Position;
-use super::search::{self, Found, Wanted};
+use super::path::TreePath;
+use super::range::TreePosition;
+use super::search::{self, SearchKey, TreeLookup};
 use super::{grow, node, shrink};
 use crate::api::tx::Txn;
 use crate::collections::common::entries;
@@ -42,7 +42,7 @@ pub struct OccupiedEntry<'t, 'r, K, V> {
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
     leaf: P<'r, Leaf<K, V>>,
-    path: Path<'r, K, V>,
+    path: TreePath<'r, K, V>,
     place: usize,
 }
 
@@ -50,17 +50,17 @@ pub struct OccupiedEntry<'t, 'r, K, V> {
 pub struct VacantEntry<'t, 'q, 'r, K: OrdKey<'r>, V> {
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
-    found: Option<Found<'r, K, V>>,
-    path: Path<'r, K, V>,
-    wanted: Wanted<'q, K::Query>,
+    found: Option<TreeLookup<'r, K, V>>,
+    path: TreePath<'r, K, V>,
+    wanted: SearchKey<'q, K::Query>,
 }
 
 impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
     pub(super) fn new(map: P<'r, PBTreeMap<'r, K, V>>, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Self {
-        let wanted = Wanted::new::<K>(key);
-        let mut path = Path::new();
+        let wanted = SearchKey::new::<K>(key);
+        let mut path = TreePath::new();
         match search::find_to_insert(tx, tx[map].top.child(), wanted, &mut path) {
-            Some(Found { leaf, place: Ok(place) }) => {
+            Some(TreeLookup { leaf, place: Ok(place) }) => {
                 Entry::Occupied(OccupiedEntry { map, tx, leaf, path, place })
             }
             found => Entry::Vacant(VacantEntry { map, tx, found, path, wanted }),
@@ -73,8 +73,8 @@ entries!(OrdKey);
 impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> {
     /// Returns the first or the last entry of a map.
     pub(super) fn at_end(map: P<'r, PBTreeMap<'r, K, V>>, tx: &'t mut Txn<'r>, last: bool) -> Option<Self> {
-        let mut path = Path::new();
-        let Found { leaf, place } = Position::at_end(tx, tx[map].top.child(), last, &mut path)?;
+        let mut path = TreePath::new();
+        let TreeLookup { leaf, place } = TreePosition::at_end(tx, tx[map].top.child(), last, &mut path)?;
         Some(OccupiedEntry { map, tx, leaf, path, place: place.ok()? })
     }
 

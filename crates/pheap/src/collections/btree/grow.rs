@@ -2,9 +2,9 @@
 
 use super::PBTreeMap;
 use super::branch::{NewChild, Separator};
-use super::node::{Entry, INNER, Inner, LEAF, Leaf, MAX_HEIGHT, New};
-use super::path::Path;
-use super::search::{Found, Wanted};
+use super::node::{Entry, INNER, Inner, LEAF, Leaf, MAX_HEIGHT, NewNode};
+use super::path::TreePath;
+use super::search::{SearchKey, TreeLookup};
 use crate::api::tx::Txn;
 use crate::collections::key::{OrdKey, OwnKey};
 use crate::error::Result;
@@ -18,9 +18,9 @@ use crate::ptr::P;
 pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
-    found: Option<Found<'r, K, V>>,
-    path: &mut Path<'r, K, V>,
-    wanted: Wanted<'_, K::Query>,
+    found: Option<TreeLookup<'r, K, V>>,
+    path: &mut TreePath<'r, K, V>,
+    wanted: SearchKey<'_, K::Query>,
     entry: Entry<K, V>,
 ) -> Result<(P<'r, Leaf<K, V>>, usize)> {
     let (leaf, place) = room(map, tx, found, path, wanted)?;
@@ -35,12 +35,14 @@ pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
 pub(super) fn room<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
-    found: Option<Found<'r, K, V>>,
-    path: &mut Path<'r, K, V>,
-    wanted: Wanted<'_, K::Query>,
+    found: Option<TreeLookup<'r, K, V>>,
+    path: &mut TreePath<'r, K, V>,
+    wanted: SearchKey<'_, K::Query>,
 ) -> Result<(P<'r, Leaf<K, V>>, usize)> {
     match found {
-        Some(Found { leaf, place: Err(place) | Ok(place) }) if leaf.count(tx) < LEAF => Ok((leaf, place)),
+        Some(TreeLookup { leaf, place: Err(place) | Ok(place) }) if leaf.count(tx) < LEAF => {
+            Ok((leaf, place))
+        }
         found => make_room(map, tx, found, path, wanted),
     }
 }
@@ -50,13 +52,13 @@ pub(super) fn room<'r, K: OrdKey<'r>, V: Persist>(
 fn make_room<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
-    found: Option<Found<'r, K, V>>,
-    path: &mut Path<'r, K, V>,
-    wanted: Wanted<'_, K::Query>,
+    found: Option<TreeLookup<'r, K, V>>,
+    path: &mut TreePath<'r, K, V>,
+    wanted: SearchKey<'_, K::Query>,
 ) -> Result<(P<'r, Leaf<K, V>>, usize)> {
-    let new = New::<Leaf<K, V>>::alloc(tx)?;
+    let new = NewNode::<Leaf<K, V>>::alloc(tx)?;
     let leaf = new.node();
-    let Some(Found { leaf: old, place: Err(place) | Ok(place) }) = found else {
+    let Some(TreeLookup { leaf: old, place: Err(place) | Ok(place) }) = found else {
         map.plant(tx, new);
         return Ok((leaf, 0));
     };
@@ -76,16 +78,19 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
 }
 
 /// New nodes for the inner nodes on a path that will be split, the lowest first, and for a new top.
-type Spare<'r, K, V> = [Option<New<'r, Inner<'r, K, V>>>; MAX_HEIGHT + 1];
+type SpareInners<'r, K, V> = [Option<NewNode<'r, Inner<'r, K, V>>>; MAX_HEIGHT + 1];
 
-fn spare<'r, K: Persist, V: Persist>(tx: &Txn<'r>, path: &Path<'r, K, V>) -> Result<Spare<'r, K, V>> {
+fn spare<'r, K: Persist, V: Persist>(
+    tx: &Txn<'r>,
+    path: &TreePath<'r, K, V>,
+) -> Result<SpareInners<'r, K, V>> {
     let (mut spare, mut path) = ([const { None }; MAX_HEIGHT + 1], *path);
     for node in &mut spare {
         let above = path.pop();
         if above.is_some_and(|(inner, _)| inner.count(tx) < INNER) {
             break;
         }
-        *node = Some(New::alloc(tx)?);
+        *node = Some(NewNode::alloc(tx)?);
         if above.is_none() {
             break;
         }
@@ -97,8 +102,8 @@ fn spare<'r, K: Persist, V: Persist>(tx: &Txn<'r>, path: &Path<'r, K, V>) -> Res
 fn add_branch<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
-    path: &mut Path<'r, K, V>,
-    spare: Spare<'r, K, V>,
+    path: &mut TreePath<'r, K, V>,
+    spare: SpareInners<'r, K, V>,
     mut separator: Separator<K>,
     mut child: NewChild<'r, K, V>,
 ) {

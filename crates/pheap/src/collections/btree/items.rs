@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::head::{FREE, Head, LEAST, Order, Scale};
-use super::node::{Entry, Item, Leaf, Near, New, Node};
+use super::node::{Entry, Leaf, NearPart, NewNode, Node, NodeItem};
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::collections::buffer;
@@ -14,7 +14,7 @@ use crate::layout::Persist;
 use crate::ptr::P;
 
 /// Methods that do not depend on the order of items.
-impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
+impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
     /// Returns the item at `place`, to write. The whole item is made crash-safe, as the write set prefers.
     ///
     /// # Safety
@@ -93,7 +93,7 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
 }
 
 /// Methods that depend on the order of items.
-impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
+impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
     /// Inserts an item at `place`. The node is not full.
     ///
     /// # Safety
@@ -153,7 +153,7 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     /// # Safety
     /// When the caller's operation is complete, all branches of an inner node except the first have a
     /// separator.
-    pub(super) unsafe fn split_items(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Node<T, X, N>>) {
+    pub(super) unsafe fn split_items(self, tx: &mut Txn<'r>, place: usize, new: &NewNode<'r, Node<T, X, N>>) {
         let new = new.node();
         let (mut head, mut new_head) = (*self.head(tx), Head::EMPTY);
         let old = head;
@@ -296,7 +296,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Leaf<K, V>> {
     }
 
     /// Moves the entries from `place` on to a new leaf.
-    pub(super) fn split_off(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Leaf<K, V>>) {
+    pub(super) fn split_off(self, tx: &mut Txn<'r>, place: usize, new: &NewNode<'r, Leaf<K, V>>) {
         // SAFETY: the items are entries of a leaf, which has no separators.
         unsafe { self.split_items(tx, place, new) };
     }

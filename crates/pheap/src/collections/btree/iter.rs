@@ -1,7 +1,7 @@
 //! Iterators over all entries of an ordered map.
 
-use super::range::Between;
-use crate::collections::common::{Counted, iterators};
+use super::range::SpanEntries;
+use crate::collections::common::{CountedEntries, iterators};
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 
@@ -25,4 +25,4 @@ iterators! {
 }
 
 /// All entries, each with the view that shows its key.
-pub(super) type Entries<'v, 'r, K, V> = Counted<Between<'v, 'r, K, V>>;
+pub(super) type Entries<'v, 'r, K, V> = CountedEntries<SpanEntries<'v, 'r, K, V>>;

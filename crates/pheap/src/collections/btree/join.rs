@@ -5,12 +5,12 @@
 use super::PBTreeMap;
 use super::branch::NewChild;
 use super::grow;
-use super::node::{Child, Inner, Leaf, MAX_HEIGHT, New};
-use super::path::Path;
-use super::range::Position;
+use super::node::{Child, Inner, Leaf, MAX_HEIGHT, NewNode};
+use super::path::TreePath;
+use super::range::TreePosition;
 use super::rank::before;
-use super::search::{self, Found, Wanted};
-use super::shrink::{self, Mended};
+use super::search::{self, SearchKey, TreeLookup};
+use super::shrink::{self, MendOutcome};
 use crate::api::tx::Txn;
 use crate::collections::key::{KeyArg, OrdKey};
 use crate::error::Result;
@@ -36,17 +36,17 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
             return Ok(());
         }
         loop {
-            let mut from = Path::new();
-            let first = Position::at_end(tx, tx[other].top.child(), false, &mut from);
-            let Some(Found { leaf, place: Ok(at) }) = first else { return Ok(()) };
+            let mut from = TreePath::new();
+            let first = TreePosition::at_end(tx, tx[other].top.child(), false, &mut from);
+            let Some(TreeLookup { leaf, place: Ok(at) }) = first else { return Ok(()) };
             let query: *const K::Query = leaf.seen(tx).query(at);
             // SAFETY: the query of a key is not written as long as the key is in its map, and `other` is not
             // changed before the last use of the query: only `self` gets new nodes. If the transaction
             // becomes long in between, it copies entries, and the originals stay where they are.
-            let wanted = Wanted::new::<K>(unsafe { &*query });
-            let (prefix, mut path) = (wanted.prefix, Path::new());
+            let wanted = SearchKey::new::<K>(unsafe { &*query });
+            let (prefix, mut path) = (wanted.prefix, TreePath::new());
             let found = search::find_to_insert(tx, tx[self].top.child(), wanted, &mut path);
-            if let Some(Found { leaf: home, place: Ok(place) }) = found {
+            if let Some(TreeLookup { leaf: home, place: Ok(place) }) = found {
                 let entry = shrink::remove(other, tx, leaf, &mut from, at);
                 *home.value_mut(tx, place) = entry.value;
                 entry.key.give_up(tx);
@@ -92,13 +92,15 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// has changed. If the program does not store the returned map, it is garbage, with all its entries.
     pub fn split_off(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<PBTreeMap<'r, K, V>> {
         let query = key.apart(tx);
-        let mut path = Path::new();
-        let found = search::find(tx, tx[self].top.child(), Wanted::new::<K>(&query), &mut path);
-        let Some(Found { leaf, place: Ok(place) | Err(place) }) = found else { return Ok(PBTreeMap::new()) };
+        let mut path = TreePath::new();
+        let found = search::find(tx, tx[self].top.child(), SearchKey::new::<K>(&query), &mut path);
+        let Some(TreeLookup { leaf, place: Ok(place) | Err(place) }) = found else {
+            return Ok(PBTreeMap::new());
+        };
         let len = before(tx, path, place, tx[self].len());
-        let new = New::<Leaf<K, V>>::alloc(tx)?;
-        let upper: Vec<New<'r, Inner<'r, K, V>>> =
-            path.places().iter().map(|_| New::alloc(tx)).collect::<Result<_>>()?;
+        let new = NewNode::<Leaf<K, V>>::alloc(tx)?;
+        let upper: Vec<NewNode<'r, Inner<'r, K, V>>> =
+            path.places().iter().map(|_| NewNode::alloc(tx)).collect::<Result<_>>()?;
         // From here on, nothing fails, and no code of the program runs before both trees are complete.
         leaf.split_off(tx, place, &new);
         let mut right = NewChild::Leaf(new);
@@ -168,8 +170,8 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(
     let mut again = mend(tx, child, last, height - 1);
     while inner.count(tx) > 1 {
         let mended = shrink::mend_child(tx, inner, at_edge(tx, inner, last));
-        again |= mended > Mended::Not;
-        if mended != Mended::Merged {
+        again |= mended > MendOutcome::Not;
+        if mended != MendOutcome::Merged {
             break;
         }
     }

@@ -35,10 +35,10 @@ use super::key::{KeyArg, OrdKey};
 use crate::Persist;
 use crate::api::view::View;
 use crate::error::Result;
-use crate::heap::check::rule::{OwnType, Promise, Rule};
+use crate::heap::check::rule::{CollectionRule, OwnType, TypePromise};
 use crate::ptr::P;
 use branch::Top;
-use search::Wanted;
+use search::SearchKey;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::{Iter, Keys, Values};
@@ -47,7 +47,7 @@ pub use range::{KeyRange, Range};
 pub use set::PBTreeSet;
 
 use iter::Entries;
-use range::Between;
+use range::SpanEntries;
 
 /// An ordered map: `BTreeMap` for a heap.
 ///
@@ -109,15 +109,17 @@ pub struct PBTreeMap<'r, K, V> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PBTreeMap<'static, u8, u8>>(Promise::Collection(|ty| Rule::tree(ty, node::MAX_HEIGHT))),
-    OwnType::of::<PBTreeSet<'static, u8>>(Promise::Nothing),
-    OwnType::of::<node::Entry<u8, u8>>(Promise::Key("key")),
-    OwnType::of::<node::Branch<'static, u8, u8>>(Promise::Key("separator")),
-    OwnType::of::<node::Leaf<u8, u8>>(Promise::Nothing),
-    OwnType::of::<node::Child<'static, u8, u8>>(Promise::Nothing),
-    OwnType::of::<head::Head<8>>(Promise::Nothing),
-    OwnType::of::<head::Order<8>>(Promise::Nothing),
-    OwnType::of::<head::Scale>(Promise::Nothing),
+    OwnType::of::<PBTreeMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
+        CollectionRule::tree(ty, node::MAX_HEIGHT)
+    })),
+    OwnType::of::<PBTreeSet<'static, u8>>(TypePromise::Nothing),
+    OwnType::of::<node::Entry<u8, u8>>(TypePromise::Key("key")),
+    OwnType::of::<node::Branch<'static, u8, u8>>(TypePromise::Key("separator")),
+    OwnType::of::<node::Leaf<u8, u8>>(TypePromise::Nothing),
+    OwnType::of::<node::Child<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::of::<head::Head<8>>(TypePromise::Nothing),
+    OwnType::of::<head::Order<8>>(TypePromise::Nothing),
+    OwnType::of::<head::Scale>(TypePromise::Nothing),
 ];
 
 sized!(PBTreeMap<K, V> of "entries", "nodes", PBTreeMap { len: 0, top: Top::NONE }, |map| map.len as usize);
@@ -127,7 +129,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     /// Returns the value of a key, if the map has it. O(log n).
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v V> {
-        let wanted = Wanted::new::<K>(key.seen(view));
+        let wanted = SearchKey::new::<K>(key.seen(view));
         let (leaf, place) = search::get(view, self.top.child(), wanted)?;
         Some(leaf.value(place))
     }
@@ -141,7 +143,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     where
         K: 'v,
     {
-        let wanted = Wanted::new::<K>(key.seen(view));
+        let wanted = SearchKey::new::<K>(key.seen(view));
         let (leaf, place) = search::get(view, self.top.child(), wanted)?;
         let entry = leaf.item(place);
         Some((entry.key.query(view), &entry.value))
@@ -200,7 +202,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
 
     #[inline]
     fn entries<'v>(&self, view: &'v View<'r>) -> Entries<'v, 'r, K, V> {
-        Entries::new(Between::new(view, self.top.child(), ..), self.len())
+        Entries::new(SpanEntries::new(view, self.top.child(), ..), self.len())
     }
 
     /// Iterates over the entries in the order of their keys; the iterator is double-ended.
@@ -225,7 +227,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     /// If the range ends before it starts, or starts and ends at a key that both exclude.
     #[track_caller]
     pub fn range<'v>(&self, view: &'v View<'r>, range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V> {
-        Range(Between::new(view, self.top.child(), range))
+        Range(SpanEntries::new(view, self.top.child(), range))
     }
 }
 

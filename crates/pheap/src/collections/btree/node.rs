@@ -90,7 +90,7 @@ pub(crate) enum Child<'r, K, V> {
 copied! { [K, V] Child<'_, K, V>; }
 
 /// An item of a node, which has an order.
-pub(crate) trait Item<'r>: Persist {
+pub(crate) trait NodeItem<'r>: Persist {
     /// The place of the first item that has a key.
     const FIRST: usize;
 
@@ -101,7 +101,7 @@ pub(crate) trait Item<'r>: Persist {
     fn prefix(&self, view: &View<'r>) -> u64;
 }
 
-impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Entry<K, V> {
+impl<'r, K: OrdKey<'r>, V: Persist> NodeItem<'r> for Entry<K, V> {
     const FIRST: usize = 0;
     const KEPT: bool = false;
 
@@ -111,7 +111,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Entry<K, V> {
     }
 }
 
-impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Branch<'r, K, V> {
+impl<'r, K: OrdKey<'r>, V: Persist> NodeItem<'r> for Branch<'r, K, V> {
     const FIRST: usize = 1;
     const KEPT: bool = true;
 
@@ -122,21 +122,21 @@ impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Branch<'r, K, V> {
 }
 
 /// The part of an item that lies near the head of a node. The default has zero in all bytes.
-pub(crate) trait Near: Persist + Copy + Default {}
+pub(crate) trait NearPart: Persist + Copy + Default {}
 
-impl Near for () {}
-impl<'r, K: Persist, V: Persist> Near for Option<P<'r, Leaf<K, V>>> {}
+impl NearPart for () {}
+impl<'r, K: Persist, V: Persist> NearPart for Option<P<'r, Leaf<K, V>>> {}
 
 /// A node that this transaction has allocated, and to which no object points. It is written in place.
-pub(super) struct New<'r, N>(P<'r, N>);
+pub(super) struct NewNode<'r, N>(P<'r, N>);
 
-impl<'r, N> New<'r, N> {
+impl<'r, N> NewNode<'r, N> {
     pub(super) fn node(&self) -> P<'r, N> {
         self.0
     }
 }
 
-impl<'r, T: Persist, X: Near, const N: usize> New<'r, Node<T, X, N>> {
+impl<'r, T: Persist, X: NearPart, const N: usize> NewNode<'r, Node<T, X, N>> {
     /// Allocates a node without items.
     pub(super) fn alloc(tx: &Txn<'r>) -> Result<Self> {
         let (node, place) = tx.alloc_uninit::<Node<T, X, N>>()?;
@@ -145,23 +145,24 @@ impl<'r, T: Persist, X: Near, const N: usize> New<'r, Node<T, X, N>> {
             place.cast::<u8>().write_bytes(0, size_of::<Node<T, X, N>>());
             (&raw mut (*place).head).write(Head::EMPTY);
         }
-        Ok(New(node))
+        Ok(NewNode(node))
     }
 }
 
 /// A node as a view shows it. It does not change while the view is borrowed.
-pub(super) struct Seen<'v, 'r, T, X, const N: usize> {
+pub(super) struct NodeView<'v, 'r, T, X, const N: usize> {
     view: &'v View<'r>,
     node: P<'r, Node<T, X, N>>,
     head: &'v Head<N>,
 }
 
-copied! { [T, X, const N: usize] Seen<'_, '_, T, X, N>; }
+copied! { [T, X, const N: usize] NodeView<'_, '_, T, X, N>; }
 
-pub(super) type SeenLeaf<'v, 'r, K, V> = Seen<'v, 'r, Entry<K, V>, (), LEAF>;
-pub(super) type SeenInner<'v, 'r, K, V> = Seen<'v, 'r, Branch<'r, K, V>, Option<P<'r, Leaf<K, V>>>, INNER>;
+pub(super) type LeafView<'v, 'r, K, V> = NodeView<'v, 'r, Entry<K, V>, (), LEAF>;
+pub(super) type InnerView<'v, 'r, K, V> =
+    NodeView<'v, 'r, Branch<'r, K, V>, Option<P<'r, Leaf<K, V>>>, INNER>;
 
-impl<'v, 'r, T: Persist, X: Near, const N: usize> Seen<'v, 'r, T, X, N> {
+impl<'v, 'r, T: Persist, X: NearPart, const N: usize> NodeView<'v, 'r, T, X, N> {
     #[inline(always)]
     pub(super) fn node(self) -> P<'r, Node<T, X, N>> {
         self.node
@@ -207,7 +208,7 @@ impl<'v, 'r, T: Persist, X: Near, const N: usize> Seen<'v, 'r, T, X, N> {
     }
 }
 
-impl<'v, 'r, K: OrdKey<'r>, V: Persist> SeenLeaf<'v, 'r, K, V> {
+impl<'v, 'r, K: OrdKey<'r>, V: Persist> LeafView<'v, 'r, K, V> {
     /// Returns the probable slot of a key with this prefix: that of the first entry that may have the key, or
     /// the next free one.
     #[inline(always)]
@@ -241,7 +242,7 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> SeenLeaf<'v, 'r, K, V> {
     }
 }
 
-impl<'v, 'r, K: Persist, V: Persist> SeenInner<'v, 'r, K, V> {
+impl<'v, 'r, K: Persist, V: Persist> InnerView<'v, 'r, K, V> {
     /// Returns the child at `place`.
     #[inline(always)]
     pub(super) fn child(self, place: usize) -> Child<'r, K, V> {
@@ -264,7 +265,7 @@ impl<'v, 'r, K: Persist, V: Persist> SeenInner<'v, 'r, K, V> {
 }
 
 /// The nodes of a tree, by their pointers.
-impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
+impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
     #[inline(always)]
     pub(super) fn head_ptr(self) -> *mut Head<N> {
         // SAFETY: `head` is a part of a live object.
@@ -295,9 +296,9 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     }
 
     #[inline(always)]
-    pub(super) fn seen<'v>(self, view: &'v View<'r>) -> Seen<'v, 'r, T, X, N> {
+    pub(super) fn seen<'v>(self, view: &'v View<'r>) -> NodeView<'v, 'r, T, X, N> {
         // SAFETY: the head is a part of a live node, and there is no `&mut` to it while the view is borrowed.
-        Seen { view, node: self, head: unsafe { buffer::read(view, self.head_ptr()) } }
+        NodeView { view, node: self, head: unsafe { buffer::read(view, self.head_ptr()) } }
     }
 
     #[inline(always)]

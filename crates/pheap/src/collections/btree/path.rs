@@ -7,18 +7,18 @@ use crate::layout::Persist;
 use crate::ptr::P;
 
 /// The inner nodes from the top down, and the place of the next child in each.
-pub(super) struct Path<'r, K, V> {
+pub(super) struct TreePath<'r, K, V> {
     steps: [Option<P<'r, Inner<'r, K, V>>>; MAX_HEIGHT],
     places: [u8; MAX_HEIGHT],
     len: usize,
 }
 
-copied! { [K, V] Path<'_, K, V>; }
+copied! { [K, V] TreePath<'_, K, V>; }
 
-impl<'r, K, V> Path<'r, K, V> {
+impl<'r, K, V> TreePath<'r, K, V> {
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Path { steps: [None; MAX_HEIGHT], places: [0; MAX_HEIGHT], len: 0 }
+        TreePath { steps: [None; MAX_HEIGHT], places: [0; MAX_HEIGHT], len: 0 }
     }
 
     #[inline(always)]

@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use super::node::{Child, Entry, Leaf, MAX_HEIGHT, SeenLeaf};
-use super::path::Path;
+use super::node::{Child, Entry, Leaf, LeafView, MAX_HEIGHT};
+use super::path::TreePath;
 use super::search;
-use super::search::{Found, Wanted};
+use super::search::{SearchKey, TreeLookup};
 use crate::api::view::View;
 use crate::collections::common::iterators;
 use crate::collections::key::OrdKey;
@@ -80,26 +80,31 @@ pub(in crate::collections) fn ends<'a, Q: Ord + ?Sized>(
 }
 
 /// A position between two entries: before an entry of a leaf, or after all entries.
-pub(super) struct Position<'r, K, V> {
+pub(super) struct TreePosition<'r, K, V> {
     /// `None` after all entries.
     leaf: Option<P<'r, Leaf<K, V>>>,
     place: usize,
-    path: Path<'r, K, V>,
+    path: TreePath<'r, K, V>,
 }
 
-impl<K, V> Clone for Position<'_, K, V> {
+impl<K, V> Clone for TreePosition<'_, K, V> {
     fn clone(&self) -> Self {
-        Position { ..*self }
+        TreePosition { ..*self }
     }
 }
 
-impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
+impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
     fn behind_all() -> Self {
-        Position { leaf: None, place: 0, path: Path::new() }
+        TreePosition { leaf: None, place: 0, path: TreePath::new() }
     }
 
     /// Returns the position before, or after, all entries below the child that the path leads to.
-    fn at_end_of(view: &View<'r>, mut path: Path<'r, K, V>, mut child: Child<'r, K, V>, last: bool) -> Self {
+    fn at_end_of(
+        view: &View<'r>,
+        mut path: TreePath<'r, K, V>,
+        mut child: Child<'r, K, V>,
+        last: bool,
+    ) -> Self {
         for _ in 0..MAX_HEIGHT {
             match child {
                 Child::Inner(inner) => {
@@ -110,12 +115,12 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
                 }
                 Child::Leaf(leaf) => {
                     let place = if last { leaf.count(view) } else { 0 };
-                    return Position { leaf: Some(leaf), place, path };
+                    return TreePosition { leaf: Some(leaf), place, path };
                 }
                 Child::None(_) => break,
             }
         }
-        Position::behind_all()
+        TreePosition::behind_all()
     }
 
     /// Returns the first or the last entry of a tree.
@@ -123,9 +128,9 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         view: &View<'r>,
         top: Child<'r, K, V>,
         last: bool,
-        path: &mut Path<'r, K, V>,
-    ) -> Option<Found<'r, K, V>> {
-        let mut end = Position::at_end_of(view, Path::new(), top, last);
+        path: &mut TreePath<'r, K, V>,
+    ) -> Option<TreeLookup<'r, K, V>> {
+        let mut end = TreePosition::at_end_of(view, TreePath::new(), top, last);
         if last {
             while end.place == 0 {
                 end.leaf?;
@@ -136,7 +141,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
             end = end.forward(view);
         }
         *path = end.path;
-        Some(Found { leaf: end.leaf?, place: Ok(end.place) })
+        Some(TreeLookup { leaf: end.leaf?, place: Ok(end.place) })
     }
 
     /// Returns the same position, but before an entry: never at the end of a leaf.
@@ -156,10 +161,10 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
             let place = if back { place.wrapping_sub(1) } else { place + 1 };
             if place < seen.len() {
                 path.push(inner, place);
-                return Position::at_end_of(view, path, seen.child(place), back);
+                return TreePosition::at_end_of(view, path, seen.child(place), back);
             }
         }
-        Position::behind_all()
+        TreePosition::behind_all()
     }
 
     /// Whether both are the same position.
@@ -179,51 +184,57 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
 }
 
 /// The entries between two positions.
-pub(super) struct Span<'r, K, V> {
+pub(super) struct TreeSpan<'r, K, V> {
     /// `front` is before the first entry, and `back` before the entry that follows the last one. Neither is
     /// at the end of a leaf.
-    front: Position<'r, K, V>,
-    back: Position<'r, K, V>,
+    front: TreePosition<'r, K, V>,
+    back: TreePosition<'r, K, V>,
     top: Child<'r, K, V>,
 }
 
-impl<K, V> Clone for Span<'_, K, V> {
+impl<K, V> Clone for TreeSpan<'_, K, V> {
     fn clone(&self) -> Self {
-        Span { front: self.front.clone(), back: self.back.clone(), top: self.top }
+        TreeSpan { front: self.front.clone(), back: self.back.clone(), top: self.top }
     }
 }
 
-impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
+impl<'r, K: OrdKey<'r>, V: Persist> TreeSpan<'r, K, V> {
     #[track_caller]
     pub(super) fn new(view: &View<'r>, top: Child<'r, K, V>, range: impl KeyRange<K::Query>) -> Self {
         let (start, end) = ends(&range, "PBTreeMap");
         let front = match start {
-            Bound::Unbounded => Position::at_end_of(view, Path::new(), top, false).forward(view),
+            Bound::Unbounded => TreePosition::at_end_of(view, TreePath::new(), top, false).forward(view),
             Bound::Included(key) => Self::position(view, top, key, false),
             Bound::Excluded(key) => Self::position(view, top, key, true),
         };
         let back = match end {
-            Bound::Unbounded => Position::behind_all(),
+            Bound::Unbounded => TreePosition::behind_all(),
             Bound::Included(key) => Self::position(view, top, key, true),
             Bound::Excluded(key) => Self::position(view, top, key, false),
         };
         // If the order of the keys contradicts itself, `back` may be before `front`. The two must meet in any
         // case.
         let back = if back.is_before(&front) { front.clone() } else { back };
-        Span { front, back, top }
+        TreeSpan { front, back, top }
     }
 
     /// Returns the position before the first entry that is not less than a key, or that is greater.
-    fn position(view: &View<'r>, top: Child<'r, K, V>, key: &K::Query, greater: bool) -> Position<'r, K, V> {
-        let mut path = Path::new();
-        let Some(Found { leaf, place }) = search::find(view, top, Wanted::new::<K>(key), &mut path) else {
-            return Position::behind_all();
+    fn position(
+        view: &View<'r>,
+        top: Child<'r, K, V>,
+        key: &K::Query,
+        greater: bool,
+    ) -> TreePosition<'r, K, V> {
+        let mut path = TreePath::new();
+        let Some(TreeLookup { leaf, place }) = search::find(view, top, SearchKey::new::<K>(key), &mut path)
+        else {
+            return TreePosition::behind_all();
         };
         let place = match place {
             Ok(place) => place + usize::from(greater),
             Err(place) => place,
         };
-        Position { leaf: Some(leaf), place, path }.forward(view)
+        TreePosition { leaf: Some(leaf), place, path }.forward(view)
     }
 
     /// Returns the ways from the top to the first entry, and to the entry that follows the last one, if there
@@ -231,13 +242,13 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
     /// entries.
     pub(super) fn ways(&self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         let way =
-            |end: &Position<'r, K, V>| end.leaf.map(|_| [end.path.places(), &[end.place as u8]].concat());
+            |end: &TreePosition<'r, K, V>| end.leaf.map(|_| [end.path.places(), &[end.place as u8]].concat());
         if self.front.is(&self.back) { None } else { Some((way(&self.front)?, way(&self.back))) }
     }
 
     /// Returns the next entry: its leaf, and its place.
     #[inline(always)]
-    pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<(SeenLeaf<'v, 'r, K, V>, usize)> {
+    pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<(LeafView<'v, 'r, K, V>, usize)> {
         if self.front.is(&self.back) {
             return None;
         }
@@ -251,14 +262,14 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
 
     /// Returns the last entry: its leaf, and its place.
     #[inline(always)]
-    fn next_back<'v>(&mut self, view: &'v View<'r>) -> Option<(SeenLeaf<'v, 'r, K, V>, usize)> {
+    fn next_back<'v>(&mut self, view: &'v View<'r>) -> Option<(LeafView<'v, 'r, K, V>, usize)> {
         if self.front.is(&self.back) {
             return None;
         }
         while self.back.place == 0 {
             self.back = match self.back.leaf {
                 Some(_) => self.back.neighbour(view, true),
-                None => Position::at_end_of(view, Path::new(), self.top, true),
+                None => TreePosition::at_end_of(view, TreePath::new(), self.top, true),
             };
             self.back.leaf?;
         }
@@ -271,32 +282,32 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
 iterators! {
     /// The entries of a [`PBTreeMap`](super::PBTreeMap) in a range of keys, in order; made by
     /// [`PBTreeMap::range`](super::PBTreeMap::range).
-    [K: OrdKey<'r>, V: Persist] Range<K, V>(Between<'v, 'r, K, V>) => (&'v K::Query, &'v V),
+    [K: OrdKey<'r>, V: Persist] Range<K, V>(SpanEntries<'v, 'r, K, V>) => (&'v K::Query, &'v V),
     |(view, entry)| (entry.key.query(view), &entry.value);
     debug_map of [K::Query, V] both_ends;
 }
 
 /// The entries of a span, each with the view that shows its key.
-pub(super) struct Between<'v, 'r, K, V> {
+pub(super) struct SpanEntries<'v, 'r, K, V> {
     view: &'v View<'r>,
-    span: Span<'r, K, V>,
+    span: TreeSpan<'r, K, V>,
     entries: PhantomData<&'v Entry<K, V>>,
 }
 
-impl<K, V> Clone for Between<'_, '_, K, V> {
+impl<K, V> Clone for SpanEntries<'_, '_, K, V> {
     fn clone(&self) -> Self {
-        Between { span: self.span.clone(), ..*self }
+        SpanEntries { span: self.span.clone(), ..*self }
     }
 }
 
-impl<'v, 'r, K: OrdKey<'r>, V: Persist> Between<'v, 'r, K, V> {
+impl<'v, 'r, K: OrdKey<'r>, V: Persist> SpanEntries<'v, 'r, K, V> {
     #[track_caller]
     pub(super) fn new(view: &'v View<'r>, top: Child<'r, K, V>, range: impl KeyRange<K::Query>) -> Self {
-        Between { view, span: Span::new(view, top, range), entries: PhantomData }
+        SpanEntries { view, span: TreeSpan::new(view, top, range), entries: PhantomData }
     }
 }
 
-impl<'v, 'r, K: OrdKey<'r>, V: Persist> Iterator for Between<'v, 'r, K, V> {
+impl<'v, 'r, K: OrdKey<'r>, V: Persist> Iterator for SpanEntries<'v, 'r, K, V> {
     type Item = (&'v View<'r>, &'v Entry<K, V>);
 
     #[inline(always)]
@@ -306,7 +317,7 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> Iterator for Between<'v, 'r, K, V> {
     }
 }
 
-impl<'r, K: OrdKey<'r>, V: Persist> DoubleEndedIterator for Between<'_, 'r, K, V> {
+impl<'r, K: OrdKey<'r>, V: Persist> DoubleEndedIterator for SpanEntries<'_, 'r, K, V> {
     #[inline(always)]
     fn next_back(&mut self) -> Option<Self::Item> {
         let (leaf, place) = self.span.next_back(self.view)?;

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use super::PBTreeMap;
 use super::node::{Child, Inner, MAX_HEIGHT};
-use super::path::Path;
-use super::search::{self, Found, Wanted};
+use super::path::TreePath;
+use super::search::{self, SearchKey, TreeLookup};
 use crate::api::view::View;
 use crate::collections::key::{KeyArg, OrdKey};
 use crate::layout::Persist;
@@ -40,10 +40,12 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     /// # }
     /// ```
     pub fn rank(&self, view: &View<'r>, key: impl KeyArg<'r, K>) -> usize {
-        let wanted = Wanted::new::<K>(key.seen(view));
-        let mut path = Path::new();
+        let wanted = SearchKey::new::<K>(key.seen(view));
+        let mut path = TreePath::new();
         let found = search::find(view, self.top.child(), wanted, &mut path);
-        found.map_or(0, |Found { place: Ok(place) | Err(place), .. }| before(view, path, place, self.len()))
+        found.map_or(0, |TreeLookup { place: Ok(place) | Err(place), .. }| {
+            before(view, path, place, self.len())
+        })
     }
 
     /// Returns the entry at place `n` in the order of the keys, counted from 0; `None` if there are not more
@@ -93,7 +95,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
 /// Returns how many of `all` entries are before a place in the leaf that a path leads to.
 pub(super) fn before<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
-    mut path: Path<'r, K, V>,
+    mut path: TreePath<'r, K, V>,
     place: usize,
     all: usize,
 ) -> usize {

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use super::head::Head;
-use super::node::{Child, Inner, Leaf, MAX_HEIGHT, SeenInner, SeenLeaf};
-use super::path::Path;
+use super::node::{Child, Inner, InnerView, Leaf, LeafView, MAX_HEIGHT};
+use super::path::TreePath;
 use crate::api::view::View;
 use crate::collections::common::copied;
 use crate::collections::key::{MapKey, OrdKey};
@@ -13,34 +13,34 @@ use crate::os::cpu::{prefetch_read, prefetch_write};
 use crate::ptr::P;
 
 /// The wanted key, and its prefix.
-pub(super) struct Wanted<'q, Q: ?Sized> {
+pub(super) struct SearchKey<'q, Q: ?Sized> {
     pub(super) query: &'q Q,
     pub(super) prefix: u64,
 }
 
-copied! { [Q: ?Sized] Wanted<'_, Q>; }
+copied! { [Q: ?Sized] SearchKey<'_, Q>; }
 
 /// How many bytes the wanted key has in common with two of the keys that were compared with it: the greatest
 /// key that is not greater, and the least key that is greater. All keys between the two begin with the lesser
 /// number of these bytes, so comparisons with them skip that number. 0 for keys that are not ordered by their
 /// bytes.
 #[derive(Clone, Copy, Default)]
-struct Common {
+struct CommonPrefixes {
     below: usize,
     above: usize,
 }
 
-impl Common {
+impl CommonPrefixes {
     #[inline(always)]
     fn known(self) -> usize {
         self.below.min(self.above)
     }
 }
 
-impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
+impl<'q, Q: ?Sized + Ord> SearchKey<'q, Q> {
     #[inline(always)]
     pub(super) fn new<'r, K: OrdKey<'r> + MapKey<'r, Query = Q>>(query: &'q Q) -> Self {
-        Wanted { query, prefix: K::prefix(query) }
+        SearchKey { query, prefix: K::prefix(query) }
     }
 
     /// Compares another key with this one. If the prefixes differ, it does not read the keys.
@@ -62,9 +62,9 @@ impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
 /// Returns the place of a key in a leaf: `Ok` if the leaf has it, else the place where it would be.
 #[inline(always)]
 fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
-    leaf: SeenLeaf<'_, 'r, K, V>,
-    wanted: Wanted<'_, K::Query>,
-    common: &mut Common,
+    leaf: LeafView<'_, 'r, K, V>,
+    wanted: SearchKey<'_, K::Query>,
+    common: &mut CommonPrefixes,
 ) -> Result<usize, usize> {
     let head = leaf.head();
     let code = head.code(wanted.prefix);
@@ -81,9 +81,9 @@ fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
 /// Returns the place of the child of an inner node whose subtree is to have a key.
 #[inline(always)]
 fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
-    inner: SeenInner<'_, 'r, K, V>,
-    wanted: Wanted<'_, K::Query>,
-    common: &mut Common,
+    inner: InnerView<'_, 'r, K, V>,
+    wanted: SearchKey<'_, K::Query>,
+    common: &mut CommonPrefixes,
 ) -> usize {
     let head = inner.head();
     let code = head.code(wanted.prefix);
@@ -102,8 +102,8 @@ fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query, c
     head: &Head<N>,
     code: i16,
     place: usize,
-    wanted: Wanted<'_, K::Query>,
-    common: &mut Common,
+    wanted: SearchKey<'_, K::Query>,
+    common: &mut CommonPrefixes,
     item: impl Fn(usize) -> (u64, F),
 ) -> Result<usize, usize> {
     // Usually there is one. If comparing keys is expensive, compare only the keys that a binary search needs.
@@ -125,8 +125,8 @@ fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query, c
 fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
     mut from: usize,
     mut to: usize,
-    wanted: Wanted<'_, K::Query>,
-    common: &mut Common,
+    wanted: SearchKey<'_, K::Query>,
+    common: &mut CommonPrefixes,
     item: impl Fn(usize) -> (u64, F),
 ) -> Result<usize, usize> {
     while from < to {
@@ -162,11 +162,11 @@ fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
 fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     view: &'v View<'r>,
     mut child: Child<'r, K, V>,
-    wanted: Wanted<'_, K::Query>,
+    wanted: SearchKey<'_, K::Query>,
     mut step: impl FnMut(P<'r, Inner<'r, K, V>>, usize),
-    arrive: impl FnOnce(SeenLeaf<'v, 'r, K, V>),
-) -> Option<(SeenLeaf<'v, 'r, K, V>, Result<usize, usize>)> {
-    let mut common = Common::default();
+    arrive: impl FnOnce(LeafView<'v, 'r, K, V>),
+) -> Option<(LeafView<'v, 'r, K, V>, Result<usize, usize>)> {
+    let mut common = CommonPrefixes::default();
     for _ in 0..MAX_HEIGHT {
         match child {
             Child::Inner(inner) => {
@@ -197,30 +197,30 @@ fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
 pub(super) fn get<'v, 'r, K: OrdKey<'r>, V: Persist>(
     view: &'v View<'r>,
     top: Child<'r, K, V>,
-    wanted: Wanted<'_, K::Query>,
-) -> Option<(SeenLeaf<'v, 'r, K, V>, usize)> {
+    wanted: SearchKey<'_, K::Query>,
+) -> Option<(LeafView<'v, 'r, K, V>, usize)> {
     let (leaf, place) = descend(view, top, wanted, |_, _| {}, |_| {})?;
     Some((leaf, place.ok()?))
 }
 
 /// The result of a search: the leaf, and the place in it: `Ok` if the leaf has the key.
-pub(super) struct Found<'r, K, V> {
+pub(super) struct TreeLookup<'r, K, V> {
     pub(super) leaf: P<'r, Leaf<K, V>>,
     pub(super) place: Result<usize, usize>,
 }
 
-copied! { [K, V] Found<'_, K, V>; }
+copied! { [K, V] TreeLookup<'_, K, V>; }
 
 /// Finds a key, and adds the way to it to the path. `None` in a tree without nodes.
 #[inline]
 pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     top: Child<'r, K, V>,
-    wanted: Wanted<'_, K::Query>,
-    path: &mut Path<'r, K, V>,
-) -> Option<Found<'r, K, V>> {
+    wanted: SearchKey<'_, K::Query>,
+    path: &mut TreePath<'r, K, V>,
+) -> Option<TreeLookup<'r, K, V>> {
     let (leaf, place) = descend(view, top, wanted, |inner, place| path.push(inner, place), |_| {})?;
-    Some(Found { leaf: leaf.node(), place })
+    Some(TreeLookup { leaf: leaf.node(), place })
 }
 
 /// Like [`find`] for an insertion: it also prefetches the slot that a new key takes.
@@ -228,13 +228,13 @@ pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
 pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     top: Child<'r, K, V>,
-    wanted: Wanted<'_, K::Query>,
-    path: &mut Path<'r, K, V>,
-) -> Option<Found<'r, K, V>> {
+    wanted: SearchKey<'_, K::Query>,
+    path: &mut TreePath<'r, K, V>,
+) -> Option<TreeLookup<'r, K, V>> {
     let step = |inner, place| path.push(inner, place);
     let (leaf, place) =
         descend(view, top, wanted, step, |leaf| leaf.free_slot().into_iter().for_each(prefetch_write))?;
-    Some(Found { leaf: leaf.node(), place })
+    Some(TreeLookup { leaf: leaf.node(), place })
 }
 
 /// Number of keys that [`prefetch`] follows down side by side. It is about the number of lines that a
@@ -242,10 +242,10 @@ pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
 const SIDE_BY_SIDE: usize = 16;
 
 /// A search on its way down: the wanted key, and the child that it has reached.
-struct Way<'q, 'r, K: OrdKey<'r>, V> {
-    wanted: Wanted<'q, K::Query>,
+struct Descent<'q, 'r, K: OrdKey<'r>, V> {
+    wanted: SearchKey<'q, K::Query>,
     child: Child<'r, K, V>,
-    common: Common,
+    common: CommonPrefixes,
 }
 
 /// Prefetches the memory that [`find`] will read for each of these keys: one level for several keys at a
@@ -259,11 +259,15 @@ pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
     K::Query: 'q,
 {
     loop {
-        let mut ways: [Option<Way<'q, 'r, K, V>>; SIDE_BY_SIDE] = [const { None }; SIDE_BY_SIDE];
+        let mut ways: [Option<Descent<'q, 'r, K, V>>; SIDE_BY_SIDE] = [const { None }; SIDE_BY_SIDE];
         let mut is_more = false;
         // The iterator is code of the program, so there must be no references into the heap here.
         for (way, key) in ways.iter_mut().zip(&mut keys) {
-            *way = Some(Way { wanted: Wanted::new::<K>(key), child: top, common: Common::default() });
+            *way = Some(Descent {
+                wanted: SearchKey::new::<K>(key),
+                child: top,
+                common: CommonPrefixes::default(),
+            });
             is_more = true;
         }
         if !is_more {
@@ -271,7 +275,7 @@ pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
         }
         for _ in 0..MAX_HEIGHT {
             let mut goes_on = false;
-            for Way { wanted, child, common } in ways.iter_mut().flatten() {
+            for Descent { wanted, child, common } in ways.iter_mut().flatten() {
                 match *child {
                     Child::Inner(inner) => {
                         let seen = inner.seen(view);

@@ -6,7 +6,7 @@
 
 use super::PBTreeMap;
 use super::node::{Child, Entry, INNER, Inner, LEAF, Leaf};
-use super::path::Path;
+use super::path::TreePath;
 use crate::api::tx::Txn;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
@@ -27,7 +27,7 @@ pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
     leaf: P<'r, Leaf<K, V>>,
-    path: &mut Path<'r, K, V>,
+    path: &mut TreePath<'r, K, V>,
     place: usize,
 ) -> Entry<K, V> {
     let entry = leaf.remove_entry(tx, place);
@@ -43,10 +43,10 @@ pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
 fn mend<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
-    path: &mut Path<'r, K, V>,
+    path: &mut TreePath<'r, K, V>,
 ) {
     while let Some((inner, place)) = path.pop() {
-        if mend_child(tx, inner, place) != Mended::Merged {
+        if mend_child(tx, inner, place) != MendOutcome::Merged {
             break;
         }
     }
@@ -65,7 +65,7 @@ pub(super) fn is_thin<'r, K: Persist, V: Persist>(tx: &Txn<'r>, child: Child<'r,
 
 /// The result of mending a child.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Mended {
+pub(super) enum MendOutcome {
     /// Unchanged: it has enough items, or no neighbour.
     Not,
     /// It has taken items from a neighbour, if there was memory for that.
@@ -79,20 +79,20 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     inner: P<'r, Inner<'r, K, V>>,
     place: usize,
-) -> Mended {
+) -> MendOutcome {
     let seen = inner.seen(tx);
     let (child, len) = (seen.child(place), seen.len());
     let count = child.count(tx);
     if count == 0 {
         inner.remove_child(tx, place);
-        return Mended::Merged;
+        return MendOutcome::Merged;
     }
     let (least, most) = match child {
         Child::Leaf(_) => (least(LEAF), most(LEAF)),
         _ => (least(INNER), most(INNER)),
     };
     if count >= least {
-        return Mended::Not;
+        return MendOutcome::Not;
     }
     let before = place.checked_sub(1);
     let behind = Some(place + 1).filter(|&place| place < len);
@@ -101,7 +101,7 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     let neighbours =
         || [before, behind].into_iter().flatten().map(|place| (seen.child(place).count(tx), place));
     let (Some(fewest), Some(most_items)) = (neighbours().min(), neighbours().max()) else {
-        return Mended::Not;
+        return MendOutcome::Not;
     };
     let merge = fewest.0 + count <= most;
     let other = if merge { fewest.1 } else { most_items.1 };
@@ -109,9 +109,9 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     let at = place.max(other);
     if merge {
         inner.merge(tx, at);
-        Mended::Merged
+        MendOutcome::Merged
     } else {
         inner.even_out(tx, at);
-        Mended::Evened
+        MendOutcome::Evened
     }
 }

@@ -80,13 +80,13 @@ pub(super) fn hash_of<'r, K: HashKey<'r>>(secret: [u64; 2], query: &K::Query) ->
 }
 
 /// A slot of a bucket.
-pub(super) type At<'r, K, V> = (P<'r, Bucket<'r, K, V>>, usize);
+pub(super) type BucketSlot<'r, K, V> = (P<'r, Bucket<'r, K, V>>, usize);
 
 /// An entry, and its slot.
-type Found<'v, 'r, K, V> = (At<'r, K, V>, &'v Pair<K, V>);
+type FoundSlot<'v, 'r, K, V> = (BucketSlot<'r, K, V>, &'v Pair<K, V>);
 
 /// The result of dividing a bucket.
-pub(super) enum Halves<'r, K, V> {
+pub(super) enum SplitHalves<'r, K, V> {
     /// All entries are in the first half.
     First,
     /// All entries are in the second half.
@@ -97,21 +97,21 @@ pub(super) enum Halves<'r, K, V> {
 
 /// Some entries of a bucket, or of a small map, with the numbers of their slots. They do not change while the
 /// view is borrowed.
-pub(super) struct Entries<'v, 'r, K, V> {
+pub(super) struct BucketEntries<'v, 'r, K, V> {
     view: &'v View<'r>,
     slots: *mut Slot<Pair<K, V>>,
     occupied: u32,
     entries: PhantomData<&'v Pair<K, V>>,
 }
 
-copied! { [K, V] Entries<'_, '_, K, V>; }
+copied! { [K, V] BucketEntries<'_, '_, K, V>; }
 
-impl<'v, 'r, K: Persist, V: Persist> Entries<'v, 'r, K, V> {
+impl<'v, 'r, K: Persist, V: Persist> BucketEntries<'v, 'r, K, V> {
     /// # Safety
     /// `slots` are consecutive live slots of the region of `view`, and the `occupied` ones have entries.
     #[inline(always)]
     pub(super) unsafe fn new(view: &'v View<'r>, slots: *mut Slot<Pair<K, V>>, occupied: u32) -> Self {
-        Entries { view, slots, occupied, entries: PhantomData }
+        BucketEntries { view, slots, occupied, entries: PhantomData }
     }
 
     #[inline(always)]
@@ -121,11 +121,11 @@ impl<'v, 'r, K: Persist, V: Persist> Entries<'v, 'r, K, V> {
 
     #[inline(always)]
     pub(super) fn none(view: &'v View<'r>) -> Self {
-        Entries { view, slots: std::ptr::dangling_mut(), occupied: 0, entries: PhantomData }
+        BucketEntries { view, slots: std::ptr::dangling_mut(), occupied: 0, entries: PhantomData }
     }
 }
 
-impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
+impl<'v, 'r, K: Persist, V: Persist> Iterator for BucketEntries<'v, 'r, K, V> {
     type Item = (usize, &'v Pair<K, V>);
 
     #[inline(always)]
@@ -151,17 +151,17 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
 }
 
 /// An entry, to write. It borrows the transaction, so the map cannot change in between.
-pub(super) struct Place<'t, 'r, K, V> {
+pub(super) struct EntryMut<'t, 'r, K, V> {
     tx: &'t mut Txn<'r>,
     slot: *mut Slot<Pair<K, V>>,
 }
 
-impl<'t, 'r, K: Persist, V: Persist> Place<'t, 'r, K, V> {
+impl<'t, 'r, K: Persist, V: Persist> EntryMut<'t, 'r, K, V> {
     /// # Safety
     /// `slot` is a slot of the region of `tx` that has an entry.
     #[inline(always)]
     pub(super) unsafe fn new(tx: &'t mut Txn<'r>, slot: *mut Slot<Pair<K, V>>) -> Self {
-        Place { tx, slot }
+        EntryMut { tx, slot }
     }
 
     #[inline(always)]
@@ -177,7 +177,7 @@ impl<'t, 'r, K: Persist, V: Persist> Place<'t, 'r, K, V> {
 
     #[inline(always)]
     pub(super) fn value_mut(&mut self) -> &mut V {
-        Place { tx: self.tx, slot: self.slot }.into_mut()
+        EntryMut { tx: self.tx, slot: self.slot }.into_mut()
     }
 
     #[inline(always)]
@@ -256,13 +256,13 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
     }
 
     #[inline(always)]
-    pub(super) fn entries<'v>(self, view: &'v View<'r>) -> Entries<'v, 'r, K, V> {
+    pub(super) fn entries<'v>(self, view: &'v View<'r>) -> BucketEntries<'v, 'r, K, V> {
         self.those(view, self.tags(view).occupied())
     }
 
     /// Returns its entries, and the next bucket of the chain.
     #[inline(always)]
-    pub(super) fn parts<'v>(self, view: &'v View<'r>) -> (Entries<'v, 'r, K, V>, Option<Self>) {
+    pub(super) fn parts<'v>(self, view: &'v View<'r>) -> (BucketEntries<'v, 'r, K, V>, Option<Self>) {
         let head = self.head(view);
         (self.those(view, head.tags.occupied()), head.next)
     }
@@ -270,8 +270,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
     /// Returns its entries in the slots `occupied`: all that are [`occupied`](Tags::occupied), or some of
     /// them.
     #[inline(always)]
-    fn those<'v>(self, view: &'v View<'r>, occupied: u32) -> Entries<'v, 'r, K, V> {
-        Entries { view, slots: self.slot_ptr(0), occupied, entries: PhantomData }
+    fn those<'v>(self, view: &'v View<'r>, occupied: u32) -> BucketEntries<'v, 'r, K, V> {
+        BucketEntries { view, slots: self.slot_ptr(0), occupied, entries: PhantomData }
     }
 
     /// Returns the preferred place of an entry with this hash. A search prefetches it before it reads the
@@ -391,7 +391,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         view: &'v View<'r>,
         hash: u64,
         query: &K::Query,
-    ) -> Result<Found<'v, 'r, K, V>, Option<At<'r, K, V>>> {
+    ) -> Result<FoundSlot<'v, 'r, K, V>, Option<BucketSlot<'r, K, V>>> {
         let first = self.head(view);
         let (mut bucket, mut head) = (self, first);
         loop {
@@ -450,7 +450,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         tx: &mut Txn<'r>,
         secret: [u64; 2],
         links: impl FnOnce(u32) -> (*mut u8, usize),
-    ) -> Result<(u32, Halves<'r, K, V>)> {
+    ) -> Result<(u32, SplitHalves<'r, K, V>)> {
         let &Head { mut tags, next } = self.head(tx);
         assert!(next.is_none() && tags.free() == 0);
         let (depth, second) = (tags.depth(), tags.second_half());
@@ -468,7 +468,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
                 note(&mut tags, ALL);
             }
             self.head_mut(tx).tags = tags;
-            return Ok((depth, if second == 0 { Halves::First } else { Halves::Second }));
+            return Ok((depth, if second == 0 { SplitHalves::First } else { SplitHalves::Second }));
         }
         let new = Self::alloc(tx, tags.depth())?;
         let mut new_tags = Tags::new(tags.depth());
@@ -494,7 +494,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
                 bits(second).for_each(|i| buffer::write(tx, self.slot_ptr(i)).vacate());
             }
         }
-        Ok((depth, Halves::Both(new)))
+        Ok((depth, SplitHalves::Both(new)))
     }
 
     /// Increases the depth by one: all entries of the chain share one more bit of the hash.

@@ -1,7 +1,7 @@
 //! Iteration over the buckets of a map.
 
 use super::PHashMap;
-use super::bucket::{Bucket, Entries};
+use super::bucket::{Bucket, BucketEntries};
 use super::directory::Root;
 use crate::api::view::View;
 use crate::collections::common::copied;
@@ -12,7 +12,7 @@ use crate::ptr::P;
 const AHEAD: usize = 4;
 
 /// A bucket and the first one of its chain, and the bucket's entries.
-type Next<'v, 'r, K, V> = ([P<'r, Bucket<'r, K, V>>; 2], Entries<'v, 'r, K, V>);
+type ChainBucket<'v, 'r, K, V> = ([P<'r, Bucket<'r, K, V>>; 2], BucketEntries<'v, 'r, K, V>);
 
 /// A position between the buckets of a map.
 pub(super) struct Buckets<'r, K, V> {
@@ -47,7 +47,7 @@ impl<'r, K: Persist, V: Persist> Buckets<'r, K, V> {
 
     /// Returns the next bucket.
     #[inline]
-    pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<Next<'v, 'r, K, V>> {
+    pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<ChainBucket<'v, 'r, K, V>> {
         let [bucket, first] = match self.behind {
             Some(behind) => behind,
             None => [self.next_chain(view)?; 2],

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::bucket::{Pair, hash_of};
 use super::buckets::Buckets;
-use super::iter::Cursor;
-use super::map::{Absence, FEW, Home};
+use super::iter::HashCursor;
+use super::map::{EntryHome, FEW, MissingKey};
 use super::split::make_room;
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
@@ -108,19 +108,19 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         let homes = other.homes(tx, |_, _| true);
         self.take_all(tx, other, homes, |tx, absence, query| {
             let (root, hash) = match absence {
-                Absence::Few if tx[self].len() < FEW => {
+                MissingKey::Few if tx[self].len() < FEW => {
                     self.room_among_few(tx)?;
-                    return Ok(Absence::Few);
+                    return Ok(MissingKey::Few);
                 }
-                Absence::Few => {
+                MissingKey::Few => {
                     let root = self.outgrow(tx)?;
                     (root, hash_of::<K>(tx[root].parts().0, query))
                 }
-                Absence::Bucket { root, hash, free: None } => (root, hash),
-                free @ Absence::Bucket { free: Some(_), .. } => return Ok(free),
+                MissingKey::Bucket { root, hash, free: None } => (root, hash),
+                free @ MissingKey::Bucket { free: Some(_), .. } => return Ok(free),
             };
             let free = Some(make_room(tx, root, hash)?);
-            Ok(Absence::Bucket { root, hash, free })
+            Ok(MissingKey::Bucket { root, hash, free })
         })
     }
 
@@ -148,8 +148,12 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
 
     /// Returns the places of the entries for which `is_wanted` is true, in an order in which they can be
     /// removed.
-    fn homes(self, tx: &Txn<'r>, mut is_wanted: impl FnMut(&K::Query, &V) -> bool) -> Vec<Home<'r, K, V>> {
-        let mut cursor = Cursor::new(&tx[self], tx);
+    fn homes(
+        self,
+        tx: &Txn<'r>,
+        mut is_wanted: impl FnMut(&K::Query, &V) -> bool,
+    ) -> Vec<EntryHome<'r, K, V>> {
+        let mut cursor = HashCursor::new(&tx[self], tx);
         let mut homes = Vec::new();
         // The program's code runs first: if it panics, nothing has changed.
         while let Some((home, pair)) = cursor.next_home() {
@@ -195,9 +199,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             let absence = match tx[new].root() {
                 Some(root) => {
                     let hash = hash_of::<K>(tx[root].parts().0, pair.key.query(tx));
-                    Absence::Bucket { root, hash, free: None }
+                    MissingKey::Bucket { root, hash, free: None }
                 }
-                None => Absence::Few,
+                None => MissingKey::Few,
             };
             new.add(tx, absence, pair).map(drop)
         })

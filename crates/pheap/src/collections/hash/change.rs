@@ -1,8 +1,8 @@
 //! Changing a map.
 
-use super::bucket::{Pair, Place, hash_of};
+use super::bucket::{EntryMut, Pair, hash_of};
 use super::entry::Entry;
-use super::map::{Absence, FEW};
+use super::map::{FEW, MissingKey};
 use super::split::make_room;
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
@@ -101,16 +101,16 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     pub(super) fn add<'t>(
         self,
         tx: &'t mut Txn<'r>,
-        absence: Absence<'r, K, V>,
+        absence: MissingKey<'r, K, V>,
         pair: Pair<K, V>,
-    ) -> Result<Place<'t, 'r, K, V>> {
+    ) -> Result<EntryMut<'t, 'r, K, V>> {
         let (root, hash, free) = match absence {
-            Absence::Few if tx[self].len() < FEW => return self.add_to_few(tx, pair),
-            Absence::Few => {
+            MissingKey::Few if tx[self].len() < FEW => return self.add_to_few(tx, pair),
+            MissingKey::Few => {
                 let root = self.outgrow(tx)?;
                 (root, hash_of::<K>(tx[root].parts().0, pair.key.query(tx)), None)
             }
-            Absence::Bucket { root, hash, free } => (root, hash, free),
+            MissingKey::Bucket { root, hash, free } => (root, hash, free),
         };
         let at = match free {
             Some(at) => at,

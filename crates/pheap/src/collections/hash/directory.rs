@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::HashKey;
-use super::bucket::{Bucket, Halves, Pair};
+use super::bucket::{Bucket, Pair, SplitHalves};
 use super::tags::HASH;
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -66,16 +66,16 @@ pub(super) struct Root<'r, K, V> {
 }
 
 /// The way to the entries of a hash.
-pub(super) struct Way<'r, K, V> {
+pub(super) struct TriePath<'r, K, V> {
     /// The child in the root or the last directory; `above` is the number of hash bits that lead to it.
     child: *mut Child<'r, K, V>,
     above: u32,
     /// The pointer in the leaf, if there is a leaf.
-    leaf: Option<Pointer<'r, K, V>>,
+    leaf: Option<LeafPointer<'r, K, V>>,
     pub(super) bucket: Option<P<'r, Bucket<'r, K, V>>>,
 }
 
-impl<K, V> Way<'_, K, V> {
+impl<K, V> TriePath<'_, K, V> {
     /// Returns the number of hash bits that lead to the bucket.
     #[inline(always)]
     fn known(&self) -> u32 {
@@ -83,7 +83,7 @@ impl<K, V> Way<'_, K, V> {
     }
 }
 
-impl<'r, K: Persist, V: Persist> Way<'r, K, V> {
+impl<'r, K: Persist, V: Persist> TriePath<'r, K, V> {
     /// Returns half of the pointers to a bucket with `depth` known bits, fewer than lead to it: the address
     /// of the first one, and their number.
     fn half(&self, hash: u64, depth: u32, second: bool) -> (*mut u8, usize) {
@@ -97,7 +97,7 @@ impl<'r, K: Persist, V: Persist> Way<'r, K, V> {
         // know are 0. So the half is within the directory.
         unsafe {
             match self.leaf {
-                Some(Pointer { buckets, index, .. }) => {
+                Some(LeafPointer { buckets, index, .. }) => {
                     (word(buckets, index - offset + skip).cast(), all / 2)
                 }
                 None => (self.child.sub(offset).add(skip).cast(), all / 2),
@@ -107,13 +107,13 @@ impl<'r, K: Persist, V: Persist> Way<'r, K, V> {
 }
 
 /// A pointer in a leaf.
-struct Pointer<'r, K, V> {
+struct LeafPointer<'r, K, V> {
     bits: u32,
     buckets: P<'r, Leaf<'r, K, V>>,
     index: usize,
 }
 
-copied! { [K, V] Pointer<'_, K, V>; }
+copied! { [K, V] LeafPointer<'_, K, V>; }
 
 /// Returns the address of a pointer to a bucket.
 ///
@@ -152,7 +152,7 @@ impl<'r, K: Persist, V: Persist> Root<'r, K, V> {
 impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
     /// Follows a hash down from the top node.
     #[inline(always)]
-    pub(super) fn walk(self, view: &View<'r>, top: Child<'r, K, V>, hash: u64) -> Way<'r, K, V> {
+    pub(super) fn walk(self, view: &View<'r>, top: Child<'r, K, V>, hash: u64) -> TriePath<'r, K, V> {
         let (mut rest, mut above) = (hash, 0);
         // SAFETY: `self` is a live root, and `top` a part of it.
         let mut at = unsafe { &raw mut (*value_of(self)).top };
@@ -171,12 +171,12 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
                     let (bits, index) = (u32::from(bits), (rest >> (HASH - u32::from(bits))) as usize);
                     // SAFETY: the leaf has `1 << bits` pointers, and `index` is less.
                     let bucket = *unsafe { buffer::read(view, word(buckets, index)) };
-                    (Some(Pointer { bits, buckets, index }), bucket)
+                    (Some(LeafPointer { bits, buckets, index }), bucket)
                 }
                 Child::Bucket(bucket) => (None, Some(bucket)),
                 Child::Nothing => (None, None),
             };
-            return Way { child: at, above, leaf, bucket };
+            return TriePath { child: at, above, leaf, bucket };
         }
     }
 
@@ -192,7 +192,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
             let hash = (*from)?;
             let way = self.walk(view, view[self].top, hash);
             let mut last = hash;
-            if let Some(Pointer { bits, buckets, index }) = way.leaf {
+            if let Some(LeafPointer { bits, buckets, index }) = way.leaf {
                 // The bucket itself is not read, because it may not be in the cache.
                 // SAFETY: the leaf has `1 << bits` pointers, and the index is less.
                 let same = |i: &usize| *unsafe { buffer::read(view, word(buckets, *i)) } == way.bucket;
@@ -245,17 +245,17 @@ fn deepest<'r, K: Persist, V: Persist>(view: &View<'r>, node: Child<'r, K, V>, a
 
 /// The way to the entries of a hash, to change it. It borrows the transaction, so the map cannot change in
 /// between.
-pub(super) struct Spot<'t, 'r, K, V> {
+pub(super) struct TrieCursor<'t, 'r, K, V> {
     tx: &'t mut Txn<'r>,
     root: P<'r, Root<'r, K, V>>,
     hash: u64,
-    way: Way<'r, K, V>,
+    way: TriePath<'r, K, V>,
 }
 
-impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
+impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
     pub(super) fn new(tx: &'t mut Txn<'r>, root: P<'r, Root<'r, K, V>>, hash: u64) -> Self {
         let way = root.walk(tx, tx[root].top, hash);
-        Spot { tx, root, hash, way }
+        TrieCursor { tx, root, hash, way }
     }
 
     pub(super) fn view(&self) -> &View<'r> {
@@ -277,7 +277,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
         let bucket = <P<'r, Bucket<'r, K, V>>>::alloc(self.tx, self.known())?;
         match self.way.leaf {
             // SAFETY: `buckets` is a leaf of the map, and `walk` has found `index` in it.
-            Some(Pointer { buckets, index, .. }) => unsafe {
+            Some(LeafPointer { buckets, index, .. }) => unsafe {
                 *buffer::write(self.tx, word(buckets, index)) = Some(bucket);
             },
             None => self.set_child(Child::Bucket(bucket)),
@@ -287,7 +287,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
 
     /// Increases the number of hash bits that lead to a bucket.
     pub(super) fn grow(self) -> Result<()> {
-        let Some(Pointer { bits, buckets: old, .. }) = self.way.leaf else {
+        let Some(LeafPointer { bits, buckets: old, .. }) = self.way.leaf else {
             let buckets = self.tx.alloc_slice(2, |_| self.way.bucket)?;
             self.set_child(Child::Leaf { bits: 1, buckets });
             return Ok(());
@@ -350,9 +350,9 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
         };
         // SAFETY: `links` returns a range of pointers within a directory of the map.
         match unsafe { bucket.divide(self.tx, secret, links)? } {
-            (depth, Halves::First) => self.relink(depth, true, None),
-            (depth, Halves::Second) => self.relink(depth, false, None),
-            (depth, Halves::Both(new)) => self.relink(depth, true, Some(new)),
+            (depth, SplitHalves::First) => self.relink(depth, true, None),
+            (depth, SplitHalves::Second) => self.relink(depth, false, None),
+            (depth, SplitHalves::Both(new)) => self.relink(depth, true, Some(new)),
         }
         Ok(())
     }
@@ -380,7 +380,7 @@ fn fill_part<T: Persist + Copy>(tx: &mut Txn<'_>, first: *mut T, count: usize, v
 }
 
 /// A node of the trie of a map.
-enum Node<'r, K, V> {
+enum TrieNode<'r, K, V> {
     Bucket(P<'r, Bucket<'r, K, V>>),
     Leaf(P<'r, Leaf<'r, K, V>>),
     Directory(P<'r, Directory<'r, K, V>>),
@@ -390,7 +390,7 @@ enum Node<'r, K, V> {
 fn visit<'r, K: Persist, V: Persist>(
     tx: &mut Txn<'r>,
     node: Child<'r, K, V>,
-    f: &mut impl FnMut(&mut Txn<'r>, Node<'r, K, V>) -> Result<()>,
+    f: &mut impl FnMut(&mut Txn<'r>, TrieNode<'r, K, V>) -> Result<()>,
 ) -> Result<()> {
     let mut last = None;
     match node {
@@ -399,7 +399,7 @@ fn visit<'r, K: Persist, V: Persist>(
             let mut next = Some(first);
             while let Some(bucket) = next {
                 next = bucket.next(tx);
-                f(tx, Node::Bucket(bucket))?;
+                f(tx, TrieNode::Bucket(bucket))?;
             }
             Ok(())
         }
@@ -414,7 +414,7 @@ fn visit<'r, K: Persist, V: Persist>(
                 }
                 last = bucket;
             }
-            f(tx, Node::Leaf(buckets))
+            f(tx, TrieNode::Leaf(buckets))
         }
         Child::Directory(directory) => {
             for i in 0..FAN_OUT {
@@ -426,7 +426,7 @@ fn visit<'r, K: Persist, V: Persist>(
                 }
                 last = bucket;
             }
-            f(tx, Node::Directory(directory))
+            f(tx, TrieNode::Directory(directory))
         }
     }
 }
@@ -443,8 +443,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
     ) -> Result<()> {
         visit(tx, tx[self].top, &mut |tx, node| match node {
             // SAFETY: the caller's premise for all entries covers those of this bucket.
-            Node::Bucket(bucket) => unsafe { bucket.move_out(tx, each) },
-            Node::Leaf(_) | Node::Directory(_) => Ok(()),
+            TrieNode::Bucket(bucket) => unsafe { bucket.move_out(tx, each) },
+            TrieNode::Leaf(_) | TrieNode::Directory(_) => Ok(()),
         })
     }
 
@@ -458,9 +458,9 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
             // this transaction.
             unsafe {
                 match node {
-                    Node::Bucket(bucket) => buffer::free(tx, bucket),
-                    Node::Leaf(leaf) => buffer::free(tx, leaf),
-                    Node::Directory(directory) => buffer::free(tx, directory),
+                    TrieNode::Bucket(bucket) => buffer::free(tx, bucket),
+                    TrieNode::Leaf(leaf) => buffer::free(tx, leaf),
+                    TrieNode::Directory(directory) => buffer::free(tx, directory),
                 }
             }
             Ok(())

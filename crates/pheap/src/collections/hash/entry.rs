@@ -1,7 +1,7 @@
 //! The entry of a key, existing or vacant.
 
-use super::bucket::{Pair, Place};
-use super::map::{Absence, Occupied};
+use super::bucket::{EntryMut, Pair};
+use super::map::{FoundEntry, MissingKey};
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
 use crate::collections::common::entries;
@@ -20,7 +20,7 @@ pub enum Entry<'t, 'q, 'r, K: HashKey<'r>, V> {
 
 /// An existing entry.
 pub struct OccupiedEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
-    found: Occupied<'t, 'r, K, V>,
+    found: FoundEntry<'t, 'r, K, V>,
     key: &'q K::Query,
 }
 
@@ -29,7 +29,7 @@ pub struct VacantEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
     map: P<'r, PHashMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
     key: &'q K::Query,
-    absence: Absence<'r, K, V>,
+    absence: MissingKey<'r, K, V>,
 }
 
 impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
@@ -99,6 +99,6 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, '_, 'r, K, 
     #[inline]
     pub fn insert(self, value: V) -> Result<&'t mut V> {
         let key = OwnKey::new(self.tx, self.key)?;
-        self.map.add(self.tx, self.absence, Pair { key, value }).map(Place::into_mut)
+        self.map.add(self.tx, self.absence, Pair { key, value }).map(EntryMut::into_mut)
     }
 }

@@ -1,8 +1,8 @@
 //! Iteration over the entries of a map.
 
-use super::bucket::{Bucket, Entries, Pair};
+use super::bucket::{Bucket, BucketEntries, Pair};
 use super::buckets::Buckets;
-use super::map::{Found, Home};
+use super::map::{EntryAt, EntryHome};
 use super::{HashKey, PHashMap};
 use crate::api::view::View;
 use crate::collections::common::{copied, iterators};
@@ -11,37 +11,37 @@ use crate::ptr::P;
 
 iterators! {
     /// The entries of a [`PHashMap`]; made by [`PHashMap::iter`].
-    [K: HashKey<'r>, V: Persist] Iter<K, V>(Cursor<'v, 'r, K, V>) => (&'v K::Query, &'v V),
+    [K: HashKey<'r>, V: Persist] Iter<K, V>(HashCursor<'v, 'r, K, V>) => (&'v K::Query, &'v V),
     |(view, pair)| (pair.key.query(view), &pair.value);
     debug_map of [K::Query, V] exact;
 
     /// The keys of a [`PHashMap`]; made by [`PHashMap::keys`].
-    [K: HashKey<'r>, V: Persist] Keys<K, V>(Cursor<'v, 'r, K, V>) => &'v K::Query,
+    [K: HashKey<'r>, V: Persist] Keys<K, V>(HashCursor<'v, 'r, K, V>) => &'v K::Query,
     |(view, pair)| pair.key.query(view);
     debug_list of [K::Query] exact;
 
     /// The values of a [`PHashMap`]; made by [`PHashMap::values`].
-    [K: HashKey<'r>, V: Persist] Values<K, V>(Cursor<'v, 'r, K, V>) => &'v V, |(_, pair)| &pair.value;
+    [K: HashKey<'r>, V: Persist] Values<K, V>(HashCursor<'v, 'r, K, V>) => &'v V, |(_, pair)| &pair.value;
     debug_list of [V] exact;
 }
 
 /// A position between the entries of a map, in a view.
-pub(super) struct Cursor<'v, 'r, K, V> {
+pub(super) struct HashCursor<'v, 'r, K, V> {
     remaining: usize,
-    entries: Entries<'v, 'r, K, V>,
+    entries: BucketEntries<'v, 'r, K, V>,
     /// The bucket of `entries`, and the first one of its chain.
     bucket: Option<[P<'r, Bucket<'r, K, V>>; 2]>,
     /// The buckets that follow.
     buckets: Buckets<'r, K, V>,
 }
 
-copied! { [K, V] Cursor<'_, '_, K, V>; }
+copied! { [K, V] HashCursor<'_, '_, K, V>; }
 
-impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
+impl<'v, 'r, K: Persist, V: Persist> HashCursor<'v, 'r, K, V> {
     /// Returns the position before the first entry.
     #[inline]
     pub(super) fn new(map: &PHashMap<'r, K, V>, view: &'v View<'r>) -> Self {
-        Cursor {
+        HashCursor {
             remaining: map.len(),
             entries: map.few(view),
             bucket: None,
@@ -64,7 +64,7 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
         let chain = std::iter::successors(first, |bucket| bucket.next(view));
         let remaining = chain.map(|bucket| bucket.tags(view).occupied().count_ones() as usize).sum();
         let buckets = Buckets::of_chain(first);
-        (Cursor { remaining, entries: Entries::none(view), bucket: None, buckets }, next)
+        (HashCursor { remaining, entries: BucketEntries::none(view), bucket: None, buckets }, next)
     }
 
     /// Goes on to the next bucket.
@@ -77,12 +77,12 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
 
     /// Returns the next entry, and its place.
     #[inline]
-    pub(super) fn next_home(&mut self) -> Option<Found<'v, 'r, K, V>> {
+    pub(super) fn next_home(&mut self) -> Option<EntryAt<'v, 'r, K, V>> {
         loop {
             if let Some((slot, pair)) = self.entries.next() {
                 let home = match self.bucket {
-                    Some([bucket, first]) => Home::Bucket { at: (bucket, slot), first },
-                    None => Home::Few(slot),
+                    Some([bucket, first]) => EntryHome::Bucket { at: (bucket, slot), first },
+                    None => EntryHome::Few(slot),
                 };
                 return Some((home, pair));
             }
@@ -91,7 +91,7 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
     }
 }
 
-impl<'v, 'r, K: Persist, V: Persist> Iterator for Cursor<'v, 'r, K, V> {
+impl<'v, 'r, K: Persist, V: Persist> Iterator for HashCursor<'v, 'r, K, V> {
     /// An entry, with the view that shows its key.
     type Item = (&'v View<'r>, &'v Pair<K, V>);
 
@@ -114,7 +114,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Cursor<'v, 'r, K, V> {
     /// Visits all remaining entries, without counting them.
     #[inline]
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
-        let Cursor { mut entries, mut buckets, .. } = self;
+        let HashCursor { mut entries, mut buckets, .. } = self;
         let (view, mut all) = (entries.view(), init);
         loop {
             all = entries.fold(all, |all, (_, pair)| f(all, (view, pair)));

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::HashKey;
-use super::bucket::{At, Bucket, Entries, Pair, Place, change_all, hash_of};
+use super::bucket::{Bucket, BucketEntries, BucketSlot, EntryMut, Pair, change_all, hash_of};
 use super::directory::Root;
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -21,7 +21,7 @@ use crate::ptr::{P, value_of};
 pub(super) const FEW: usize = 8;
 
 /// The array of the entries of a small map.
-type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
+type SmallMapSlots<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 
 /// A hash map: `HashMap` for a heap.
 ///
@@ -83,7 +83,7 @@ type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 pub struct PHashMap<'r, K, V> {
     len: u64,
     /// The array of the entries of a small map.
-    few: Option<Few<'r, K, V>>,
+    few: Option<SmallMapSlots<'r, K, V>>,
     /// The root of the trie of a larger map.
     root: Option<P<'r, Root<'r, K, V>>>,
 }
@@ -94,22 +94,22 @@ sized!(
 );
 
 /// The place of an entry.
-pub(super) enum Home<'r, K, V> {
+pub(super) enum EntryHome<'r, K, V> {
     /// In the array of a small map.
     Few(usize),
     /// In a bucket; `first` is the first bucket of its chain.
-    Bucket { at: At<'r, K, V>, first: P<'r, Bucket<'r, K, V>> },
+    Bucket { at: BucketSlot<'r, K, V>, first: P<'r, Bucket<'r, K, V>> },
 }
 
 /// An entry, and its place.
-pub(super) type Found<'v, 'r, K, V> = (Home<'r, K, V>, &'v Pair<K, V>);
+pub(super) type EntryAt<'v, 'r, K, V> = (EntryHome<'r, K, V>, &'v Pair<K, V>);
 
 /// The result of a search for a missing key.
-pub(super) enum Absence<'r, K, V> {
+pub(super) enum MissingKey<'r, K, V> {
     /// The map is small, and does not have the key.
     Few,
     /// The hash of the key, and a free slot for it, if one is known.
-    Bucket { root: P<'r, Root<'r, K, V>>, hash: u64, free: Option<At<'r, K, V>> },
+    Bucket { root: P<'r, Root<'r, K, V>>, hash: u64, free: Option<BucketSlot<'r, K, V>> },
 }
 
 impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
@@ -127,10 +127,10 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
 
     /// Returns the entries of a small map; of a larger one, none.
     #[inline(always)]
-    pub(super) fn few<'v>(&self, view: &'v View<'r>) -> Entries<'v, 'r, K, V> {
-        let Some(few) = self.few else { return Entries::none(view) };
+    pub(super) fn few<'v>(&self, view: &'v View<'r>) -> BucketEntries<'v, 'r, K, V> {
+        let Some(few) = self.few else { return BucketEntries::none(view) };
         // SAFETY: by the invariant, the first `len` slots of `few` have entries.
-        unsafe { Entries::new(view, Slots::first_of(few, 1).at(0), (1 << self.len) - 1) }
+        unsafe { BucketEntries::new(view, Slots::first_of(few, 1).at(0), (1 << self.len) - 1) }
     }
 }
 
@@ -150,32 +150,32 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         query: &K::Query,
         hash: Option<u64>,
         prefetch: impl FnOnce(*const u8),
-    ) -> Result<Found<'v, 'r, K, V>, Absence<'r, K, V>> {
+    ) -> Result<EntryAt<'v, 'r, K, V>, MissingKey<'r, K, V>> {
         let Some(root) = self.root else {
             let found = self.few(view).find(|(_, pair)| *pair.key.query(view) == *query);
-            return found.map(|(i, pair)| (Home::Few(i), pair)).ok_or(Absence::Few);
+            return found.map(|(i, pair)| (EntryHome::Few(i), pair)).ok_or(MissingKey::Few);
         };
         let (secret, top) = view[root].parts();
         let hash = hash.unwrap_or_else(|| hash_of::<K>(secret, query));
         let Some(first) = root.walk(view, top, hash).bucket else {
-            return Err(Absence::Bucket { root, hash, free: None });
+            return Err(MissingKey::Bucket { root, hash, free: None });
         };
         prefetch(first.likely_place(hash));
         match first.search(view, hash, query) {
-            Ok((at, pair)) => Ok((Home::Bucket { at, first }, pair)),
-            Err(free) => Err(Absence::Bucket { root, hash, free }),
+            Ok((at, pair)) => Ok((EntryHome::Bucket { at, first }, pair)),
+            Err(free) => Err(MissingKey::Bucket { root, hash, free }),
         }
     }
 }
 
 /// An entry of a map. It borrows the transaction, so the map cannot change in between.
-pub(super) struct Occupied<'t, 'r, K, V> {
+pub(super) struct FoundEntry<'t, 'r, K, V> {
     map: P<'r, PHashMap<'r, K, V>>,
-    home: Home<'r, K, V>,
-    pub(super) place: Place<'t, 'r, K, V>,
+    home: EntryHome<'r, K, V>,
+    pub(super) place: EntryMut<'t, 'r, K, V>,
 }
 
-impl<'r, K: HashKey<'r>, V: Persist> Occupied<'_, 'r, K, V> {
+impl<'r, K: HashKey<'r>, V: Persist> FoundEntry<'_, 'r, K, V> {
     /// Moves the value out, and frees the key.
     #[inline(always)]
     pub(super) fn take(self) -> V {
@@ -198,14 +198,14 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         tx: &'t mut Txn<'r>,
         query: &K::Query,
         hash: Option<u64>,
-    ) -> Result<Occupied<'t, 'r, K, V>, (&'t mut Txn<'r>, Absence<'r, K, V>)> {
+    ) -> Result<FoundEntry<'t, 'r, K, V>, (&'t mut Txn<'r>, MissingKey<'r, K, V>)> {
         let home = match tx[self].find(tx, query, hash, prefetch_write) {
             Ok((home, _)) => home,
             Err(absence) => return Err((tx, absence)),
         };
         let slot = self.slot_of(tx, &home);
         // SAFETY: `find` has returned the place of an entry, so its slot has one.
-        Ok(Occupied { map: self, home, place: unsafe { Place::new(tx, slot) } })
+        Ok(FoundEntry { map: self, home, place: unsafe { EntryMut::new(tx, slot) } })
     }
 
     /// Moves entries of another map to this one, from the places `homes`, which are in an order in which they
@@ -217,8 +217,8 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         self,
         tx: &mut Txn<'r>,
         other: Self,
-        homes: Vec<Home<'r, K, V>>,
-        mut room: impl FnMut(&mut Txn<'r>, Absence<'r, K, V>, &K::Query) -> Result<Absence<'r, K, V>>,
+        homes: Vec<EntryHome<'r, K, V>>,
+        mut room: impl FnMut(&mut Txn<'r>, MissingKey<'r, K, V>, &K::Query) -> Result<MissingKey<'r, K, V>>,
     ) -> Result<()>
     where
         V: Persist<At<'r> = V>,
@@ -235,7 +235,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
                 Ok((here, _)) => {
                     let pair = other.take_pair(tx, home);
                     // SAFETY: `find` has returned the place of an entry, so its slot has one.
-                    *unsafe { Place::new(tx, self.slot_of(tx, &here)) }.into_mut() = pair.value;
+                    *unsafe { EntryMut::new(tx, self.slot_of(tx, &here)) }.into_mut() = pair.value;
                     pair.key.give_up(tx);
                 }
                 Err(absence) => {
@@ -250,11 +250,11 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     }
 
     /// Returns the slot of an entry.
-    fn slot_of(self, view: &View<'r>, home: &Home<'r, K, V>) -> *mut Slot<Pair<K, V>> {
+    fn slot_of(self, view: &View<'r>, home: &EntryHome<'r, K, V>) -> *mut Slot<Pair<K, V>> {
         match *home {
             // SAFETY: `index` is the place of an entry, so it is less than the number of slots.
-            Home::Few(index) => unsafe { view[self].slots().0.at(index) },
-            Home::Bucket { at: (bucket, slot), .. } => bucket.slot_ptr(slot),
+            EntryHome::Few(index) => unsafe { view[self].slots().0.at(index) },
+            EntryHome::Bucket { at: (bucket, slot), .. } => bucket.slot_ptr(slot),
         }
     }
 
@@ -274,7 +274,11 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     }
 
     /// Adds an entry to a small map.
-    pub(super) fn add_to_few<'t>(self, tx: &'t mut Txn<'r>, pair: Pair<K, V>) -> Result<Place<'t, 'r, K, V>> {
+    pub(super) fn add_to_few<'t>(
+        self,
+        tx: &'t mut Txn<'r>,
+        pair: Pair<K, V>,
+    ) -> Result<EntryMut<'t, 'r, K, V>> {
         let (slots, len) = (self.room_among_few(tx)?, tx[self].len());
         // SAFETY: `room_among_few` has made the number of slots greater than `len`.
         unsafe {
@@ -282,7 +286,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             buffer::announce(tx, &[buffer::range(at), buffer::range(value_of(self))]);
             buffer::write(tx, at).put(pair);
             tx[self].len += 1;
-            Ok(Place::new(tx, at))
+            Ok(EntryMut::new(tx, at))
         }
     }
 
@@ -291,14 +295,14 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     pub(super) fn put<'t>(
         self,
         tx: &'t mut Txn<'r>,
-        (bucket, slot): At<'r, K, V>,
+        (bucket, slot): BucketSlot<'r, K, V>,
         hash: u64,
         pair: Pair<K, V>,
-    ) -> Place<'t, 'r, K, V> {
+    ) -> EntryMut<'t, 'r, K, V> {
         bucket.put(tx, slot, hash, pair, self);
         tx[self].len += 1;
         // SAFETY: `put` has stored an entry in the slot.
-        unsafe { Place::new(tx, bucket.slot_ptr(slot)) }
+        unsafe { EntryMut::new(tx, bucket.slot_ptr(slot)) }
     }
 
     /// Moves the entries of a small map to a bucket.
@@ -322,17 +326,17 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
 
     /// Moves a value out, and frees its key.
     #[inline(always)]
-    pub(super) fn take(self, tx: &mut Txn<'r>, home: Home<'r, K, V>) -> V {
+    pub(super) fn take(self, tx: &mut Txn<'r>, home: EntryHome<'r, K, V>) -> V {
         let Pair { key, value } = self.take_pair(tx, home);
         key.give_up(tx);
         value
     }
 
     /// Moves an entry out.
-    pub(super) fn take_pair(self, tx: &mut Txn<'r>, home: Home<'r, K, V>) -> Pair<K, V> {
+    pub(super) fn take_pair(self, tx: &mut Txn<'r>, home: EntryHome<'r, K, V>) -> Pair<K, V> {
         match home {
-            Home::Few(index) => self.take_from_few(tx, index),
-            Home::Bucket { at: (bucket, slot), first } => {
+            EntryHome::Few(index) => self.take_from_few(tx, index),
+            EntryHome::Bucket { at: (bucket, slot), first } => {
                 let pair = bucket.take(tx, slot, self);
                 tx[self].len -= 1;
                 if bucket != first && bucket.tags(tx).occupied() == 0 {

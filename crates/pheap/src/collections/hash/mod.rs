@@ -17,12 +17,12 @@ use super::common::{by_pointer, not_in_place};
 use super::key::{HashKey, KeyArg};
 use crate::api::view::View;
 use crate::error::Result;
-use crate::heap::check::rule::{OwnType, Promise, Rule};
+use crate::heap::check::rule::{CollectionRule, OwnType, TypePromise};
 use crate::layout::Persist;
 use crate::ptr::P;
 
 use bucket::Pair;
-use iter::Cursor;
+use iter::HashCursor;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::{Iter, Keys, Values};
@@ -31,15 +31,17 @@ pub use set::PHashSet;
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PHashMap<'static, u8, u8>>(Promise::Collection(|ty| Rule::hash(ty, map::FEW, tags::FIXED))),
-    OwnType::of::<PHashSet<'static, u8>>(Promise::Nothing),
-    OwnType::of::<Pair<u8, u8>>(Promise::Key("key")),
-    OwnType::of::<directory::Root<'static, u8, u8>>(Promise::Nothing),
-    OwnType::of::<directory::Child<'static, u8, u8>>(Promise::Nothing),
-    OwnType::of::<directory::Directory<'static, u8, u8>>(Promise::Nothing),
-    OwnType::of::<bucket::Bucket<'static, u8, u8>>(Promise::Nothing),
-    OwnType::of::<bucket::Head<'static, u8, u8>>(Promise::Nothing),
-    OwnType::of::<tags::Tags>(Promise::Nothing),
+    OwnType::of::<PHashMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
+        CollectionRule::hash(ty, map::FEW, tags::FIXED)
+    })),
+    OwnType::of::<PHashSet<'static, u8>>(TypePromise::Nothing),
+    OwnType::of::<Pair<u8, u8>>(TypePromise::Key("key")),
+    OwnType::of::<directory::Root<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::of::<directory::Child<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::of::<directory::Directory<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::of::<bucket::Bucket<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::of::<bucket::Head<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::of::<tags::Tags>(TypePromise::Nothing),
 ];
 
 /// Reading.
@@ -69,19 +71,19 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// Iterates over the entries in arbitrary order, which stays the same while the map is not changed.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
-        Iter(Cursor::new(self, view))
+        Iter(HashCursor::new(self, view))
     }
 
     /// Iterates over the keys, in the order of [`iter`](Self::iter).
     #[inline]
     pub fn keys<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, V> {
-        Keys(Cursor::new(self, view))
+        Keys(HashCursor::new(self, view))
     }
 
     /// Iterates over the values, in the order of [`iter`](Self::iter).
     #[inline]
     pub fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
-        Values(Cursor::new(self, view))
+        Values(HashCursor::new(self, view))
     }
 
     /// Returns some of the entries, and a number with which the next call continues: a scan in steps, between
@@ -123,7 +125,7 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// # }
     /// ```
     pub fn scan<'v>(&self, view: &'v View<'r>, from: u64) -> (Iter<'v, 'r, K, V>, u64) {
-        let (cursor, next) = Cursor::of_chain(self, view, from);
+        let (cursor, next) = HashCursor::of_chain(self, view, from);
         (Iter(cursor), next)
     }
 }

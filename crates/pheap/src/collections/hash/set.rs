@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use super::{Cursor, HashKey, KeyArg, Keys, PHashMap};
+use super::{HashCursor, HashKey, KeyArg, Keys, PHashMap};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
@@ -53,7 +53,7 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
 
     /// Returns some of the elements, and a number with which the next call continues; see [`PHashMap::scan`].
     pub fn scan<'v>(&self, view: &'v View<'r>, from: u64) -> (Keys<'v, 'r, K, ()>, u64) {
-        let (cursor, next) = Cursor::of_chain(&self.map, view, from);
+        let (cursor, next) = HashCursor::of_chain(&self.map, view, from);
         (Keys(cursor), next)
     }
 

@@ -3,8 +3,8 @@
 //! trie, each node of which grows separately, so that no step is long.
 
 use super::HashKey;
-use super::bucket::{At, Bucket, Pair, hash_of};
-use super::directory::{Root, Spot};
+use super::bucket::{Bucket, BucketSlot, Pair, hash_of};
+use super::directory::{Root, TrieCursor};
 use super::tags::{HASH, bits};
 use crate::api::tx::Txn;
 use crate::api::view::View;
@@ -19,14 +19,14 @@ pub(super) fn make_room<'r, K, V>(
     tx: &mut Txn<'r>,
     root: P<'r, Root<'r, K, V>>,
     hash: u64,
-) -> Result<At<'r, K, V>>
+) -> Result<BucketSlot<'r, K, V>>
 where
     K: HashKey<'r>,
     V: Persist<At<'r> = V>,
 {
     let secret = tx[root].parts().0;
     loop {
-        let spot = Spot::new(tx, root, hash);
+        let spot = TrieCursor::new(tx, root, hash);
         let Some(bucket) = spot.bucket() else {
             spot.fill()?;
             continue;
@@ -81,7 +81,7 @@ fn hash_of_chain<'r, K: HashKey<'r>, V: Persist>(
 fn place_in_chain<'r, K: Persist, V: Persist>(
     tx: &mut Txn<'r>,
     first: P<'r, Bucket<'r, K, V>>,
-) -> Result<At<'r, K, V>> {
+) -> Result<BucketSlot<'r, K, V>> {
     let mut chain = std::iter::successors(Some(first), |bucket| bucket.next(tx));
     let found = chain.find_map(|bucket| Some((bucket, bits(bucket.tags(tx).free()).next()?)));
     found.map_or_else(|| Ok((first.push_behind(tx)?, 0)), Ok)

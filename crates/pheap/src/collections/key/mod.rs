@@ -16,7 +16,7 @@ use siphasher::sip::SipHasher13;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
-use crate::heap::check::rule::{OwnType, Promise};
+use crate::heap::check::rule::{OwnType, TypePromise};
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
 
@@ -28,9 +28,9 @@ pub use shared::SharedStr;
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<SharedStr<'static>>(Promise::Frozen),
-    OwnType::of::<InlineBytes<'static>>(Promise::Nothing),
-    OwnType::of::<inline::Form<'static>>(Promise::Nothing),
+    OwnType::of::<SharedStr<'static>>(TypePromise::Frozen),
+    OwnType::of::<InlineBytes<'static>>(TypePromise::Nothing),
+    OwnType::of::<inline::Form<'static>>(TypePromise::Nothing),
 ];
 
 /// A key of a map, or an element of a set.

@@ -17,7 +17,7 @@ use crate::ptr::P;
 /// [`as_str`](Self::as_str).
 //
 // Invariant: the text is never written. No `P` to it is ever handed out, and `check` searches a file for
-// others (`Promise::Frozen`).
+// others (`TypePromise::Frozen`).
 #[derive(Persist, Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 #[persist(own, id = "pheap::SharedStr", crate = "crate")]

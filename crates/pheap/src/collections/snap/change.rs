@@ -10,14 +10,14 @@ use std::borrow::Borrow;
 use super::PSnapMap;
 use super::frozen::Frozen;
 use super::node::{Child, Inner, MOST, Node};
-use super::path::Path;
+use super::path::SnapPath;
 use crate::api::tx::Txn;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
 /// The result of inserting into a node.
-enum Grown<K, C> {
+enum InsertOutcome<K, C> {
     /// The node was changed in place.
     Same,
     /// Another node replaces it.
@@ -27,7 +27,7 @@ enum Grown<K, C> {
 }
 
 /// The result of removing from a node.
-enum Shrunk<C> {
+enum RemoveOutcome<C> {
     Same,
     /// Another node replaces it, or it has become small.
     One(C),
@@ -59,7 +59,7 @@ fn grown<'r, K: Copy, T: Copy, const N: usize>(
     edit: impl Fn(&mut Node<K, T, N>),
     (place, key, item): (usize, K, T),
     is_last: bool,
-) -> Result<Grown<K, P<'r, Node<K, T, N>>>>
+) -> Result<InsertOutcome<K, P<'r, Node<K, T, N>>>>
 where
     Node<K, T, N>: Persist<At<'r> = Node<K, T, N>>,
 {
@@ -68,7 +68,7 @@ where
             edit(node);
             node.insert(place, key, item);
         })?;
-        return Ok(if new == node { Grown::Same } else { Grown::One(new) });
+        return Ok(if new == node { InsertOutcome::Same } else { InsertOutcome::One(new) });
     }
     let mut copy = tx[node];
     edit(&mut copy);
@@ -83,7 +83,7 @@ where
         }
         (left, right)
     };
-    Ok(Grown::Two(tx.alloc(left)?, right.keys()[0], tx.alloc(right)?))
+    Ok(InsertOutcome::Two(tx.alloc(left)?, right.keys()[0], tx.alloc(right)?))
 }
 
 /// <a id="change-PSnapMap"></a>Changing a map.
@@ -114,7 +114,7 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
                 "a key and its value in a `PSnapMap` have at most 1 KiB together: put more than that into a `P<[T]>`"
             );
         }
-        let mut path = Path::new();
+        let mut path = SnapPath::new();
         let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
             let leaf = Node::one(K::freeze(tx, key)?, value(tx)?);
             let top = Child::Leaf(tx.alloc(leaf)?);
@@ -126,7 +126,7 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         let change = match found {
             Ok(place) => {
                 let new = changed(tx, leaf, |node| node.set(place, value))?;
-                if new == leaf { Grown::Same } else { Grown::One(new) }
+                if new == leaf { InsertOutcome::Same } else { InsertOutcome::One(new) }
             }
             Err(place) => {
                 let key = K::freeze(tx, key)?;
@@ -135,9 +135,11 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
             }
         };
         let change = match change {
-            Grown::Same => Grown::Same,
-            Grown::One(leaf) => Grown::One(Child::Leaf(leaf)),
-            Grown::Two(left, key, right) => Grown::Two(Child::Leaf(left), key, Child::Leaf(right)),
+            InsertOutcome::Same => InsertOutcome::Same,
+            InsertOutcome::One(leaf) => InsertOutcome::One(Child::Leaf(leaf)),
+            InsertOutcome::Two(left, key, right) => {
+                InsertOutcome::Two(Child::Leaf(left), key, Child::Leaf(right))
+            }
         };
         let top = self.climb(tx, path, change)?;
         let is_new = found.is_err();
@@ -153,31 +155,33 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     fn climb(
         self,
         tx: &mut Txn<'r>,
-        mut path: Path<'r, K, V>,
-        mut change: Grown<K, Child<'r, K, V>>,
+        mut path: SnapPath<'r, K, V>,
+        mut change: InsertOutcome<K, Child<'r, K, V>>,
     ) -> Result<Option<Child<'r, K, V>>> {
         let is_last = path.is_last(tx);
         while let Some((inner, place)) = path.pop() {
             let grown = match change {
-                Grown::Same => return Ok(None),
-                Grown::One(child) => {
+                InsertOutcome::Same => return Ok(None),
+                InsertOutcome::One(child) => {
                     let new = changed(tx, inner, |node| node.set(place, child))?;
-                    if new == inner { Grown::Same } else { Grown::One(new) }
+                    if new == inner { InsertOutcome::Same } else { InsertOutcome::One(new) }
                 }
-                Grown::Two(left, key, right) => {
+                InsertOutcome::Two(left, key, right) => {
                     grown(tx, inner, |node| node.set(place, left), (place + 1, key, right), is_last)?
                 }
             };
             change = match grown {
-                Grown::Same => Grown::Same,
-                Grown::One(inner) => Grown::One(Child::Inner(inner)),
-                Grown::Two(left, key, right) => Grown::Two(Child::Inner(left), key, Child::Inner(right)),
+                InsertOutcome::Same => InsertOutcome::Same,
+                InsertOutcome::One(inner) => InsertOutcome::One(Child::Inner(inner)),
+                InsertOutcome::Two(left, key, right) => {
+                    InsertOutcome::Two(Child::Inner(left), key, Child::Inner(right))
+                }
             };
         }
         match change {
-            Grown::Same => Ok(None),
-            Grown::One(top) => Ok(Some(top)),
-            Grown::Two(left, key, right) => {
+            InsertOutcome::Same => Ok(None),
+            InsertOutcome::One(top) => Ok(Some(top)),
+            InsertOutcome::Two(left, key, right) => {
                 let mut top = Inner::one(key, left);
                 top.insert(1, key, right);
                 Ok(Some(Child::Inner(tx.alloc(top)?)))
@@ -190,22 +194,22 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     /// # Errors
     /// If memory cannot be allocated; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Shown) -> Result<bool> {
-        let mut path = Path::new();
+        let mut path = SnapPath::new();
         let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
             return Ok(false);
         };
         let Ok(place) = tx[leaf].find(tx, key) else { return Ok(false) };
         let mut change = match less(tx, leaf, |node| node.remove(place), tx[leaf].len() - 1)? {
-            Shrunk::Same => Shrunk::Same,
-            Shrunk::One(leaf) => Shrunk::One(Child::Leaf(leaf)),
-            Shrunk::Gone => Shrunk::Gone,
+            RemoveOutcome::Same => RemoveOutcome::Same,
+            RemoveOutcome::One(leaf) => RemoveOutcome::One(Child::Leaf(leaf)),
+            RemoveOutcome::Gone => RemoveOutcome::Gone,
         };
         while let Some((inner, place)) = path.pop() {
             let len = tx[inner].len();
             let shrunk = match change {
-                Shrunk::Same => break,
-                Shrunk::Gone => less(tx, inner, |node| node.remove(place), len - 1)?,
-                Shrunk::One(child) => match joined(tx, inner, place, child) {
+                RemoveOutcome::Same => break,
+                RemoveOutcome::Gone => less(tx, inner, |node| node.remove(place), len - 1)?,
+                RemoveOutcome::One(child) => match joined(tx, inner, place, child) {
                     Some((at, both)) => {
                         let edit = |node: &mut Inner<'r, K, V>| {
                             node.set(at, both);
@@ -217,15 +221,15 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
                 },
             };
             change = match shrunk {
-                Shrunk::Same => Shrunk::Same,
-                Shrunk::One(inner) => Shrunk::One(Child::Inner(inner)),
-                Shrunk::Gone => Shrunk::Gone,
+                RemoveOutcome::Same => RemoveOutcome::Same,
+                RemoveOutcome::One(inner) => RemoveOutcome::One(Child::Inner(inner)),
+                RemoveOutcome::Gone => RemoveOutcome::Gone,
             };
         }
         let top = match change {
-            Shrunk::Same => None,
-            Shrunk::Gone => Some(Child::None(0)),
-            Shrunk::One(mut top) => {
+            RemoveOutcome::Same => None,
+            RemoveOutcome::Gone => Some(Child::None(0)),
+            RemoveOutcome::One(mut top) => {
                 while let Child::Inner(inner) = top
                     && let [only] = *tx[inner].items()
                 {
@@ -269,15 +273,15 @@ fn less<'r, K, T, const N: usize>(
     node: P<'r, Node<K, T, N>>,
     edit: impl Fn(&mut Node<K, T, N>),
     len: usize,
-) -> Result<Shrunk<P<'r, Node<K, T, N>>>>
+) -> Result<RemoveOutcome<P<'r, Node<K, T, N>>>>
 where
     Node<K, T, N>: Persist<At<'r> = Node<K, T, N>> + Copy,
 {
     if len == 0 {
-        return Ok(Shrunk::Gone);
+        return Ok(RemoveOutcome::Gone);
     }
     let new = changed(tx, node, edit)?;
-    Ok(if new == node && !tx[new].is_small() { Shrunk::Same } else { Shrunk::One(new) })
+    Ok(if new == node && !tx[new].is_small() { RemoveOutcome::Same } else { RemoveOutcome::One(new) })
 }
 
 /// Joins a child of `inner` with a neighbour, if the child is small. Returns the place of the first of the

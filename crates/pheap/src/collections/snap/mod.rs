@@ -25,10 +25,10 @@ use crate::Persist;
 use crate::api::view::View;
 use crate::collections::btree::KeyRange;
 use crate::error::Result;
-use crate::heap::check::rule::{OwnType, Promise, Rule};
+use crate::heap::check::rule::{CollectionRule, OwnType, TypePromise};
 use crate::ptr::P;
 use node::Child;
-use range::Between;
+use range::SnapEntries;
 
 pub use frozen::Frozen;
 pub use range::{Iter, Keys, Range, Values};
@@ -98,9 +98,11 @@ pub struct PSnapMap<'r, K, V> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PSnapMap<'static, u8, u8>>(Promise::Collection(|ty| Rule::snap(ty, node::MAX_HEIGHT))),
-    OwnType::of::<node::Node<u8, u8, 1>>(Promise::Frozen),
-    OwnType::of::<Child<'static, u8, u8>>(Promise::Nothing),
+    OwnType::of::<PSnapMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
+        CollectionRule::snap(ty, node::MAX_HEIGHT)
+    })),
+    OwnType::of::<node::Node<u8, u8, 1>>(TypePromise::Frozen),
+    OwnType::of::<Child<'static, u8, u8>>(TypePromise::Nothing),
 ];
 
 impl<'r, K: Frozen<'r>, V: Frozen<'r>> Default for PSnapMap<'r, K, V> {
@@ -139,7 +141,7 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
     /// Iterates over the entries in order, in their stored form.
     #[cfg_attr(not(feature = "serde"), allow(dead_code))]
     pub(crate) fn stored<'v>(&self, view: &'v View<'r>) -> impl Iterator<Item = (&'v K, &'v V)> {
-        Between::all(view, self.top).map(|(_, key, value)| (key, value))
+        SnapEntries::all(view, self.top).map(|(_, key, value)| (key, value))
     }
 
     /// [`SnapRef::get`].

@@ -8,35 +8,35 @@ use crate::layout::Persist;
 use crate::ptr::P;
 
 /// An inner node on the way, and the place of the next child in it.
-pub(super) type Step<'r, K, V> = (P<'r, Inner<'r, K, V>>, usize);
+pub(super) type SnapPathStep<'r, K, V> = (P<'r, Inner<'r, K, V>>, usize);
 
 /// The inner nodes above a leaf, from the top down.
-pub(super) struct Path<'r, K, V> {
-    steps: [Option<Step<'r, K, V>>; MAX_HEIGHT],
+pub(super) struct SnapPath<'r, K, V> {
+    steps: [Option<SnapPathStep<'r, K, V>>; MAX_HEIGHT],
     len: usize,
 }
 
-copied! { [K, V] Path<'_, K, V>; }
+copied! { [K, V] SnapPath<'_, K, V>; }
 
-impl<'r, K: Persist, V: Persist> Path<'r, K, V> {
+impl<'r, K: Persist, V: Persist> SnapPath<'r, K, V> {
     #[inline]
     pub(super) fn new() -> Self {
-        Path { steps: [None; MAX_HEIGHT], len: 0 }
+        SnapPath { steps: [None; MAX_HEIGHT], len: 0 }
     }
 
     #[inline]
-    fn push(&mut self, step: Step<'r, K, V>) {
+    fn push(&mut self, step: SnapPathStep<'r, K, V>) {
         self.steps[self.len] = Some(step);
         self.len += 1;
     }
 
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Step<'r, K, V>> {
+    pub(super) fn pop(&mut self) -> Option<SnapPathStep<'r, K, V>> {
         self.len = self.len.checked_sub(1)?;
         self.steps[self.len]
     }
 
-    fn steps(&self) -> impl Iterator<Item = Step<'r, K, V>> + '_ {
+    fn steps(&self) -> impl Iterator<Item = SnapPathStep<'r, K, V>> + '_ {
         self.steps[..self.len].iter().flatten().copied()
     }
 
@@ -71,30 +71,30 @@ impl<'r, K: Persist, V: Persist> Path<'r, K, V> {
 }
 
 /// A position between two entries: before an entry of a leaf, or after all entries.
-pub(super) struct Position<'r, K, V> {
-    path: Path<'r, K, V>,
+pub(super) struct SnapPosition<'r, K, V> {
+    path: SnapPath<'r, K, V>,
     /// `None` after all entries.
     pub(super) leaf: Option<P<'r, Leaf<K, V>>>,
     pub(super) place: usize,
 }
 
-copied! { [K, V] Position<'_, K, V>; }
+copied! { [K, V] SnapPosition<'_, K, V>; }
 
-impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
+impl<'r, K: Persist, V: Persist> SnapPosition<'r, K, V> {
     pub(super) fn behind_all() -> Self {
-        Position { path: Path::new(), leaf: None, place: 0 }
+        SnapPosition { path: SnapPath::new(), leaf: None, place: 0 }
     }
 
     /// Returns the position before the first entry below a child, or before the last one.
-    fn at_end_of(view: &View<'r>, mut path: Path<'r, K, V>, child: Child<'r, K, V>, last: bool) -> Self {
+    fn at_end_of(view: &View<'r>, mut path: SnapPath<'r, K, V>, child: Child<'r, K, V>, last: bool) -> Self {
         let leaf = path.descend(view, child, |node| if last { node.len() - 1 } else { 0 });
         let place = leaf.filter(|_| last).map_or(0, |leaf| view[leaf].len() - 1);
-        Position { path, leaf, place }
+        SnapPosition { path, leaf, place }
     }
 
     /// Returns the position before the first entry, or before the last one.
     pub(super) fn at_end(view: &View<'r>, top: Child<'r, K, V>, last: bool) -> Self {
-        Position::at_end_of(view, Path::new(), top, last)
+        SnapPosition::at_end_of(view, SnapPath::new(), top, last)
     }
 
     /// Returns the position before the first entry that is not less than a key, or that is greater.
@@ -102,16 +102,16 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
     where
         K: Frozen<'r, Shown: Ord>,
     {
-        let mut path = Path::new();
+        let mut path = SnapPath::new();
         let Some(leaf) = path.descend(view, top, |node| node.child_for(view, key)) else {
-            return Position::behind_all();
+            return SnapPosition::behind_all();
         };
         let node = &view[leaf];
         let place = match node.find(view, key) {
             Ok(place) => place + usize::from(greater),
             Err(place) => place,
         };
-        let at = Position { path, leaf: Some(leaf), place };
+        let at = SnapPosition { path, leaf: Some(leaf), place };
         if place < node.len() { at } else { at.neighbour(view, false) }
     }
 
@@ -125,10 +125,10 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
             let place = if back { place.wrapping_sub(1) } else { place + 1 };
             if let Some(&child) = node.items().get(place) {
                 path.push((inner, place));
-                return Position::at_end_of(view, path, child, back);
+                return SnapPosition::at_end_of(view, path, child, back);
             }
         }
-        Position::behind_all()
+        SnapPosition::behind_all()
     }
 
     /// Moves to the next position; this one must be before an entry.
@@ -144,7 +144,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
     #[inline(always)]
     pub(super) fn previous(&mut self, view: &View<'r>, top: Child<'r, K, V>) {
         if self.leaf.is_none() {
-            *self = Position::at_end(view, top, true);
+            *self = SnapPosition::at_end(view, top, true);
         } else if self.place > 0 {
             self.place -= 1;
         } else {

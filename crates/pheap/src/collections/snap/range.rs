@@ -5,10 +5,10 @@ use std::ops::Bound;
 
 use super::frozen::Frozen;
 use super::node::Child;
-use super::path::Position;
+use super::path::SnapPosition;
 use crate::api::view::View;
 use crate::collections::btree::{KeyRange, ends};
-use crate::collections::common::{Counted, iterators};
+use crate::collections::common::{CountedEntries, iterators};
 use crate::layout::Persist;
 
 iterators! {
@@ -31,32 +31,32 @@ iterators! {
 
     /// The entries of a [`PSnapMap`](super::PSnapMap) in a range of keys, in order; made by
     /// [`SnapRef::range`](super::SnapRef::range).
-    [K: Frozen<'r>, V: Frozen<'r>] Range<K, V>(Between<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown),
+    [K: Frozen<'r>, V: Frozen<'r>] Range<K, V>(SnapEntries<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown),
     |(view, key, value)| (key.shown(view), value.shown(view));
     debug_map of [K::Shown, V::Shown] both_ends;
 }
 
 /// The entries between two positions, each with the view that shows it.
-pub(super) struct Between<'v, 'r, K, V> {
+pub(super) struct SnapEntries<'v, 'r, K, V> {
     view: &'v View<'r>,
     top: Child<'r, K, V>,
     /// `front` is before the first entry, and `back` before the entry that follows the last one.
-    front: Position<'r, K, V>,
-    back: Position<'r, K, V>,
+    front: SnapPosition<'r, K, V>,
+    back: SnapPosition<'r, K, V>,
     entries: PhantomData<&'v (K, V)>,
 }
 
-impl<K, V> Clone for Between<'_, '_, K, V> {
+impl<K, V> Clone for SnapEntries<'_, '_, K, V> {
     fn clone(&self) -> Self {
-        Between { ..*self }
+        SnapEntries { ..*self }
     }
 }
 
-impl<'v, 'r, K: Persist, V: Persist> Between<'v, 'r, K, V> {
+impl<'v, 'r, K: Persist, V: Persist> SnapEntries<'v, 'r, K, V> {
     /// Returns all entries.
     pub(super) fn all(view: &'v View<'r>, top: Child<'r, K, V>) -> Self {
-        let (front, back) = (Position::at_end(view, top, false), Position::behind_all());
-        Between { view, top, front, back, entries: PhantomData }
+        let (front, back) = (SnapPosition::at_end(view, top, false), SnapPosition::behind_all());
+        SnapEntries { view, top, front, back, entries: PhantomData }
     }
 
     #[track_caller]
@@ -65,25 +65,25 @@ impl<'v, 'r, K: Persist, V: Persist> Between<'v, 'r, K, V> {
         K: Frozen<'r, Shown: Ord>,
     {
         let (start, end) = ends(&range, "PSnapMap");
-        let all = Between::all(view, top);
+        let all = SnapEntries::all(view, top);
         let front = match start {
             Bound::Unbounded => all.front,
-            Bound::Included(key) => Position::of(view, top, key, false),
-            Bound::Excluded(key) => Position::of(view, top, key, true),
+            Bound::Included(key) => SnapPosition::of(view, top, key, false),
+            Bound::Excluded(key) => SnapPosition::of(view, top, key, true),
         };
         let back = match end {
             Bound::Unbounded => all.back,
-            Bound::Included(key) => Position::of(view, top, key, true),
-            Bound::Excluded(key) => Position::of(view, top, key, false),
+            Bound::Included(key) => SnapPosition::of(view, top, key, true),
+            Bound::Excluded(key) => SnapPosition::of(view, top, key, false),
         };
         // If the order of the keys contradicts itself, `back` may be before `front`. The two must meet in any
         // case.
         let back = if back.is_before(&front) { front } else { back };
-        Between { front, back, ..all }
+        SnapEntries { front, back, ..all }
     }
 }
 
-impl<'v, 'r, K: Persist, V: Persist> Iterator for Between<'v, 'r, K, V> {
+impl<'v, 'r, K: Persist, V: Persist> Iterator for SnapEntries<'v, 'r, K, V> {
     type Item = (&'v View<'r>, &'v K, &'v V);
 
     #[inline(always)]
@@ -97,7 +97,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Between<'v, 'r, K, V> {
     }
 }
 
-impl<'v, 'r, K: Persist, V: Persist> DoubleEndedIterator for Between<'v, 'r, K, V> {
+impl<'v, 'r, K: Persist, V: Persist> DoubleEndedIterator for SnapEntries<'v, 'r, K, V> {
     #[inline(always)]
     fn next_back(&mut self) -> Option<Self::Item> {
         if self.front.is(&self.back) {
@@ -110,4 +110,4 @@ impl<'v, 'r, K: Persist, V: Persist> DoubleEndedIterator for Between<'v, 'r, K, 
 }
 
 /// All entries, each with the view that shows it.
-pub(super) type Entries<'v, 'r, K, V> = Counted<Between<'v, 'r, K, V>>;
+pub(super) type Entries<'v, 'r, K, V> = CountedEntries<SnapEntries<'v, 'r, K, V>>;

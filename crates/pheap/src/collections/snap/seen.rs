@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use super::frozen::Frozen;
 use super::node::Child;
-use super::path::{Path, Position};
-use super::range::{Between, Entries, Iter, Keys, Range, Values};
+use super::path::{SnapPath, SnapPosition};
+use super::range::{Entries, Iter, Keys, Range, SnapEntries, Values};
 use crate::api::view::View;
 use crate::collections::btree::KeyRange;
 use crate::collections::common::copied;
@@ -46,7 +46,7 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
     where
         K: Frozen<'r, Shown: Ord>,
     {
-        let leaf = Path::new().descend(self.view, self.top, |node| node.child_for(self.view, key))?;
+        let leaf = SnapPath::new().descend(self.view, self.top, |node| node.child_for(self.view, key))?;
         let leaf = &self.view[leaf];
         let place = leaf.find(self.view, key).ok()?;
         Some((leaf.keys()[place].shown(self.view), leaf.items()[place].shown(self.view)))
@@ -71,23 +71,23 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
     }
 
     /// Returns the entry after a position.
-    fn entry(self, at: Position<'r, K, V>) -> Option<(&'v K::Shown, &'v V::Shown)> {
+    fn entry(self, at: SnapPosition<'r, K, V>) -> Option<(&'v K::Shown, &'v V::Shown)> {
         let leaf = &self.view[at.leaf?];
         Some((leaf.keys()[at.place].shown(self.view), leaf.items()[at.place].shown(self.view)))
     }
 
     /// Returns the entry with the least key. O(log n).
     pub fn first_key_value(self) -> Option<(&'v K::Shown, &'v V::Shown)> {
-        self.entry(Position::at_end(self.view, self.top, false))
+        self.entry(SnapPosition::at_end(self.view, self.top, false))
     }
 
     /// Returns the entry with the greatest key. O(log n).
     pub fn last_key_value(self) -> Option<(&'v K::Shown, &'v V::Shown)> {
-        self.entry(Position::at_end(self.view, self.top, true))
+        self.entry(SnapPosition::at_end(self.view, self.top, true))
     }
 
     fn entries(self) -> Entries<'v, 'r, K, V> {
-        Entries::new(Between::all(self.view, self.top), self.len)
+        Entries::new(SnapEntries::all(self.view, self.top), self.len)
     }
 
     /// Iterates over the entries in the order of their keys; the iterator is double-ended.
@@ -114,7 +114,7 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
     where
         K: Frozen<'r, Shown: Ord>,
     {
-        Range(Between::new(self.view, self.top, range))
+        Range(SnapEntries::new(self.view, self.top, range))
     }
 }
 

@@ -10,7 +10,7 @@ use super::frozen::Frozen;
 use super::node::Child;
 use super::seen::SnapRef;
 use crate::Root;
-use crate::api::view::{Lasting, View};
+use crate::api::view::{HeldValue, View};
 use crate::error::Result;
 use crate::gc::versions::WORDS;
 use crate::layout::Persist;
@@ -22,7 +22,7 @@ use crate::layout::Persist;
 /// version, and the heap stays open, as with a [`Root`](crate::Root). It belongs to this opening of the heap:
 /// it is not in the file.
 pub struct Snapshot<K: Persist, V: Persist> {
-    version: Arc<Lasting<PSnapMap<'static, K, V>>>,
+    version: Arc<HeldValue<PSnapMap<'static, K, V>>>,
 }
 
 impl<K: Persist, V: Persist> Clone for Snapshot<K, V> {
@@ -74,12 +74,12 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
             Child::Leaf(leaf) => Some(leaf.addr()),
             Child::Inner(inner) => Some(inner.addr()),
         };
-        // SAFETY: `Lasting::new` checks that this is no transaction. So the nodes were committed, and no
+        // SAFETY: `HeldValue::new` checks that this is no transaction. So the nodes were committed, and no
         // other transaction writes them. The strings and slices that they lead to are not written either:
         // they belong to the map, which hands out no pointer to one. All of them are reachable from `top`.
         // `read` passes its view to `SnapRef` and its iterators, and to `Frozen`, which is sealed; these only
         // read the objects.
-        let version = unsafe { Lasting::new(view, self, top)? };
+        let version = unsafe { HeldValue::new(view, self, top)? };
         Ok(Snapshot { version: Arc::new(version) })
     }
 }
@@ -139,7 +139,7 @@ impl<K: Persist, V: Persist> Root<PSnapMap<'static, K, V>> {
         // SAFETY: `held` holds the top node, to which the last word points, and the region has kept that node
         // alive since the commit. The nodes, and the objects that they lead to, are not written, and `read`
         // only reads them, as in `snapshot`.
-        let version = unsafe { Lasting::of(map, held, &self.region.held, &self.heap) };
+        let version = unsafe { HeldValue::of(map, held, &self.region.held, &self.heap) };
         Ok(Snapshot { version: Arc::new(version) })
     }
 }

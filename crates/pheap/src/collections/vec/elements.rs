@@ -119,8 +119,8 @@ impl<'r, T: Persist> PVec<'r, T> {
 
     /// Returns the elements of a view.
     #[inline(always)]
-    pub(super) fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, T> {
-        Values { view, slots: self.slots() }
+    pub(super) fn values<'v>(&self, view: &'v View<'r>) -> VecElements<'v, 'r, T> {
+        VecElements { view, slots: self.slots() }
     }
 
     /// Returns the slots in use.
@@ -135,15 +135,15 @@ impl<'r, T: Persist> PVec<'r, T> {
 }
 
 /// The elements of a vector. They do not change while the view is borrowed.
-pub(super) struct Values<'v, 'r, T> {
+pub(super) struct VecElements<'v, 'r, T> {
     view: &'v View<'r>,
     /// Slots with values.
     slots: Slots<T>,
 }
 
-copied! { [T] Values<'_, '_, T>; }
+copied! { [T] VecElements<'_, '_, T>; }
 
-impl<'v, T: Persist> Values<'v, '_, T> {
+impl<'v, T: Persist> VecElements<'v, '_, T> {
     #[inline(always)]
     pub(super) fn len(self) -> usize {
         self.slots.len
@@ -392,7 +392,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             let expected = believed::<T>(elements.size_hint().0).max(1);
             let Some(first) = elements.next() else { return Ok(()) };
             let (slots, len) = self.with_room(tx, expected).or_else(|_| self.with_room(tx, 1))?;
-            let mut longer = Longer { vec: self, tx, len };
+            let mut longer = AppendGuard { vec: self, tx, len };
             let part = Self::tail(longer.tx, slots, len, expected);
             part[0].put(first);
             longer.len += 1;
@@ -543,13 +543,13 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
 
 /// A vector to which elements are being appended. Dropping it sets the new length, also if the program's code
 /// panics.
-struct Longer<'t, 'r, T: Persist<At<'r> = T>> {
+struct AppendGuard<'t, 'r, T: Persist<At<'r> = T>> {
     vec: P<'r, PVec<'r, T>>,
     tx: &'t mut Txn<'r>,
     len: usize,
 }
 
-impl<'r, T: Persist<At<'r> = T>> Drop for Longer<'_, 'r, T> {
+impl<'r, T: Persist<At<'r> = T>> Drop for AppendGuard<'_, 'r, T> {
     #[inline(always)]
     fn drop(&mut self) {
         self.vec.set_len(self.tx, self.len);

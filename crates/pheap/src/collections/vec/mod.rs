@@ -10,17 +10,17 @@ use std::ops::RangeBounds;
 use super::common::{by_pointer, not_in_place};
 use crate::api::view::View;
 use crate::error::Result;
-use crate::heap::check::rule::{OwnType, Promise, Rule};
+use crate::heap::check::rule::{CollectionRule, OwnType, TypePromise};
 use crate::layout::Persist;
 use crate::ptr::P;
 
 pub use elements::PVec;
-use iter::Elements;
 pub use iter::Iter;
+use iter::VecIter;
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] =
-    &[OwnType::of::<PVec<'static, u8>>(Promise::Collection(Rule::vector))];
+    &[OwnType::of::<PVec<'static, u8>>(TypePromise::Collection(CollectionRule::vector))];
 
 /// Reading.
 impl<'r, T: Persist> PVec<'r, T> {
@@ -43,7 +43,7 @@ impl<'r, T: Persist> PVec<'r, T> {
     /// Iterates over the elements in order; the iterator is double-ended.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
-        Iter(Elements::new(self.values(view)))
+        Iter(VecIter::new(self.values(view)))
     }
 
     /// Returns elements `range` as a slice.

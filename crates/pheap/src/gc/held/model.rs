@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use loom::thread;
 
-use super::{Held, HeldTable, State};
+use super::{Held, HeldState, HeldTable};
 use crate::error::Error;
-use crate::gc::versions::Version;
+use crate::gc::versions::RootVersion;
 use crate::layout::Pointee;
-use crate::sync::model::{Seed, explore, finds};
+use crate::sync::model::{SeededMistake, explore, finds};
 use crate::sync::{AtomicU64, Mistake, Mutex, mistake};
 
 /// The parts of a region that held pointers need.
@@ -64,7 +64,7 @@ impl Region {
         table.free.sort_unstable();
         let all: Vec<u32> = (0..table.slots.len() as u32).collect();
         assert_eq!(table.free, all);
-        assert!(table.slots.iter().all(|slot| slot.references == 0 && slot.state == State::Dead));
+        assert!(table.slots.iter().all(|slot| slot.references == 0 && slot.state == HeldState::Dead));
     }
 }
 
@@ -140,7 +140,7 @@ fn rolled_back_beside_a_user() {
 fn a_version_that_was_asked_for() {
     let (region, durable) = (Region::new(), Arc::new(AtomicU64::new(1)));
     for number in [1, 2] {
-        let version = Version { ty: 0, words: [0, 0, number * 8], position: number };
+        let version = RootVersion { ty: 0, words: [0, 0, number * 8], position: number };
         region.table.note_version(version, &[1]);
     }
     let reader = {
@@ -163,7 +163,7 @@ fn a_version_that_was_asked_for() {
 #[test]
 fn versions_in_every_order() {
     explore("a version that was asked for", 3, a_version_that_was_asked_for);
-    assert!(finds(Seed::Mistake(Mistake::LookUnlocked), 3, a_version_that_was_asked_for));
+    assert!(finds(SeededMistake::Mistake(Mistake::LookUnlocked), 3, a_version_that_was_asked_for));
 }
 
 #[test]
@@ -176,5 +176,5 @@ fn held_pointers_in_every_order() {
     for (name, program) in programs {
         explore(name, 3, program);
     }
-    assert!(finds(Seed::Mistake(Mistake::LetGoTwice), 3, rolled_back_beside_a_user));
+    assert!(finds(SeededMistake::Mistake(Mistake::LetGoTwice), 3, rolled_back_beside_a_user));
 }

@@ -3,21 +3,21 @@
 
 use loom::thread;
 
-use super::{Version, Versions};
+use super::{RootVersion, RootVersions};
 use crate::sync::Mistake;
-use crate::sync::model::{Seed, explore, finds};
+use crate::sync::model::{SeededMistake, explore, finds};
 use crate::wal::model::Log;
 
 /// Commits a transaction that does not wait, and leaves the next number.
-fn commit(log: &Log, versions: &mut Versions, all: &mut Vec<u64>) {
+fn commit(log: &Log, versions: &mut RootVersions, all: &mut Vec<u64>) {
     let number = all.len() as u64;
     let position = log.append(0, &[number], false).expect("there is room");
-    versions.note(Version { ty: 0, words: [0, 0, number], position }, &log.wal.next_ends());
+    versions.note(RootVersion { ty: 0, words: [0, 0, number], position }, &log.wal.next_ends());
     all.push(position);
 }
 
 /// Checks that the durable version is the newest one that is durable, and that a power cut leaves it.
-fn look(log: &Log, versions: &Versions, all: &[u64]) {
+fn look(log: &Log, versions: &RootVersions, all: &[u64]) {
     let end = log.wal.durable_end();
     let newest = all.iter().rposition(|&position| position <= end).map(|number| number as u64);
     let found = versions.durable(end).map(|version| version.words[2]);
@@ -29,8 +29,8 @@ fn changed_beside_others() {
     let log = Log::every_commit();
     let others: Vec<thread::JoinHandle<()>> =
         (1..3).map(|thread| log.spawn(move |log| log.commits(thread, 1..=1))).collect();
-    let (mut versions, mut all) = (Versions::default(), Vec::new());
-    let first = Version { ty: 0, words: [0; 3], position: 0 };
+    let (mut versions, mut all) = (RootVersions::default(), Vec::new());
+    let first = RootVersion { ty: 0, words: [0; 3], position: 0 };
     versions.note(first, &log.wal.next_ends());
     all.push(0);
     for _ in 0..3 {
@@ -48,5 +48,5 @@ fn changed_beside_others() {
 #[test]
 fn the_newest_durable_version_in_every_order() {
     explore("a root is changed beside others", 3, changed_beside_others);
-    assert!(finds(Seed::Mistake(Mistake::WriterUnseen), 3, changed_beside_others));
+    assert!(finds(SeededMistake::Mistake(Mistake::WriterUnseen), 3, changed_beside_others));
 }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use super::target::{Target, unless_zero};
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
-use crate::heap::memory::Still;
+use crate::heap::memory::QuiescentHeap;
 use crate::log::head;
-use crate::region::guard::{Entered, Scope};
+use crate::region::guard::{Scope, ScopeGuard};
 use crate::store::Tables;
 use crate::store::arena::Arena;
-use crate::store::header::{Header, Use};
+use crate::store::header::{Header, HeapUse};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::Wal;
-use crate::wal::stream::{Spill, Stream};
+use crate::wal::stream::{MakeSpillFile, RecordStream};
 
 /// Bytes that are read at a time.
 const CHUNK: u64 = 1 << 20;
@@ -41,7 +41,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies the heap. `spill` makes a file for changes by transactions during the copy.
-    pub(super) fn copy(mut self, spill: Spill) -> Result<()> {
+    pub(super) fn copy(mut self, spill: MakeSpillFile) -> Result<()> {
         match self.heap.wal() {
             // If the heap's file was removed, its log is about to fail, so the copy is made from the mapping.
             Some(wal) if self.heap.check_named().is_ok() => self.copy_beside(wal, spill)?,
@@ -65,7 +65,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies the pages that are in use; the others are zero.
-    fn copy_pages_of(&mut self, still: &Still<'_>) -> Result<()> {
+    fn copy_pages_of(&mut self, still: &QuiescentHeap<'_>) -> Result<()> {
         let map = still.map()?;
         let own = |arena: &Arena| (arena.start.max(HEADER_SIZE), arena.first_free());
         let own: Vec<_> = still.tables().arenas.iter().map(own).collect();
@@ -80,10 +80,10 @@ impl<'a> Copier<'a> {
 
     /// Copies the file of a heap with a log during transactions, with the records that checkpoints write to
     /// it during the copy: see [`stream`](crate::wal::stream).
-    fn copy_beside(&mut self, wal: &Arc<Wal>, spill: Spill) -> Result<()> {
+    fn copy_beside(&mut self, wal: &Arc<Wal>, spill: MakeSpillFile) -> Result<()> {
         let heap = self.heap;
         heap.check_open()?;
-        let _entered = Entered::new(heap.id(), Scope::Copy)?;
+        let _entered = ScopeGuard::new(heap.id(), Scope::Copy)?;
         // Only `close` locks this exclusively. Do not wait for it: it may wait for another copy, which may
         // wait for this one.
         // SURVIVES unreached: no backup is made in the lab.
@@ -132,7 +132,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies the next batch of records. Returns `false` if there is none.
-    fn copy_records(&mut self, records: &Stream, arenas: &mut usize) -> Result<bool> {
+    fn copy_records(&mut self, records: &RecordStream, arenas: &mut usize) -> Result<bool> {
         let words = records.take().map_err(self.explain)?;
         // Waiting records count, too: they will be copied.
         self.total += records.news();
@@ -182,7 +182,8 @@ impl<'a> Copier<'a> {
         // The copy names no bitmaps of live slots, because the pages that have them count as free; opening
         // the copy finds out which slots are live. It names no log either: if it is moved to the heap's
         // place, it must not take the heap's log for a leftover log.
-        let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), log_nonce: 0, ..header.clone() };
+        let mut header =
+            Header { in_use: HeapUse::Closed, live_slots: (0, 0), log_nonce: 0, ..header.clone() };
         let mut bytes = vec![0; HEADER_SIZE as usize];
         // Both slots: if one is damaged later, the other must not say that the heap was in use.
         for _ in 0..2 {

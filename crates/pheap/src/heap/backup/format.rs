@@ -23,7 +23,7 @@ use super::target::Target;
 use crate::error::{Error, Result};
 use crate::log::ranges;
 use crate::os::cpu::{bytes, bytes_mut};
-use crate::store::header::{Found, read as read_header};
+use crate::store::header::{FileStart, read as read_header};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::stream::records;
 
@@ -141,7 +141,8 @@ impl<R: Read> Reader<R> {
                     to.records(&content)
                 }
                 END if len == HEADER_SIZE => {
-                    let Found::Header(header) = read_header(bytes(&content), Path::new("a backup"))? else {
+                    let FileStart::Header(header) = read_header(bytes(&content), Path::new("a backup"))?
+                    else {
                         return Err(damaged());
                     };
                     if header.mapped != at || at < end {

@@ -165,7 +165,7 @@ impl<'a> Backup<'a> {
         mut self,
         to: &mut dyn Target,
         explain: &dyn Fn(io::Error) -> Error,
-        spill: crate::wal::stream::Spill,
+        spill: crate::wal::stream::MakeSpillFile,
     ) -> Result<()> {
         Copier::new(self.heap.inner(), to, explain, &mut self.progress).copy(spill)
     }

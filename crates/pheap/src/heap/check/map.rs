@@ -7,16 +7,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::plan::{Plan, header_of, holds};
+use super::plan::{CheckPlan, header_of, holds};
 use crate::error::Result;
-use crate::heap::memory::{Still, StillMemory};
+use crate::heap::memory::{QuiescentHeap, QuiescentMemory};
 use crate::layout::{Shape, TypeLayout, encode_as};
 use crate::store::Tables;
 use crate::store::arena::{Arena, ENTRY, SpanEntry, SpanKind};
 use crate::store::region_header::{REGION_SIZE, RegionHeader};
 use crate::store::spans::all_spans;
 use crate::store::types::TypeTable;
-use crate::store::words::Words;
+use crate::store::words::MetadataWords;
 use crate::units::PAGE;
 
 /// A span with the content of its entry in the span table.
@@ -57,7 +57,7 @@ pub(crate) struct MappedRoot {
 
 /// A place within a slot that holds an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SlotPlace {
     pub(crate) span: u32,
     /// The number of the slot in the whole heap.
     pub(crate) number: u64,
@@ -69,14 +69,14 @@ pub(crate) struct Place {
 
 /// The spans, types and roots of a heap; see the [module](self).
 pub(crate) struct HeapMap<'s> {
-    memory: StillMemory<'s>,
+    memory: QuiescentMemory<'s>,
     pub(crate) mapped: u64,
     /// The types by number. Their pointers name their targets by class.
     pub(crate) types: Arc<Vec<TypeLayout>>,
     /// The class of each type: the number of the first type that is the same. Only classes are compared.
     classes: Vec<u32>,
     /// Plans by number of the type; `None` if the layout is impossible.
-    pub(super) plans: Vec<Option<Plan>>,
+    pub(super) plans: Vec<Option<CheckPlan>>,
     /// All spans, ordered by offset.
     pub(crate) spans: Vec<MappedSpan>,
     /// Offsets of the spans, in a separate array because each pointer is looked up there.
@@ -90,7 +90,7 @@ pub(crate) struct HeapMap<'s> {
 /// Returns the first page of an arena that has an entry, but begins none of these spans. `data_from` returns
 /// the offset of the next word that may not be zero, so that holes of a long table are not read.
 fn hidden_page(
-    heap: Words<'_>,
+    heap: MetadataWords<'_>,
     arena: &Arena,
     spans: &[MappedSpan],
     data_from: impl Fn(u64) -> Option<u64>,
@@ -113,7 +113,7 @@ impl<'s> HeapMap<'s> {
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if the tables cannot be read at all.
-    pub(super) fn read(still: &'s Still<'_>) -> Result<HeapMap<'s>> {
+    pub(super) fn read(still: &'s QuiescentHeap<'_>) -> Result<HeapMap<'s>> {
         let memory = still.memory();
         let tables = &*still.tables();
         let roots = still.roots();
@@ -160,7 +160,7 @@ impl<'s> HeapMap<'s> {
 
     fn read_types(&mut self) {
         for (number, ty) in self.types.iter().enumerate() {
-            let plan = Plan::of(ty, &self.types);
+            let plan = CheckPlan::of(ty, &self.types);
             let plan = plan.map_err(|what| self.problems.push(format!("type {number}, {what}")));
             self.plans.push(plan.ok());
         }
@@ -318,7 +318,7 @@ impl<'s> HeapMap<'s> {
     /// # Errors
     /// A text that describes the problem.
     #[inline]
-    pub(crate) fn locate(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, String> {
+    pub(crate) fn locate(&self, addr: u64, target: u32, region: u32) -> Result<Option<SlotPlace>, String> {
         match self.find(addr, target, region) {
             None if addr == 0 => Ok(None),
             None if self.is_empty(target) && addr.is_multiple_of(self.types[target as usize].align) => {
@@ -338,7 +338,7 @@ impl<'s> HeapMap<'s> {
 
     /// Returns the place of a `target` at an address, in an object of a region.
     #[inline]
-    fn find(&self, addr: u64, target: u32, region: u32) -> Option<Place> {
+    fn find(&self, addr: u64, target: u32, region: u32) -> Option<SlotPlace> {
         let offset = self.offset_of(addr);
         let number = self.span_at(offset)?;
         let span = &self.spans[number];
@@ -349,7 +349,7 @@ impl<'s> HeapMap<'s> {
         let start = offset - inside;
         let is_there = slot < span.first_slot + span.slots
             && (inside == 0 && span.ty == target || self.lies_in(span, start, inside, target));
-        is_there.then_some(Place { span: number as u32, number: slot, start, inside })
+        is_there.then_some(SlotPlace { span: number as u32, number: slot, start, inside })
     }
 
     /// Describes why there is no such place.
@@ -427,7 +427,7 @@ impl<'s> HeapMap<'s> {
 
     /// Returns the plan for the objects of a span that has slots.
     #[inline(always)]
-    pub(super) fn plan(&self, span: &MappedSpan) -> &Plan {
+    pub(super) fn plan(&self, span: &MappedSpan) -> &CheckPlan {
         self.plans[span.ty as usize].as_ref().expect("a span with slots has a type that is possible")
     }
 }

@@ -15,7 +15,7 @@ pub(super) mod trace;
 use std::fmt;
 
 use super::Heap;
-use super::memory::Still;
+use super::memory::QuiescentHeap;
 use crate::error::{Error, Result};
 use map::HeapMap;
 
@@ -116,7 +116,7 @@ impl Heap {
     }
 }
 
-impl Still<'_> {
+impl QuiescentHeap<'_> {
     /// Reads the heap's tables.
     pub(super) fn map(&self) -> Result<HeapMap<'_>> {
         HeapMap::read(self)

@@ -4,24 +4,28 @@
 //! The nodes that a collection owns are checked together with it. No other pointer may lead to them, because
 //! they are freed when the collection gives them up.
 
-use super::plan::{Look, Op};
-use super::rule::Rule;
-use super::trace::{DEEPEST, Tracer};
-use crate::heap::check::decode::part::{Part, shared};
-use crate::heap::check::decode::{Kind, Node, Walk};
+use super::plan::{CheckKind, PartCheck};
+use super::rule::CollectionRule;
+use super::trace::{CheckTracer, DEEPEST};
+use crate::heap::check::decode::part::{ObjectPart, shared};
+use crate::heap::check::decode::{DecodedNode, NodeKind, NodeWalk};
 
-impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
+impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
     /// Checks all nodes that a collection owns.
-    pub(super) fn collection(&mut self, rule: &Rule, collection: Part<'m>) -> Result<(), String> {
-        let mut walk = Walk::of(rule, collection)?;
+    pub(super) fn collection(
+        &mut self,
+        rule: &CollectionRule,
+        collection: ObjectPart<'m>,
+    ) -> Result<(), String> {
+        let mut walk = NodeWalk::of(rule, collection)?;
         let mut entries = 0;
         while let Some(node) = walk.next()? {
             self.node(&node)?;
-            if node.kind == Kind::Values {
+            if node.kind == NodeKind::Values {
                 // Saturates, because elements without bytes may be claimed in any number.
                 entries = u64::saturating_add(entries, node.len());
             }
-            if matches!(rule, Rule::Vector(vector) if vector.is_text) {
+            if matches!(rule, CollectionRule::Vector(vector) if vector.is_text) {
                 node.text()?;
             }
         }
@@ -31,7 +35,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    fn node(&mut self, node: &Node<'m>) -> Result<(), String> {
+    fn node(&mut self, node: &DecodedNode<'m>) -> Result<(), String> {
         self.take(node.part)?;
         if self.depth == DEEPEST {
             self.deeper.push(*node);
@@ -44,7 +48,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 
     /// Checks the values in the slots of a node.
-    pub(super) fn slots(&mut self, node: &Node<'m>) {
+    pub(super) fn slots(&mut self, node: &DecodedNode<'m>) {
         let map = self.map;
         let plan = map.plan(&map.spans[node.part.span as usize]);
         for slots in [Some(node.slots), node.values].into_iter().flatten() {
@@ -53,20 +57,22 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 Some(_) => plan.ops.as_slice(),
                 // The plan checks the slots one by one, in a `Repeat`: use its inner ops.
                 None => within(&plan.ops, |op| match &op.look {
-                    Look::Repeat { stride, ops, .. } if is_it(op.at, stride) => Some(ops),
+                    CheckKind::Repeat { stride, ops, .. } if is_it(op.at, stride) => Some(ops),
                     _ => None,
                 }),
             };
             let (free, used, first, by) = match (node.kind, ops) {
                 (_, []) => continue,
-                (Kind::Separators(by), [Op { look: Look::Slot { ops, .. }, .. }]) => {
+                (NodeKind::Separators(by), [PartCheck { look: CheckKind::Slot { ops, .. }, .. }]) => {
                     let used = within(ops, |op| match &op.look {
-                        Look::Slot { ops, .. } if op.at == by => Some(ops),
+                        CheckKind::Slot { ops, .. } if op.at == by => Some(ops),
                         _ => None,
                     });
                     (&[][..], used, 1, by)
                 }
-                (_, [Op { look: Look::Slot { ops: used, .. }, .. }]) => (ops, used.as_slice(), 0, 0),
+                (_, [PartCheck { look: CheckKind::Slot { ops: used, .. }, .. }]) => {
+                    (ops, used.as_slice(), 0, 0)
+                }
                 _ => (ops, ops, 0, 0),
             };
             for place in first..slots.count {
@@ -77,7 +83,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 
     /// Notes an object to which only one pointer may lead.
-    pub(super) fn take(&mut self, object: Part<'m>) -> Result<(), String> {
+    pub(super) fn take(&mut self, object: ObjectPart<'m>) -> Result<(), String> {
         if !self.own(object) {
             return Err(shared());
         }
@@ -87,6 +93,6 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 }
 
 /// Returns the inner ops of the first op for which `of` returns some; else none.
-fn within(ops: &[Op], of: impl Fn(&Op) -> Option<&Vec<Op>>) -> &[Op] {
+fn within(ops: &[PartCheck], of: impl Fn(&PartCheck) -> Option<&Vec<PartCheck>>) -> &[PartCheck] {
     ops.iter().find_map(of).map_or(&[], Vec::as_slice)
 }

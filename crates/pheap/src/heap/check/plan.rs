@@ -1,13 +1,13 @@
 //! Compiles the checks for the objects of a type from its layout, once that layout has been found
 //! [possible](check_layout).
 
-use super::rule::{Promise, Rule, named, promise_of};
+use super::rule::{CollectionRule, TypePromise, named, promise_of};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout, check_layout, slice_header};
 
 /// The checks for objects of a type.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct CheckPlan {
     pub(super) align: u64,
     /// The least size of an object, in bytes: that of a value, or that before the elements of a slice or
     /// string.
@@ -16,23 +16,23 @@ pub(super) struct Plan {
     pub(super) stride: Option<u64>,
     pub(super) is_text: bool,
     /// The checks for the value, or for each element.
-    pub(super) ops: Vec<Op>,
+    pub(super) ops: Vec<PartCheck>,
 }
 
 /// One check, of the part at byte `at`.
 #[derive(Debug)]
-pub(super) struct Op {
+pub(super) struct PartCheck {
     pub(super) at: u64,
-    pub(super) look: Look,
+    pub(super) look: CheckKind,
 }
 
 #[derive(Debug)]
-pub(super) enum Look {
+pub(super) enum CheckKind {
     Ptr {
         to: u32,
         nullable: bool,
     },
-    /// See [`Promise::Frozen`].
+    /// See [`TypePromise::Frozen`].
     FrozenPtr(u32),
     /// A pointer that must be the only one to its target.
     OwnedPtr(u32),
@@ -43,32 +43,32 @@ pub(super) enum Look {
     /// Variants by tag, in ascending order.
     Enum {
         tag: Prim,
-        variants: Vec<(i128, Vec<Op>)>,
+        variants: Vec<(i128, Vec<PartCheck>)>,
     },
     Repeat {
         stride: u64,
         len: u64,
-        ops: Vec<Op>,
+        ops: Vec<PartCheck>,
     },
     /// A collection, whose nodes are checked by this rule.
-    Own(Rule),
+    Own(CollectionRule),
     /// A slot: nothing is checked if all `size` bytes are zero.
     Slot {
         size: u64,
-        ops: Vec<Op>,
+        ops: Vec<PartCheck>,
     },
 }
 
-impl Plan {
+impl CheckPlan {
     /// Compiles the plan for one of the types `types`. The error describes a wrong layout.
-    pub(super) fn of(ty: &TypeLayout, types: &[TypeLayout]) -> Result<Plan, String> {
+    pub(super) fn of(ty: &TypeLayout, types: &[TypeLayout]) -> Result<CheckPlan, String> {
         check_layout(ty, &|to| types.get(to as usize).map(|ty| ty.name.as_str()))?;
         let (least, stride, ops) = match &ty.shape {
             Shape::Slice(elem) => (header_of(elem), Some(elem.size), ops_of(elem)),
             Shape::Str => (8, Some(1), Vec::new()),
             _ => (ty.size, None, ops_of(ty)),
         };
-        Ok(Plan { align: ty.align, least, stride, is_text: ty.shape == Shape::Str, ops })
+        Ok(CheckPlan { align: ty.align, least, stride, is_text: ty.shape == Shape::Str, ops })
     }
 }
 
@@ -77,38 +77,40 @@ pub(super) fn header_of(elem: &TypeLayout) -> u64 {
     slice_header(elem.align as usize) as u64
 }
 
-fn ops_of(ty: &TypeLayout) -> Vec<Op> {
+fn ops_of(ty: &TypeLayout) -> Vec<PartCheck> {
     let mut ops = Vec::new();
     compile(ty, 0, &mut ops);
     ops
 }
 
 /// Appends the checks for a value of `ty` at byte `at`.
-fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
-    let all = |fields: &[FieldLayout], at: u64, ops: &mut Vec<Op>| {
+fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<PartCheck>) {
+    let all = |fields: &[FieldLayout], at: u64, ops: &mut Vec<PartCheck>| {
         fields.iter().for_each(|field| compile(&field.ty, at + field.offset, ops));
     };
     let look = match &ty.shape {
-        Shape::Ptr { to, nullable } => Look::Ptr { to: *to, nullable: *nullable },
-        Shape::Prim(Prim::Bool) => Look::Bool,
-        Shape::Prim(Prim::Char) => Look::Char,
+        Shape::Ptr { to, nullable } => CheckKind::Ptr { to: *to, nullable: *nullable },
+        Shape::Prim(Prim::Bool) => CheckKind::Bool,
+        Shape::Prim(Prim::Char) => CheckKind::Char,
         Shape::Prim(_) | Shape::Slice(_) | Shape::Str => return,
         Shape::Struct(fields) => {
             let first = ops.len();
             // A collection's nodes are checked together with it.
-            match Rule::of(ty) {
-                Some(rule) => ops.push(Op { at, look: Look::Own(rule) }),
+            match CollectionRule::of(ty) {
+                Some(rule) => ops.push(PartCheck { at, look: CheckKind::Own(rule) }),
                 None => all(fields, at, ops),
             }
             match promise_of(ty) {
-                Some(Promise::Key(key)) => {
+                Some(TypePromise::Key(key)) => {
                     named(fields, key).into_iter().for_each(|key| own(ops, at + key.offset));
                 }
-                Some(Promise::Frozen) => freeze(&mut ops[first..]),
+                Some(TypePromise::Frozen) => freeze(&mut ops[first..]),
                 // Values without bytes are skipped: a forged heap could have more of them than can be
                 // visited.
-                Some(Promise::NotZero) if ty.size > 0 => ops.push(Op { at, look: Look::NotZero(ty.size) }),
-                Some(Promise::NotZero | Promise::Collection(_) | Promise::Nothing) | None => {}
+                Some(TypePromise::NotZero) if ty.size > 0 => {
+                    ops.push(PartCheck { at, look: CheckKind::NotZero(ty.size) })
+                }
+                Some(TypePromise::NotZero | TypePromise::Collection(_) | TypePromise::Nothing) | None => {}
             }
             return;
         }
@@ -117,14 +119,14 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
             if of_elem.is_empty() || *len == 0 {
                 return;
             }
-            Look::Repeat { stride: elem.size, len: *len, ops: of_elem }
+            CheckKind::Repeat { stride: elem.size, len: *len, ops: of_elem }
         }
         Shape::Slot(of) => {
             let of_value = ops_of(of);
             if of_value.is_empty() {
                 return;
             }
-            Look::Slot { size: of.size, ops: of_value }
+            CheckKind::Slot { size: of.size, ops: of_value }
         }
         Shape::Enum { tag, variants } => {
             let ops_of = |variant: &VariantLayout| {
@@ -132,32 +134,32 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
                 all(&variant.fields, 0, &mut ops);
                 (variant.tag, ops)
             };
-            let mut list: Vec<(i128, Vec<Op>)> = variants.iter().map(ops_of).collect();
+            let mut list: Vec<(i128, Vec<PartCheck>)> = variants.iter().map(ops_of).collect();
             list.sort_unstable_by_key(|(tag, _)| *tag);
-            Look::Enum { tag: *tag, variants: list }
+            CheckKind::Enum { tag: *tag, variants: list }
         }
     };
-    ops.push(Op { at, look });
+    ops.push(PartCheck { at, look });
 }
 
 /// Marks the pointers in keys and values as pointers to objects that are never written. Pointers to nodes are
 /// in enum variants, and are not marked.
-fn freeze(ops: &mut [Op]) {
+fn freeze(ops: &mut [PartCheck]) {
     for op in ops {
         match &mut op.look {
-            Look::Ptr { to, .. } => op.look = Look::FrozenPtr(*to),
-            Look::Repeat { ops, .. } => freeze(ops),
+            CheckKind::Ptr { to, .. } => op.look = CheckKind::FrozenPtr(*to),
+            CheckKind::Repeat { ops, .. } => freeze(ops),
             _ => {}
         }
     }
 }
 
 /// Marks the pointer at byte `at` as the only one to its target.
-fn own(ops: &mut [Op], at: u64) {
+fn own(ops: &mut [PartCheck], at: u64) {
     for op in ops.iter_mut().filter(|op| op.at == at) {
         match &mut op.look {
-            Look::Ptr { to, .. } => op.look = Look::OwnedPtr(*to),
-            Look::Slot { ops, .. } => own(ops, 0),
+            CheckKind::Ptr { to, .. } => op.look = CheckKind::OwnedPtr(*to),
+            CheckKind::Slot { ops, .. } => own(ops, 0),
             _ => {}
         }
     }

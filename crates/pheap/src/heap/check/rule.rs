@@ -14,14 +14,14 @@ pub(crate) const UNFINISHED: &str = "pheap::Evolution";
 /// One of pheap's own types, as files have it.
 pub(crate) struct OwnType {
     desc: DescFn,
-    promise: Promise,
+    promise: TypePromise,
 }
 
 /// The promise of a type beyond its layout.
 #[derive(Clone, Copy)]
-pub(crate) enum Promise {
+pub(crate) enum TypePromise {
     /// The type owns the targets of its pointers, by a rule that is made from its layout.
-    Collection(fn(&TypeLayout) -> Option<Rule>),
+    Collection(fn(&TypeLayout) -> Option<CollectionRule>),
     /// This field of the type is a key. If the key is a pointer, it is the only one to its target.
     Key(&'static str),
     /// The targets of its pointers are never written. So only pointers of values with the same promise may
@@ -36,7 +36,7 @@ pub(crate) enum Promise {
 
 impl OwnType {
     /// Makes an entry for the type `T`, with any arguments.
-    pub(crate) const fn of<T: Persist>(promise: Promise) -> OwnType {
+    pub(crate) const fn of<T: Persist>(promise: TypePromise) -> OwnType {
         OwnType { desc: T::desc, promise }
     }
 
@@ -53,20 +53,20 @@ pub(crate) trait OwnTypes {
 }
 
 /// The type for which [`OwnTypes`] is implemented.
-pub(crate) struct Known;
+pub(crate) struct CollectionTypes;
 
 /// Returns the promise of one of pheap's own types; `None` for other types.
-pub(super) fn promise_of(ty: &TypeLayout) -> Option<Promise> {
+pub(super) fn promise_of(ty: &TypeLayout) -> Option<TypePromise> {
     if !ty.name.starts_with("pheap::") {
         return None;
     }
     let id = ty.name.split_once('<').map_or(ty.name.as_str(), |(id, _)| id);
-    Known::LISTS.iter().copied().flatten().find(|own| own.id() == id).map(|own| own.promise)
+    CollectionTypes::LISTS.iter().copied().flatten().find(|own| own.id() == id).map(|own| own.promise)
 }
 
 /// The promise of a collection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Rule {
+pub(crate) enum CollectionRule {
     Vector(Vector),
     Hash(Hash),
     Tree(Tree),
@@ -76,60 +76,60 @@ pub(crate) enum Rule {
 /// A pointer in a value: its offset in bytes from the start of the value, and the number of its target's
 /// type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pointer {
+pub(crate) struct PointerRule {
     pub(in crate::heap) at: u64,
     pub(in crate::heap) to: u32,
 }
 
-impl Rule {
+impl CollectionRule {
     /// Returns the promise of a struct, if it is a collection.
-    pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<Rule> {
-        let Promise::Collection(rule) = promise_of(ty)? else { return None };
+    pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<CollectionRule> {
+        let TypePromise::Collection(rule) = promise_of(ty)? else { return None };
         rule(ty)
     }
 
     /// The first `len` slots of `buffer` have values.
-    pub(crate) fn vector(ty: &TypeLayout) -> Option<Rule> {
-        Vector::of(ty).map(Rule::Vector)
+    pub(crate) fn vector(ty: &TypeLayout) -> Option<CollectionRule> {
+        Vector::of(ty).map(CollectionRule::Vector)
     }
 
     /// Like [`vector`](Self::vector), for the vector in the field `bytes`, whose values are UTF-8.
-    pub(crate) fn text(ty: &TypeLayout) -> Option<Rule> {
+    pub(crate) fn text(ty: &TypeLayout) -> Option<CollectionRule> {
         let (offset, bytes) = field(ty, &["bytes"])?;
         let Vector { len, buffer, .. } = Vector::of(bytes)?;
-        let buffer = Pointer { at: offset + buffer.at, ..buffer };
-        Some(Rule::Vector(Vector { head: None, len: offset + len, buffer, is_text: true }))
+        let buffer = PointerRule { at: offset + buffer.at, ..buffer };
+        Some(CollectionRule::Vector(Vector { head: None, len: offset + len, buffer, is_text: true }))
     }
 
     /// Like [`vector`](Self::vector), but the values begin in the slot `head`, and wrap around.
-    pub(crate) fn ring(ty: &TypeLayout) -> Option<Rule> {
+    pub(crate) fn ring(ty: &TypeLayout) -> Option<CollectionRule> {
         let head = Some(number(ty, &["head"], Prim::U64)?);
-        Some(Rule::Vector(Vector { head, ..Vector::of(ty)? }))
+        Some(CollectionRule::Vector(Vector { head, ..Vector::of(ty)? }))
     }
 
     /// There are `len` entries: in `few`, which has room for `most_few`, or in the buckets below `root`, in
     /// slots whose tags have bits of `tag`.
-    pub(crate) fn hash(ty: &TypeLayout, most_few: usize, tag: u16) -> Option<Rule> {
+    pub(crate) fn hash(ty: &TypeLayout, most_few: usize, tag: u16) -> Option<CollectionRule> {
         let (few, root) = (pointer(ty, &["few"])?, pointer(ty, &["root"])?);
         let (len, most_few) = (number(ty, &["len"], Prim::U64)?, most_few as u64);
-        Some(Rule::Hash(Hash { len, few, most_few, root, tag }))
+        Some(CollectionRule::Hash(Hash { len, few, most_few, root, tag }))
     }
 
     /// There are `len` entries, in the nodes below `top`. At most `max_height` inner nodes lead to a leaf.
-    pub(crate) fn tree(ty: &TypeLayout, max_height: usize) -> Option<Rule> {
-        Tree::of(ty, max_height).map(Rule::Tree)
+    pub(crate) fn tree(ty: &TypeLayout, max_height: usize) -> Option<CollectionRule> {
+        Tree::of(ty, max_height).map(CollectionRule::Tree)
     }
 
     /// Like [`tree`](Self::tree), with the nodes of a map with versions.
-    pub(crate) fn snap(ty: &TypeLayout, max_height: usize) -> Option<Rule> {
-        Tree::of(ty, max_height).map(Rule::Snap)
+    pub(crate) fn snap(ty: &TypeLayout, max_height: usize) -> Option<CollectionRule> {
+        Tree::of(ty, max_height).map(CollectionRule::Snap)
     }
 }
 
 /// Returns whether versions of a root of this type are kept until newer ones are durable: whether it is a map
 /// with snapshots.
 pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
-    matches!(Rule::of(ty), Some(Rule::Snap(_)))
+    matches!(CollectionRule::of(ty), Some(CollectionRule::Snap(_)))
 }
 
 /// Returns the offset and type of a field. `path` has the names on the way to it.
@@ -154,14 +154,14 @@ pub(in crate::heap) fn number(ty: &TypeLayout, path: &[&str], prim: Prim) -> Opt
     (ty.shape == Shape::Prim(prim)).then_some(at)
 }
 
-pub(in crate::heap) fn pointer(ty: &TypeLayout, path: &[&str]) -> Option<Pointer> {
+pub(in crate::heap) fn pointer(ty: &TypeLayout, path: &[&str]) -> Option<PointerRule> {
     let (at, ty) = field(ty, path)?;
     pointer_at(at, ty)
 }
 
-pub(in crate::heap) fn pointer_at(at: u64, ty: &TypeLayout) -> Option<Pointer> {
+pub(in crate::heap) fn pointer_at(at: u64, ty: &TypeLayout) -> Option<PointerRule> {
     match ty.shape {
-        Shape::Ptr { to, .. } => Some(Pointer { at, to }),
+        Shape::Ptr { to, .. } => Some(PointerRule { at, to }),
         _ => None,
     }
 }
@@ -171,7 +171,7 @@ pub(in crate::heap) fn variant_pointer(
     variants: &[VariantLayout],
     name: &str,
     field: &str,
-) -> Option<(i128, Pointer)> {
+) -> Option<(i128, PointerRule)> {
     let variant = variants.iter().find(|variant| variant.name == name)?;
     let field = named(&variant.fields, field)?;
     Some((variant.tag, pointer_at(field.offset, &field.ty)?))
@@ -183,7 +183,7 @@ pub(in crate::heap) fn variant_pointer(
 pub(crate) struct Vector {
     pub(in crate::heap) head: Option<u64>,
     pub(in crate::heap) len: u64,
-    pub(in crate::heap) buffer: Pointer,
+    pub(in crate::heap) buffer: PointerRule,
     /// Whether the values are UTF-8.
     pub(in crate::heap) is_text: bool,
 }
@@ -194,7 +194,7 @@ impl Vector {
     }
 
     /// Entries in consecutive slots.
-    pub(in crate::heap) fn entries(len: u64, buffer: Pointer) -> Vector {
+    pub(in crate::heap) fn entries(len: u64, buffer: PointerRule) -> Vector {
         Vector { head: None, len, buffer, is_text: false }
     }
 }
@@ -204,9 +204,9 @@ impl Vector {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hash {
     pub(in crate::heap) len: u64,
-    pub(in crate::heap) few: Pointer,
+    pub(in crate::heap) few: PointerRule,
     pub(in crate::heap) most_few: u64,
-    pub(in crate::heap) root: Pointer,
+    pub(in crate::heap) root: PointerRule,
     pub(in crate::heap) tag: u16,
 }
 
@@ -232,8 +232,8 @@ impl Tree {
 pub(crate) struct TreeChild {
     pub(in crate::heap) tag: Prim,
     pub(in crate::heap) none: i128,
-    pub(in crate::heap) leaf: (i128, Pointer),
-    pub(in crate::heap) inner: (i128, Pointer),
+    pub(in crate::heap) leaf: (i128, PointerRule),
+    pub(in crate::heap) inner: (i128, PointerRule),
 }
 
 impl TreeChild {

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::map::{HeapMap, MappedRoot, MappedSpan, Place};
-use super::plan::{Look, Op};
-use super::rule::{Pointer, UNFINISHED};
+use super::map::{HeapMap, MappedRoot, MappedSpan, SlotPlace};
+use super::plan::{CheckKind, PartCheck};
+use super::rule::{PointerRule, UNFINISHED};
 use super::{Report, Usage};
-use crate::heap::check::decode::Node;
-use crate::heap::check::decode::part::{Ground, Part};
+use crate::heap::check::decode::DecodedNode;
+use crate::heap::check::decode::part::{ObjectPart, ObjectSource};
 use crate::layout::{Shape, TypeLayout};
 use crate::os::cpu::prefetch_read;
 
 /// An object that was reached and not checked yet.
 #[derive(Clone, Copy)]
-struct Reached {
+struct ReachedObject {
     span: u32,
     start: u64,
 }
@@ -31,14 +31,14 @@ const AHEAD: usize = 16;
 /// Objects that were reached and are to be checked. The stack is not the thread's, because lists may be long.
 /// Objects popped from it wait in a short queue until they are in the cache.
 #[derive(Default)]
-struct ToDo {
-    stack: Vec<Reached>,
-    queue: VecDeque<Reached>,
+struct TraceQueue {
+    stack: Vec<ReachedObject>,
+    queue: VecDeque<ReachedObject>,
 }
 
-impl ToDo {
+impl TraceQueue {
     #[inline]
-    fn next(&mut self, map: &HeapMap<'_>) -> Option<Reached> {
+    fn next(&mut self, map: &HeapMap<'_>) -> Option<ReachedObject> {
         while self.queue.len() < AHEAD
             && let Some(newest) = self.stack.pop()
         {
@@ -49,7 +49,7 @@ impl ToDo {
     }
 }
 
-pub(super) struct Tracer<'m, L> {
+pub(super) struct CheckTracer<'m, L> {
     pub(super) map: &'m HeapMap<'m>,
     is_live: L,
     reached: SlotSet,
@@ -57,11 +57,11 @@ pub(super) struct Tracer<'m, L> {
     owned: SlotSet,
     /// Slots whose object is never written; they are in `owned`, too.
     frozen: SlotSet,
-    todo: ToDo,
+    todo: TraceQueue,
     /// Number of nodes above the value that is being checked.
     pub(super) depth: u32,
     /// Nodes below [`DEEPEST`] others, to be checked later.
-    pub(super) deeper: Vec<Node<'m>>,
+    pub(super) deeper: Vec<DecodedNode<'m>>,
     /// Number of objects found so far.
     found: u64,
     /// Called now and then with this number.
@@ -83,17 +83,29 @@ pub(in crate::heap) fn trace(
     map.problems.iter().for_each(|problem| report.add(|| problem.clone()));
     let reached = SlotSet(vec![0; map.slots.div_ceil(64) as usize]);
     let Some(root) = map.roots.first() else { return (report, reached) };
-    let (owned, frozen, todo) = (reached.clone(), reached.clone(), ToDo::default());
+    let (owned, frozen, todo) = (reached.clone(), reached.clone(), TraceQueue::default());
     let (depth, deeper, found) = (0, Vec::new(), 0);
-    let mut tracer =
-        Tracer { map, is_live, reached, owned, frozen, todo, depth, deeper, found, progress, report, root };
+    let mut tracer = CheckTracer {
+        map,
+        is_live,
+        reached,
+        owned,
+        frozen,
+        todo,
+        depth,
+        deeper,
+        found,
+        progress,
+        report,
+        root,
+    };
     map.roots.iter().for_each(|root| tracer.root(root));
-    let Tracer { mut report, reached, .. } = tracer;
+    let CheckTracer { mut report, reached, .. } = tracer;
     count(map, &reached, &mut report);
     (report, reached)
 }
 
-impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
+impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
     fn root(&mut self, root: &'m MappedRoot) {
         self.root = root;
         let map = self.map;
@@ -106,9 +118,14 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
         let is_unfinished = map.type_name(root.ty) == UNFINISHED;
         loop {
-            while let Some(Reached { span, start }) = self.todo.next(map) {
+            while let Some(ReachedObject { span, start }) = self.todo.next(map) {
                 if !is_unfinished {
-                    self.look_at(Part { ground: Ground::Heap(map), at: start, span, region: root.region });
+                    self.look_at(ObjectPart {
+                        ground: ObjectSource::Heap(map),
+                        at: start,
+                        span,
+                        region: root.region,
+                    });
                 }
             }
             let Some(node) = self.deeper.pop() else { break };
@@ -119,9 +136,9 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     /// Notes that a pointer leads to an object. If it is the first one, the object will be checked. Returns
     /// whether such a pointer is allowed: `false` if a collection owns the object, or it is never written.
     #[inline(always)]
-    fn reach(&mut self, place: Place) -> bool {
+    fn reach(&mut self, place: SlotPlace) -> bool {
         if self.reached.add(place.number) {
-            self.todo.stack.push(Reached { span: place.span, start: place.start });
+            self.todo.stack.push(ReachedObject { span: place.span, start: place.start });
             self.count();
             return true;
         }
@@ -129,7 +146,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 
     /// Notes an object that a collection owns. Returns whether this is the first pointer to it.
-    pub(super) fn own(&mut self, object: Part<'m>) -> bool {
+    pub(super) fn own(&mut self, object: ObjectPart<'m>) -> bool {
         let (number, _) = self.map.spans[object.span as usize].slot_at(object.at);
         self.owned.add(number);
         let is_first = self.reached.add(number);
@@ -149,7 +166,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 
     /// Notes an object that is never written. If this is the first pointer to it, the object will be checked.
     /// Returns whether all earlier pointers say the same.
-    fn freeze(&mut self, place: Place) -> bool {
+    fn freeze(&mut self, place: SlotPlace) -> bool {
         if !self.reached.has(place.number) {
             self.reach(place);
             self.owned.add(place.number);
@@ -158,7 +175,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         self.frozen.has(place.number)
     }
 
-    fn look_at(&mut self, object: Part<'m>) {
+    fn look_at(&mut self, object: ObjectPart<'m>) {
         self.must_be_live(object);
         let map = self.map;
         let plan = map.plan(&map.spans[object.span as usize]);
@@ -180,7 +197,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 
     /// Complains if the slot of a reachable object counts as free.
     #[inline(always)]
-    pub(super) fn must_be_live(&mut self, object: Part<'m>) {
+    pub(super) fn must_be_live(&mut self, object: ObjectPart<'m>) {
         if (self.is_live)(object.at) == Some(false) {
             self.complain(object, "is reachable, but its slot is marked as free");
         }
@@ -188,7 +205,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 
     /// Checks a value by the ops of its type.
     #[inline]
-    pub(super) fn run(&mut self, ops: &'m [Op], value: Part<'m>) {
+    pub(super) fn run(&mut self, ops: &'m [PartCheck], value: ObjectPart<'m>) {
         for op in ops {
             let part = value.at(op.at);
             if let Err(what) = self.look(&op.look, part) {
@@ -198,10 +215,10 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 
     #[inline]
-    fn look(&mut self, look: &'m Look, part: Part<'m>) -> Result<(), String> {
+    fn look(&mut self, look: &'m CheckKind, part: ObjectPart<'m>) -> Result<(), String> {
         let map = self.map;
         match look {
-            Look::Ptr { to, nullable } => {
+            CheckKind::Ptr { to, nullable } => {
                 let addr = part.word(0);
                 match map.locate(addr, *to, part.region)? {
                     Some(place) if !map.is_empty(*to) && !self.reach(place) => {
@@ -213,46 +230,46 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     _ => {}
                 }
             }
-            Look::FrozenPtr(to) => match map.locate(part.word(0), *to, part.region)? {
+            CheckKind::FrozenPtr(to) => match map.locate(part.word(0), *to, part.region)? {
                 Some(place) if place.inside == 0 && self.freeze(place) => {}
                 Some(_) => return Err("points to what others may write".to_owned()),
                 None => return Err("is null, and a key or a value".to_owned()),
             },
-            Look::OwnedPtr(to) => {
-                let target = part.follow(Pointer { at: 0, to: *to })?.ok_or("is null, and a key")?;
+            CheckKind::OwnedPtr(to) => {
+                let target = part.follow(PointerRule { at: 0, to: *to })?.ok_or("is null, and a key")?;
                 self.take(target)?;
-                self.todo.stack.push(Reached { span: target.span, start: target.at });
+                self.todo.stack.push(ReachedObject { span: target.span, start: target.at });
             }
-            Look::Bool => {
+            CheckKind::Bool => {
                 if let [byte @ 2..=255] = part.array(0) {
                     return Err(format!("is {byte}, which is no bool"));
                 }
             }
-            Look::Char => {
+            CheckKind::Char => {
                 let code = u32::from_ne_bytes(part.array(0));
                 if char::from_u32(code).is_none() {
                     return Err(format!("is {code:#x}, which is no char"));
                 }
             }
-            Look::NotZero(size) => {
+            CheckKind::NotZero(size) => {
                 if part.bytes(0, *size).iter().all(|&byte| byte == 0) {
                     return Err("is 0, which this number never is".to_owned());
                 }
             }
-            Look::Enum { tag, variants } => {
+            CheckKind::Enum { tag, variants } => {
                 let tag = part.integer(0, *tag);
                 match variants.binary_search_by_key(&tag, |(tag, _)| *tag) {
                     Ok(found) => self.run(&variants[found].1, part),
                     Err(_) => return Err(format!("has the tag {tag}, which no variant has")),
                 }
             }
-            Look::Slot { size, ops } => {
+            CheckKind::Slot { size, ops } => {
                 if part.bytes(0, *size).iter().any(|&byte| byte != 0) {
                     self.run(ops, part);
                 }
             }
-            Look::Own(rule) => self.collection(rule, part)?,
-            Look::Repeat { stride, len, ops } => {
+            CheckKind::Own(rule) => self.collection(rule, part)?,
+            CheckKind::Repeat { stride, len, ops } => {
                 (0..*len).for_each(|i| self.run(ops, part.at(i * stride)));
             }
         }
@@ -260,7 +277,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 
     #[cold]
-    fn complain(&mut self, part: Part<'m>, what: &str) {
+    fn complain(&mut self, part: ObjectPart<'m>, what: &str) {
         let (map, root) = (self.map, self.root);
         let span = &map.spans[part.span as usize];
         let (ty, inside) = (&map.types[span.ty as usize], span.slot_at(part.at).1);

@@ -10,9 +10,9 @@ use super::Heap;
 use super::open::choose::offered;
 use super::options::Durability;
 use crate::layout::{TypeLayout, describe};
-use crate::store::header::{FORMAT, Use};
+use crate::store::header::{FORMAT, HeapUse};
 
-pub(crate) use super::check::decode::part::Sight;
+pub(crate) use super::check::decode::part::ViewedObjects;
 pub use objects::{Objects, Purpose, SpanUse};
 pub use value::{Elements, Entries, Entry, Field, Fields, Object, Pointer, Value};
 
@@ -111,8 +111,8 @@ impl Heap {
             arenas: tables.arenas.len() as u64,
             growth: tables.arenas.iter().map(|arena| arena.size).collect(),
             in_use: match header.in_use {
-                Use::Closed => None,
-                Use::In(medium) => Some(Durability::of(medium)),
+                HeapUse::Closed => None,
+                HeapUse::In(medium) => Some(Durability::of(medium)),
             },
             followed,
             offered: heap.mapping.file().filter(|_| !followed).map(offered),

@@ -6,17 +6,17 @@ use super::value::{Object, Pointer};
 use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::heap::check::Report;
-use crate::heap::check::decode::part::{Ground, Part};
+use crate::heap::check::decode::part::{ObjectPart, ObjectSource};
 use crate::heap::check::map::{HeapMap, MappedSpan};
 use crate::heap::check::trace::{SlotSet, trace};
-use crate::heap::memory::Still;
+use crate::heap::memory::QuiescentHeap;
 use crate::store::arena::SpanKind;
 use crate::units::PAGE;
 
 /// The objects of a heap, while no thread changes it.
 pub struct Objects<'v> {
     map: &'v HeapMap<'v>,
-    still: &'v Still<'v>,
+    still: &'v QuiescentHeap<'v>,
 }
 
 /// The purpose of a span.
@@ -101,7 +101,8 @@ impl<'v> Objects<'v> {
         let found = map.roots.iter().find(|other| other.name == name);
         let found = found.ok_or_else(|| Error::NoSuchRoot(name.to_owned()))?;
         let addr = map.addr(found.object).addr() as u64;
-        let from = Part { ground: Ground::Heap(map), at: found.object, span: 0, region: found.region };
+        let from =
+            ObjectPart { ground: ObjectSource::Heap(map), at: found.object, span: 0, region: found.region };
         match (Pointer { from, addr, target: found.ty }).target() {
             Ok(Some(object)) => Ok(object),
             Ok(None) => Err(Error::corrupt(format!("root {name:?} has no object"))),
@@ -166,7 +167,7 @@ impl<'v> SpanUse<'v> {
 
 fn object_at<'v>(map: &'v HeapMap<'v>, number: u32, at: u64) -> Object<'v> {
     let MappedSpan { ty, region, .. } = map.spans[number as usize];
-    Object { part: Part { ground: Ground::Heap(map), at, span: number, region }, target: ty }
+    Object { part: ObjectPart { ground: ObjectSource::Heap(map), at, span: number, region }, target: ty }
 }
 
 fn purpose_of(span: &MappedSpan) -> Purpose {

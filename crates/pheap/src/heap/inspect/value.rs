@@ -5,16 +5,16 @@
 
 use std::fmt;
 
-use crate::heap::check::decode::part::{Ground, Part, Sight, Slots, Spot};
-use crate::heap::check::decode::{Kind, Node, Pair, Walk};
-use crate::heap::check::rule::{Rule, field};
+use crate::heap::check::decode::part::{ObjectPart, ObjectSource, SlotRun, TypedPart, ViewedObjects};
+use crate::heap::check::decode::{DecodedNode, KeyValue, NodeKind, NodeWalk};
+use crate::heap::check::rule::{CollectionRule, field};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout};
 
 /// An object, or a value inside an object that a pointer leads to.
 #[derive(Clone, Copy)]
 pub struct Object<'v> {
-    pub(super) part: Part<'v>,
+    pub(super) part: ObjectPart<'v>,
     /// The number of its type in the type table.
     pub(super) target: u32,
 }
@@ -64,7 +64,7 @@ pub enum Value<'v> {
 #[derive(Clone, Copy)]
 pub struct Pointer<'v> {
     /// A part of the object that the pointer is in.
-    pub(super) from: Part<'v>,
+    pub(super) from: ObjectPart<'v>,
     pub(super) addr: u64,
     pub(super) target: u32,
 }
@@ -72,7 +72,7 @@ pub struct Pointer<'v> {
 /// The fields of a struct or variant, in the order of their declaration.
 #[derive(Clone)]
 pub struct Fields<'v> {
-    of: Part<'v>,
+    of: ObjectPart<'v>,
     type_name: &'v str,
     fields: std::slice::Iter<'v, FieldLayout>,
 }
@@ -92,7 +92,7 @@ pub struct Field<'v> {
 /// The elements of an array, slice, vector or queue.
 #[derive(Clone)]
 pub struct Elements<'v> {
-    node: Node<'v>,
+    node: DecodedNode<'v>,
     next: u64,
 }
 
@@ -106,9 +106,9 @@ pub struct Entries<'v> {
 
 #[derive(Clone)]
 struct MapWalk<'v> {
-    nodes: Walk<'v>,
+    nodes: NodeWalk<'v>,
     /// The current node, and the place of its next entry.
-    here: Option<(Node<'v>, u64)>,
+    here: Option<(DecodedNode<'v>, u64)>,
     /// Number of entries left, by the map's own length.
     left: u64,
     /// Number of nodes that may still be visited. A map that is not damaged has no object twice, so the
@@ -136,8 +136,11 @@ impl<'v> Object<'v> {
     /// # Safety
     /// `addr` is the address of a live object of the view of `sight`, which is a value of the first type of
     /// `sight`. Both stay unchanged while this, or a value from it, is in use.
-    pub(crate) unsafe fn seen(sight: &'v dyn Sight, addr: u64) -> Object<'v> {
-        Object { part: Part { ground: Ground::View(sight), at: addr, span: 0, region: 0 }, target: 0 }
+    pub(crate) unsafe fn seen(sight: &'v dyn ViewedObjects, addr: u64) -> Object<'v> {
+        Object {
+            part: ObjectPart { ground: ObjectSource::View(sight), at: addr, span: 0, region: 0 },
+            target: 0,
+        }
     }
 
     /// Returns the object's offset in the file, which identifies it.
@@ -186,7 +189,7 @@ impl<'v> Object<'v> {
     pub fn value(&self) -> Value<'v> {
         let (part, ty) = (self.part, self.layout());
         let value = match &ty.shape {
-            Shape::Slice(elem) => part.elements(elem).map(|slots| list(Node::array(part, slots))),
+            Shape::Slice(elem) => part.elements(elem).map(|slots| list(DecodedNode::array(part, slots))),
             Shape::Str => part.text().map(Value::Str),
             _ => Ok(value_of(part.is(ty))),
         };
@@ -217,7 +220,7 @@ impl<'v> Pointer<'v> {
 }
 
 /// Decodes the value at a place.
-fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
+fn value_of<'v>(TypedPart { part, ty }: TypedPart<'v>) -> Value<'v> {
     if let Some(own) = own_value(part, ty) {
         return own.unwrap_or_else(Value::Invalid);
     }
@@ -231,7 +234,7 @@ fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
             Value::Struct(Fields { of: part, type_name: &ty.name, fields: fields.iter() })
         }
         Shape::Array { elem, len } => {
-            let node = Node::array(part, Slots { first: 0, ty: elem, count: *len });
+            let node = DecodedNode::array(part, SlotRun { first: 0, ty: elem, count: *len });
             Value::List(Elements { node, next: 0 })
         }
         Shape::Enum { tag, .. } => match variant_of(part, ty) {
@@ -254,18 +257,18 @@ fn value_of<'v>(Spot { part, ty }: Spot<'v>) -> Value<'v> {
 
 /// Decodes a value of one of pheap's own types. Returns `None` if the type has no special form, so that its
 /// values are shown by their fields.
-fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>, String>> {
+fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>, String>> {
     let name = ty.name.strip_prefix("pheap::")?;
-    match Rule::of(ty) {
+    match CollectionRule::of(ty) {
         None => {}
-        Some(Rule::Vector(vector)) => {
-            return Some(Node::buffer(&vector, part).and_then(|(buffer, _)| {
+        Some(CollectionRule::Vector(vector)) => {
+            return Some(DecodedNode::buffer(&vector, part).and_then(|(buffer, _)| {
                 if vector.is_text { buffer.text().map(Value::Str) } else { Ok(list(buffer)) }
             }));
         }
         Some(rule) => {
-            let is_ordered = !matches!(rule, Rule::Hash(_)) && !ty.name.contains("pheap::Reverse<");
-            return Some(Walk::of(&rule, part).map(|nodes| {
+            let is_ordered = !matches!(rule, CollectionRule::Hash(_)) && !ty.name.contains("pheap::Reverse<");
+            return Some(NodeWalk::of(&rule, part).map(|nodes| {
                 let (left, budget) = (nodes.len, part.ground.map().map_or(u64::MAX, |map| map.slots));
                 let walk = MapWalk { nodes, here: None, left, budget, is_ordered, is_done: false };
                 Value::Map(Entries { walk: Box::new(walk) })
@@ -315,14 +318,14 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
 }
 
 /// Returns the variant that an enum has; `None` if the tag is that of no variant.
-fn variant_of<'v>(part: Part<'_>, ty: &'v TypeLayout) -> Option<&'v VariantLayout> {
+fn variant_of<'v>(part: ObjectPart<'_>, ty: &'v TypeLayout) -> Option<&'v VariantLayout> {
     let Shape::Enum { tag, variants } = &ty.shape else { return None };
     let tag = part.integer(0, *tag);
     variants.iter().find(|variant| variant.tag == tag)
 }
 
 /// Shows elements as a list; bytes are shown as bytes.
-fn list(node: Node<'_>) -> Value<'_> {
+fn list(node: DecodedNode<'_>) -> Value<'_> {
     let is_bytes = node.slots.ty.shape == Shape::Prim(Prim::U8);
     match node.bytes().filter(|_| is_bytes) {
         Some(bytes) => Value::Bytes(bytes),
@@ -330,7 +333,7 @@ fn list(node: Node<'_>) -> Value<'_> {
     }
 }
 
-fn prim_value(part: Part<'_>, prim: Prim) -> Value<'_> {
+fn prim_value(part: ObjectPart<'_>, prim: Prim) -> Value<'_> {
     match prim {
         Prim::Unit => Value::Unit,
         Prim::Bool => match part.array(0) {
@@ -402,7 +405,7 @@ impl<'v> Iterator for Elements<'v> {
 }
 
 impl<'v> MapWalk<'v> {
-    fn step(&mut self) -> Result<Option<Pair<'v>>, String> {
+    fn step(&mut self) -> Result<Option<KeyValue<'v>>, String> {
         loop {
             if let Some((node, place)) = &mut self.here {
                 while *place < node.places() {
@@ -414,7 +417,7 @@ impl<'v> MapWalk<'v> {
             }
             let Some(node) = self.nodes.next()? else { return Ok(None) };
             self.budget = self.budget.checked_sub(1).ok_or("has a cycle")?;
-            self.here = (node.kind == Kind::Values).then_some((node, 0));
+            self.here = (node.kind == NodeKind::Values).then_some((node, 0));
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::os::file_system::{copies_blocks, is_tmpfs};
 use crate::os::mapping::supports_map_sync;
 
 /// The chosen use of a file.
-pub(in crate::heap) enum Chosen {
+pub(in crate::heap) enum ChosenMedium {
     /// The file is mapped, for this medium; the second value says whether with `MAP_SYNC`.
     Mapped(Medium, bool),
     Wal,
@@ -22,17 +22,17 @@ pub(in crate::heap) enum Chosen {
 const COPIES_BLOCKS: &str = "`Durability::Process` and `Durability::Pmem` need a file system that overwrites blocks where they are; \
     this one (btrfs, ZFS, bcachefs) needs space for each store, and ends the process if there is none; use `Durability::Wal`";
 
-pub(in crate::heap) fn choose(durability: Durability, file: &File) -> Result<Chosen> {
+pub(in crate::heap) fn choose(durability: Durability, file: &File) -> Result<ChosenMedium> {
     match durability {
         Durability::Process | Durability::Pmem if copies_blocks(file) => {
             Err(Error::Unsupported(COPIES_BLOCKS))
         }
-        Durability::Process => Ok(Chosen::Mapped(Medium::Process, false)),
-        Durability::Wal => Ok(Chosen::Wal),
+        Durability::Process => Ok(ChosenMedium::Mapped(Medium::Process, false)),
+        Durability::Wal => Ok(ChosenMedium::Wal),
         Durability::Pmem => {
             let instruction =
                 FlushInstruction::detect().ok_or(Error::Unsupported(FlushInstruction::NEEDED))?;
-            Ok(Chosen::Mapped(Medium::Pmem(instruction), supports_map_sync(file)))
+            Ok(ChosenMedium::Mapped(Medium::Pmem(instruction), supports_map_sync(file)))
         }
         Durability::Auto => choose(offered(file), file),
     }

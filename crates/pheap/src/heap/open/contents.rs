@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::store::store;
-use super::survey::{Outlook, Surveyed, check_roots, free_pages, gaps, read_regions};
+use super::survey::{ReplayedMetadata, SurveyedRegion, check_roots, free_pages, gaps, read_regions};
 use crate::alloc::bitmaps::LiveSlots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -19,44 +19,44 @@ use crate::heap::collections::Collections;
 use crate::heap::options::Options;
 use crate::heap::{Heap, HeapInner};
 use crate::media::{Media, Medium};
-use crate::os::file_lock::OpenFile;
-use crate::os::identity::{Identity, boot_id};
+use crate::os::file_lock::OpenFileEntry;
+use crate::os::identity::{FileIdentity, boot_id};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::names::has_name;
 use crate::store::arena::{Arena, SpanEntry, SpanKind};
-use crate::store::header::{self, Header, SLOT_SIZE, Use, is_torn};
+use crate::store::header::{self, Header, HeapUse, SLOT_SIZE, is_torn};
 use crate::store::page_map::PageMap;
-use crate::store::pages::{Pages, Ranges};
+use crate::store::pages::{FreePages, Ranges};
 use crate::store::region_header::RegionHeader;
 use crate::store::relocate;
-use crate::store::spans::{Span, spans_in, write_entry};
-use crate::store::stored::Stored;
+use crate::store::spans::{TakenSpan, spans_in, write_entry};
+use crate::store::stored::StoredHeap;
 use crate::store::types::TypeTable;
-use crate::store::words::Words;
+use crate::store::words::MetadataWords;
 use crate::store::{OPEN, READ_ONLY, Store, Tables, UNCHANGED};
 use crate::sync::{Mutex, RwLock};
-use crate::txn::log::Log;
+use crate::txn::log::RegionLog;
 use crate::txn::recovery::{self, read_logs, replay};
 use crate::units::PAGE;
-use crate::wal::{Beginning, PageSet, WalTail};
+use crate::wal::{LogBeginning, PageSet, WalTail};
 
 /// The metadata of a heap. Read once; they stay true when the heap is mapped in another way or at another
 /// place.
-pub(super) struct Contents {
+pub(super) struct HeapMetadata {
     pub(super) mapping: Mapping,
     /// The words of the whole heap, in `mapping`.
-    pub(super) heap: Words<'static>,
+    pub(super) heap: MetadataWords<'static>,
     pub(super) header: Header,
     pub(super) arenas: Vec<Arena>,
-    pub(super) spans: Vec<Span>,
-    pub(super) regions: Vec<Surveyed>,
+    pub(super) spans: Vec<TakenSpan>,
+    pub(super) regions: Vec<SurveyedRegion>,
     pub(super) types: TypeTable,
     pub(super) page_map: PageMap,
     /// The bitmaps of live slots, if an orderly close has stored them, or the heap is new.
     pub(super) live: Option<LiveSlots>,
     /// The complete entries in the logs of regions. The logs are mapped, and only [`recover`](Self::recover)
     /// writes to them.
-    logged: recovery::Found,
+    logged: recovery::FoundEntries,
     /// The least length in bytes of runs of free pages that may be holes; `None` if there are no holes.
     pub(super) holes: Option<u64>,
     /// Whether logs of regions hold entries that must not be replayed: then the logs must be emptied before
@@ -64,26 +64,26 @@ pub(super) struct Contents {
     pub(super) has_stale_logs: bool,
     /// Whether a new log begins with the opening, and not with the first record.
     pub(super) begins_log: bool,
-    pub(super) counts: recovery::Recovered,
+    pub(super) counts: recovery::RecoveredCounts,
 }
 
 /// A heap that is recovered. Its header says that it is in use, unless the heap is read-only, or its log has
 /// not begun yet.
-pub(super) struct Recovered {
-    pub(super) contents: Contents,
+pub(super) struct RecoveredHeap {
+    pub(super) contents: HeapMetadata,
     pub(super) medium: Medium,
     pub(super) media: Media,
-    pub(super) pages: Pages,
+    pub(super) pages: FreePages,
 }
 
-impl Contents {
+impl HeapMetadata {
     /// Reads the heap that `mapping` shows, with the records of its log's `tail`, for which the mapping is
     /// private. Examines all metadata, including those that only logs have. Writes nothing to the file.
-    pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<Contents> {
+    pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<HeapMetadata> {
         let heap = map(&mapping, &header)?;
         store(&mapping, heap, header.mapped, tail).map_err(|e| Error::io("reading the log", e))?;
         let page_map = PageMap::new(header.reserved, header.mapped)?;
-        let stored = Stored::of(&mapping, heap);
+        let stored = StoredHeap::of(&mapping, heap);
         let mut arenas = Vec::new();
         let mut start = 0;
         while start < header.mapped {
@@ -97,7 +97,7 @@ impl Contents {
         // SAFETY: the regions were read from this heap, and `mapping` is its mapping, which lives longer than
         // `logs`.
         let logs = unsafe { logs(mapping.base(), &header, &regions) };
-        // SAFETY: the result goes to `Contents`, which has the mapping, so the logs stay mapped. Until
+        // SAFETY: the result goes to `HeapMetadata`, which has the mapping, so the logs stay mapped. Until
         // `recover` replays the result, only the header is written. (If the heap is mapped again in the same
         // place, the content is the same.)
         let mut logged = unsafe { read_logs(&logs, header.mapped)? };
@@ -106,7 +106,8 @@ impl Contents {
         if has_stale_logs {
             logged = nothing()?;
         }
-        let Outlook { spans, roots } = Outlook::of(stored, header.salt, &arenas, spans, &regions, &logged)?;
+        let ReplayedMetadata { spans, roots } =
+            ReplayedMetadata::of(stored, header.salt, &arenas, spans, &regions, &logged)?;
         for ((identity, _), root) in regions.iter_mut().zip(roots) {
             (identity.root, identity.ty) = root;
         }
@@ -115,8 +116,8 @@ impl Contents {
         }
         check_roots(&regions, &spans, &types)?;
         let live = LiveSlots::read(heap, &header);
-        let counts = recovery::Recovered::default();
-        Ok(Contents {
+        let counts = recovery::RecoveredCounts::default();
+        Ok(HeapMetadata {
             mapping,
             heap,
             header,
@@ -150,7 +151,7 @@ impl Contents {
     }
 
     /// Creates a heap where there is none. `mapping` shows zeros.
-    pub(super) fn create(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Recovered> {
+    pub(super) fn create(mapping: Mapping, medium: Medium, mut header: Header) -> Result<RecoveredHeap> {
         let heap = map(&mapping, &header)?;
         let page_map = PageMap::new(header.reserved, header.mapped)?;
         let media = Media::new(medium.clone());
@@ -158,7 +159,7 @@ impl Contents {
         // until another medium is told of another mapping.
         unsafe { medium.mapped(mapping.base(), header.mapped) };
         let mut arena = Arena::new(0, header.mapped);
-        let mut pages = Pages::default();
+        let mut pages = FreePages::default();
         pages.give(arena.first_free(), arena.end() - arena.first_free());
         header.types = pages.take(PAGE).expect("an arena has pages");
         arena.use_until(header.types + PAGE);
@@ -173,9 +174,9 @@ impl Contents {
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
         mark_in_use(&mapping, heap, &medium, &media, &mut header)?;
-        let contents = Contents {
+        let contents = HeapMetadata {
             arenas: vec![arena],
-            spans: vec![Span { offset: header.types, entry_at: arena.entry(header.types), entry }],
+            spans: vec![TakenSpan { offset: header.types, entry_at: arena.entry(header.types), entry }],
             regions: Vec::new(),
             types: TypeTable::create(header.types, PAGE),
             page_map,
@@ -184,24 +185,24 @@ impl Contents {
             has_stale_logs: false,
             begins_log: false,
             holes: None,
-            counts: recovery::Recovered::default(),
+            counts: recovery::RecoveredCounts::default(),
             mapping,
             heap,
             header,
         };
-        Ok(Recovered { contents, medium, media, pages })
+        Ok(RecoveredHeap { contents, medium, media, pages })
     }
 
     /// Reads a heap again after its file was rewritten: the content that was read first may have been in the
     /// page cache only. The heap's write-ahead log is empty.
-    pub(super) fn read_again(self, backing: Backing) -> Result<Contents> {
-        let Contents { mut mapping, header, holes, .. } = self;
+    pub(super) fn read_again(self, backing: Backing) -> Result<HeapMetadata> {
+        let HeapMetadata { mut mapping, header, holes, .. } = self;
         mapping.show(backing);
-        Ok(Contents { holes, ..Contents::read(mapping, header, &WalTail::default())? })
+        Ok(HeapMetadata { holes, ..HeapMetadata::read(mapping, header, &WalTail::default())? })
     }
 
     /// Maps the heap with another backing, in the same place or at `target`.
-    pub(super) fn show(mut self, target: Option<Mapping>, backing: Backing) -> Result<Contents> {
+    pub(super) fn show(mut self, target: Option<Mapping>, backing: Backing) -> Result<HeapMetadata> {
         if let Some(target) = target {
             // The entries that were found in the logs are in the mapping that is about to be dropped.
             assert!(self.logged.is_empty(), "a heap is recovered before it moves to another place");
@@ -217,8 +218,8 @@ impl Contents {
 
     /// Marks the heap as in use, begins its log if that is wanted now, replays the logs of its regions,
     /// clears spans that belong to no root, and relocates the heap if it is mapped elsewhere.
-    pub(super) fn recover(mut self, medium: Medium) -> Result<Recovered> {
-        let Contents {
+    pub(super) fn recover(mut self, medium: Medium) -> Result<RecoveredHeap> {
+        let HeapMetadata {
             mapping,
             heap,
             header,
@@ -241,7 +242,7 @@ impl Contents {
             // A killed process may have left stores in caches. The decisions so far rely on them, so they
             // must become durable. If the header says closed, everything else was durable before it, so only
             // the header may be in a cache.
-            if header.in_use == Use::Closed {
+            if header.in_use == HeapUse::Closed {
                 header.persist_again(&media, heap);
             } else {
                 mapping.sync_leftovers()?;
@@ -257,8 +258,8 @@ impl Contents {
         // than `logs`.
         let mut logs = unsafe { logs(base, header, regions) };
         // SAFETY: no other thread has the heap until it is open. `logged` was read from these logs, and the
-        // heap has not changed since, except for its header. `Outlook` has refused entries that lie over a
-        // log.
+        // heap has not changed since, except for its header. `ReplayedMetadata` has refused entries that lie
+        // over a log.
         let done = unsafe { replay(&media, mapping, &mut logs, logged)? };
         counts.replayed += done.replayed;
         counts.rolled_back += done.rolled_back;
@@ -280,14 +281,14 @@ impl Contents {
             let pieces = relocate::pieces(owned, &types.types);
             relocate::relocate(mapping, heap, &medium, &media, header, &pieces)?;
         }
-        Ok(Recovered { contents: self, medium, media, pages })
+        Ok(RecoveredHeap { contents: self, medium, media, pages })
     }
 }
 
-impl Recovered {
+impl RecoveredHeap {
     /// Gives up a recovered heap, to recover it again, elsewhere or for another medium. Makes its header
     /// durable: the next header goes to the other slot, and a disk may tear it.
-    pub(super) fn again(self) -> Result<Contents> {
+    pub(super) fn again(self) -> Result<HeapMetadata> {
         self.media.check_fences()?;
         // SURVIVES unreached: in no program of the lab are so many relocations cut short; in
         // `tests/moved_heaps.rs` of pheap-crash they are.
@@ -296,13 +297,23 @@ impl Recovered {
     }
 
     /// Opens the heap.
-    pub(super) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
-        let Recovered { contents, medium, media, pages } = self;
-        let Contents {
-            mapping, heap, header, arenas, mut spans, regions, types, page_map, live, counts, ..
+    pub(super) fn finish(self, options: &Options, file: Option<OpenFileEntry>) -> Heap {
+        let RecoveredHeap { contents, medium, media, pages } = self;
+        let HeapMetadata {
+            mapping,
+            heap,
+            header,
+            arenas,
+            mut spans,
+            regions,
+            types,
+            page_map,
+            live,
+            counts,
+            ..
         } = contents;
         let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
-        spans.retain(Span::holds_objects);
+        spans.retain(TakenSpan::holds_objects);
         // Often all spans are of one region and sorted, so this takes no time.
         spans.sort_unstable_by_key(|span| (span.entry.region, span.offset));
         let state = match medium.wal() {
@@ -381,29 +392,31 @@ impl Recovered {
 /// # Safety
 /// The regions were read from the heap that is mapped at `base`. The heap stays mapped while the logs are
 /// used.
-unsafe fn logs(base: *mut u8, header: &Header, regions: &[Surveyed]) -> Vec<Log> {
-    let log = |(identity, segments): &Surveyed| {
+unsafe fn logs(base: *mut u8, header: &Header, regions: &[SurveyedRegion]) -> Vec<RegionLog> {
+    let log = |(identity, segments): &SurveyedRegion| {
         let identity_of_log = header.log_identity(identity.id);
         // SAFETY: the log is mapped while it is used (premise). `read_regions` has checked that its segments
         // are spans of this region's log.
-        unsafe { Log::new(base, identity.header, identity.generation, identity_of_log, segments.clone()) }
+        unsafe {
+            RegionLog::new(base, identity.header, identity.generation, identity_of_log, segments.clone())
+        }
     };
     regions.iter().map(log).collect()
 }
 
 /// Returns the entries of no log.
-fn nothing() -> Result<recovery::Found> {
+fn nothing() -> Result<recovery::FoundEntries> {
     // SAFETY: the slice of logs is empty, so nothing is read.
     unsafe { read_logs(&[], 0) }
 }
 
 /// Maps the first `header.mapped` bytes of a heap.
-fn map(mapping: &Mapping, header: &Header) -> Result<Words<'static>> {
+fn map(mapping: &Mapping, header: &Header) -> Result<MetadataWords<'static>> {
     mapping.map(0, header.mapped)?;
     // SAFETY: 1. The bytes were mapped just now. They stay mapped as long as the mapping, which is kept next
     // to the view, here and in the store of an open heap. 2. Until the heap is open, no other thread has it;
     // then the view is for its metadata.
-    Ok(unsafe { Words::new(mapping.base(), 0..header.mapped) })
+    Ok(unsafe { MetadataWords::new(mapping.base(), 0..header.mapped) })
 }
 
 /// Marks the heap as in use, durably before it is changed. A read-only heap is not marked. If the heap's log
@@ -411,7 +424,7 @@ fn map(mapping: &Mapping, header: &Header) -> Result<Words<'static>> {
 /// that were stored later. It must not have them together with the mark of a closed heap.
 fn mark_in_use(
     mapping: &Mapping,
-    heap: Words<'_>,
+    heap: MetadataWords<'_>,
     medium: &Medium,
     media: &Media,
     header: &mut Header,
@@ -420,7 +433,7 @@ fn mark_in_use(
         return Ok(());
     }
     let found = (header.to_bytes(), header.slot() as u64 * PAGE);
-    header.in_use = Use::In(medium.kind());
+    header.in_use = HeapUse::In(medium.kind());
     header.has_parts = header.in_use.needs_region_logs();
     if let Some(wal) = medium.wal() {
         (header.log, header.log_nonce) = (wal.id(), wal.nonce());
@@ -429,7 +442,7 @@ fn mark_in_use(
     header.boot = if is_simulated { 0 } else { boot_id() };
     // If the file's identity cannot be read, the header says that it is unknown.
     let file = mapping.file().filter(|_| !is_simulated);
-    header.identity = file.and_then(|file| Identity::of(file).ok()).unwrap_or_default();
+    header.identity = file.and_then(|file| FileIdentity::of(file).ok()).unwrap_or_default();
     // The bitmaps that the header names are about to become stale.
     if !bug(Bug::KeepLiveSlots) {
         header.live_slots = (0, 0);
@@ -448,7 +461,7 @@ fn mark_in_use(
             header.sequence += 1;
             (header.to_bytes(), header.slot() as u64 * PAGE)
         });
-        wal.will_begin(Beginning { found: Some(found), torn, headers });
+        wal.will_begin(LogBeginning { found: Some(found), torn, headers });
         return Ok(());
     }
     let sync = || mapping.sync();

@@ -41,7 +41,7 @@ pub(super) fn empty_file(in_memory: bool, folder: &Path) -> io::Result<File> {
 }
 
 /// A copy of a heap in the making: its pages, without the header.
-pub(super) struct Copy<'a> {
+pub(super) struct HeapCopy<'a> {
     options: &'a Options,
     path: &'a Path,
     /// Bytes that the copy takes, with the log's records.
@@ -52,7 +52,7 @@ pub(super) struct Copy<'a> {
     in_memory: bool,
 }
 
-impl<'a> Copy<'a> {
+impl<'a> HeapCopy<'a> {
     /// Creates an empty copy of the heap in the file `of` at `path`. The copy takes `takes` bytes, with the
     /// records of the log. It is in memory if it may be, else in [`Options::temp_dir`].
     ///
@@ -64,7 +64,7 @@ impl<'a> Copy<'a> {
         of: &File,
         takes: u64,
         need: u64,
-    ) -> Result<Copy<'a>> {
+    ) -> Result<HeapCopy<'a>> {
         let in_memory = is_small(options, takes);
         let create = || {
             let file = empty_file(in_memory, &options.folder_for_copies())?;
@@ -74,7 +74,7 @@ impl<'a> Copy<'a> {
             Ok(OwnFile::new(file))
         };
         let file = create().map_err(|e| error(options, path, need, in_memory, e))?;
-        Ok(Copy { options, path, takes, need, file, in_memory })
+        Ok(HeapCopy { options, path, takes, need, file, in_memory })
     }
 
     /// Copies these pages from the heap's file. Calls `go_on` after each chunk. Returns whether all pages

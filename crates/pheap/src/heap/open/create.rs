@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::choose::Chosen;
-use super::contents::{Contents, Recovered};
-use super::place::{Place, View, new_header, sync_directory};
+use super::choose::ChosenMedium;
+use super::contents::{HeapMetadata, RecoveredHeap};
+use super::place::{HeapPlace, MappingUse, new_header, sync_directory};
 use super::plan::with_log;
 use super::wal;
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::store::relocate;
 use crate::wal::WalTail;
 
 /// Creates a heap in a file without one, or on a simulated medium.
-pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> {
+pub(super) fn create(options: &Options, place: &dyn HeapPlace) -> Result<RecoveredHeap> {
     let header = place.new_header(options)?;
     if header.mapped > options.max_size {
         return Err(Error::OutOfSpace {
@@ -29,10 +29,10 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
         WalTail::read(&**disk, &header.wal_identity())?;
         wal::remove_old_log(&**disk)?;
     }
-    let mut mapping = place.reserve(options.base, &header, View::Synced)?;
+    let mut mapping = place.reserve(options.base, &header, MappingUse::Synced)?;
     place.begin(&mapping, &header)?;
     let chosen = place.choose(options).and_then(|chosen| {
-        if let (Chosen::Wal, Some(disk)) = (&chosen, place.disk()) {
+        if let (ChosenMedium::Wal, Some(disk)) = (&chosen, place.disk()) {
             disk.may_have_log()?;
             place.check_room(&header)?;
         }
@@ -46,25 +46,25 @@ pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> 
         sync_directory(place.path())?;
     }
     match (chosen, place.disk()) {
-        (Chosen::Mapped(medium, sync), _) => {
+        (ChosenMedium::Mapped(medium, sync), _) => {
             tracing::info!(path = %place.path().display(), ?medium, "created a heap");
             mapping.set_sync(sync);
-            Contents::create(mapping, medium, header)
+            HeapMetadata::create(mapping, medium, header)
         }
-        (Chosen::Wal, Some(disk)) => {
+        (ChosenMedium::Wal, Some(disk)) => {
             let synced = SyncedFile::new(disk.data());
-            let created = Contents::create(mapping, Medium::Synced(Arc::new(synced)), header)?;
+            let created = HeapMetadata::create(mapping, Medium::Synced(Arc::new(synced)), header)?;
             let mut contents = created.again()?;
             contents.header.complete();
             with_log(options, place, contents)
         }
-        (Chosen::Wal, None) => Err(Error::Unsupported("without a file there is no log")),
+        (ChosenMedium::Wal, None) => Err(Error::Unsupported("without a file there is no log")),
     }
 }
 
 /// Creates a heap in memory.
-pub(super) fn create_in_memory(options: &Options) -> Result<Recovered> {
+pub(super) fn create_in_memory(options: &Options) -> Result<RecoveredHeap> {
     let header = new_header(options, memory())?;
     let mapping = relocate::reserve(options.base, &header, Backing::Memory)?;
-    Contents::create(mapping, Medium::Process, header)
+    HeapMetadata::create(mapping, Medium::Process, header)
 }

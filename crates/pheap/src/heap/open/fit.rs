@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use super::copy::{self, Copy};
-use super::found::{Found, Surveyed, moved_bytes};
-use super::place::InFile;
+use super::copy::{self, HeapCopy};
+use super::found::{FoundHeap, SurveyedHeap, moved_bytes};
+use super::place::FilePlace;
 use super::{plan, wal};
 use crate::error::{Error, Result};
 use crate::os::file_system::is_tmpfs;
@@ -19,8 +19,11 @@ use crate::wal::{Fold, WalTail};
 
 /// Surveys a heap, after its log was brought to its file or a copy if memory does not suffice. Calls `then`
 /// with the result.
-pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) -> Result<R>) -> Result<R> {
-    let Found { options, place, ref tail, .. } = found;
+pub(super) fn survey<R>(
+    mut found: FoundHeap<'_>,
+    then: impl FnOnce(SurveyedHeap<'_>) -> Result<R>,
+) -> Result<R> {
+    let FoundHeap { options, place, ref tail, .. } = found;
     let Some(disk) = place.disk() else { return then(found.survey()?) };
     // Looking up the memory limit takes a while, so skip it if nothing depends on it.
     if tail.is_empty() && !options.read_only {
@@ -60,12 +63,12 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
     } else if found.moves()? {
         need += moved_bytes(place, &found.header);
     }
-    let Found { header, tail, .. } = found;
+    let FoundHeap { header, tail, .. } = found;
     let path = place.path();
     // The records that the heap is going to show must be durable.
     tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
     let takes = copy::space(file).map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
-    let copy = Copy::create(options, path, file, takes + tail.bytes(), need)?;
+    let copy = HeapCopy::create(options, path, file, takes + tail.bytes(), need)?;
     if !copy.pages(&*disk.data(), HEADER_SIZE..header.mapped, &mut || Ok(true))? {
         let have = disk.data().len().unwrap_or(0);
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
@@ -75,9 +78,9 @@ pub(super) fn survey<R>(mut found: Found<'_>, then: impl FnOnce(Surveyed<'_>) ->
         tail.each_record(|record| fold.add(record))?;
         fold.finish().map(drop)
     })?;
-    let copy = InFile { path, file, is_copy: true, disk: disk.clone() };
+    let copy = FilePlace { path, file, is_copy: true, disk: disk.clone() };
     then(
-        Found { options, place: &copy, header, tail: Arc::new(WalTail::folded(tail.transactions())) }
+        FoundHeap { options, place: &copy, header, tail: Arc::new(WalTail::folded(tail.transactions())) }
             .survey()?,
     )
 }

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::copy::{self, Copy};
-use super::found::Found;
-use super::place::{InFile, Place};
+use super::copy::{self, HeapCopy};
+use super::found::FoundHeap;
+use super::place::{FilePlace, HeapPlace};
 use super::verify;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -31,7 +31,7 @@ use crate::media::MediumKind;
 use crate::os::own_file::OwnFile;
 use crate::os::regular;
 use crate::os::storage::Storage;
-use crate::store::header::{self, Header, Use};
+use crate::store::header::{self, Header, HeapUse};
 use crate::units::HEADER_SIZE;
 use crate::wal::files::Files;
 use crate::wal::{LiveLog, WalTail};
@@ -53,15 +53,15 @@ pub(super) fn follow(options: &Options, path: &Path) -> Result<Heap> {
 /// [`follow`], for tests. `meanwhile` is called at each point where a change by another process may matter.
 pub(super) fn follow_beside(options: &Options, path: &Path, meanwhile: &mut dyn FnMut()) -> Result<Heap> {
     let copied = copy(options, path, meanwhile)?;
-    let place = InFile { path, file: copied.file, is_copy: true, disk: copied.live.disk };
+    let place = FilePlace { path, file: copied.file, is_copy: true, disk: copied.live.disk };
     let options = &options.clone().read_only(true);
-    let found = Found { options, place: &place, header: copied.header, tail: Arc::new(copied.tail) };
+    let found = FoundHeap { options, place: &place, header: copied.header, tail: Arc::new(copied.tail) };
     verify::open(found)
 }
 
 /// A copy of a heap at one moment.
-struct Copied<'a> {
-    live: InFile<'a>,
+struct FollowerCopy<'a> {
+    live: FilePlace<'a>,
     header: Header,
     /// The pages without the header, with the records of the log replayed.
     file: OwnFile,
@@ -69,7 +69,7 @@ struct Copied<'a> {
 }
 
 /// Copies the heap at `path`.
-fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> Result<Copied<'a>> {
+fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> Result<FollowerCopy<'a>> {
     let mut last = None;
     for number in 0..TRIES {
         if number > 0 {
@@ -80,11 +80,11 @@ fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> R
         let file = OwnFile::open(|| regular::open(OpenOptions::new().read(true), path))?;
         let files = Files::new(file.clone(), path)
             .map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
-        let live = InFile { path, file, is_copy: false, disk: Arc::new(files) };
+        let live = FilePlace { path, file, is_copy: false, disk: Arc::new(files) };
         let start = read_header(&live)?;
-        let copied = Attempt { live: &live, start: &start, meanwhile: &mut *meanwhile }.copy(options);
+        let copied = CopyAttempt { live: &live, start: &start, meanwhile: &mut *meanwhile }.copy(options);
         last = match copied {
-            Ok(Some((header, file, tail))) => return Ok(Copied { live, header, file, tail }),
+            Ok(Some((header, file, tail))) => return Ok(FollowerCopy { live, header, file, tail }),
             Ok(None) => None,
             // Preparing a heap does not take long, so try again.
             Err(error @ Error::NotFollowed { how: BEING_PREPARED, .. }) => Some(error),
@@ -97,7 +97,7 @@ fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> R
 }
 
 /// Reads both slots of the header.
-fn read_header(live: &InFile<'_>) -> Result<Vec<u8>> {
+fn read_header(live: &FilePlace<'_>) -> Result<Vec<u8>> {
     let mut bytes = vec![0; HEADER_SIZE as usize];
     let have = live.disk.data().read_copies(&mut bytes, 0).map_err(|e| reading(live.path, e))?;
     bytes.truncate(have);
@@ -109,21 +109,21 @@ fn reading(path: &Path, e: io::Error) -> Error {
 }
 
 /// Returns whether the name still leads to the same file, with the same header.
-fn is_unchanged(live: &InFile<'_>, start: &[u8]) -> Result<bool> {
+fn is_unchanged(live: &FilePlace<'_>, start: &[u8]) -> Result<bool> {
     let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let has_name = || Ok(id(live.path.metadata()?) == id(live.file.metadata()?));
     Ok(has_name().map_err(|e| reading(live.path, e))? && read_header(live)? == start)
 }
 
 /// An attempt to copy a heap.
-struct Attempt<'a, 'b> {
-    live: &'a InFile<'b>,
+struct CopyAttempt<'a, 'b> {
+    live: &'a FilePlace<'b>,
     /// The bytes of the header before anything else was read.
     start: &'a [u8],
     meanwhile: &'a mut dyn FnMut(),
 }
 
-impl Attempt<'_, '_> {
+impl CopyAttempt<'_, '_> {
     /// Copies the heap. Returns `None` if it was changed in a way that the copy cannot follow.
     fn copy(mut self, options: &Options) -> Result<Option<(Header, OwnFile, WalTail)>> {
         let path = self.live.path;
@@ -134,7 +134,7 @@ impl Attempt<'_, '_> {
         let in_memory = copy::is_small(options, need);
         let not_followed = |how| Err(Error::NotFollowed { path: path.to_owned(), how });
         let mut log = match header.in_use {
-            Use::Closed | Use::In(MediumKind::Wal) => {
+            HeapUse::Closed | HeapUse::In(MediumKind::Wal) => {
                 self.live.check_use(options, &header)?;
                 let of = header.wal_identity();
                 if !of.in_use {
@@ -145,9 +145,9 @@ impl Attempt<'_, '_> {
                 let spill = || Box::new(move || copy::empty_file(in_memory, &folder));
                 of.in_use.then(|| LiveLog::open(&*self.live.disk, &of, spill())).transpose()?
             }
-            Use::In(MediumKind::Process) => return not_followed("`Durability::Process`"),
-            Use::In(MediumKind::Pmem) => return not_followed("`Durability::Pmem`"),
-            Use::In(MediumKind::Synced) => {
+            HeapUse::In(MediumKind::Process) => return not_followed("`Durability::Process`"),
+            HeapUse::In(MediumKind::Pmem) => return not_followed("`Durability::Pmem`"),
+            HeapUse::In(MediumKind::Synced) => {
                 return not_followed(BEING_PREPARED);
             }
         };
@@ -155,7 +155,7 @@ impl Attempt<'_, '_> {
         // The position with which the log begins has been read. Of arenas that are added from here on, all
         // content except their heads is in records behind that position.
         let Some(mut header) = self.same_header(&header)? else { return Ok(None) };
-        let copy = Copy::create(options, path, &self.live.file, need, need)?;
+        let copy = HeapCopy::create(options, path, &self.live.file, need, need)?;
         let mut pages = HEADER_SIZE..header.mapped;
         loop {
             if !self.copy_pages(&copy, pages.clone(), log.as_mut())? {
@@ -191,8 +191,8 @@ impl Attempt<'_, '_> {
 
     fn header(&self, bytes: &[u8]) -> Result<Header> {
         match header::read(bytes, self.live.path)? {
-            header::Found::Header(header) => Ok(header),
-            header::Found::Nothing => Err(Error::NotAHeap { path: self.live.path.to_owned() }),
+            header::FileStart::Header(header) => Ok(header),
+            header::FileStart::Nothing => Err(Error::NotAHeap { path: self.live.path.to_owned() }),
         }
     }
 
@@ -202,8 +202,8 @@ impl Attempt<'_, '_> {
         let bytes = read_header(self.live)?;
         let now = self.header(&bytes)?;
         let is_same = match last.in_use {
-            Use::Closed => bytes == self.start,
-            Use::In(_) => {
+            HeapUse::Closed => bytes == self.start,
+            HeapUse::In(_) => {
                 let [of, before] = [&now, last].map(|header| (header.in_use, header.log, header.log_nonce));
                 of == before && now.mapped >= last.mapped
             }
@@ -214,7 +214,7 @@ impl Attempt<'_, '_> {
     /// Copies these pages. Returns `false` if the log was overtaken, or the file is shorter than expected.
     fn copy_pages(
         &mut self,
-        to: &Copy<'_>,
+        to: &HeapCopy<'_>,
         pages: Range<u64>,
         mut log: Option<&mut LiveLog>,
     ) -> Result<bool> {

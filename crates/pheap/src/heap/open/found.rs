@@ -1,10 +1,10 @@
-//! The stages `Found` and `Surveyed`: the header of a heap, and its metadata. Nothing is changed.
+//! The stages `FoundHeap` and `SurveyedHeap`: the header of a heap, and its metadata. Nothing is changed.
 
 use std::sync::Arc;
 
-use super::contents::Contents;
+use super::contents::HeapMetadata;
 use super::copy;
-use super::place::{Place, View};
+use super::place::{HeapPlace, MappingUse};
 use crate::error::{Error, Result};
 use crate::heap::options::Options;
 use crate::os::file_system::may_be_tmpfs;
@@ -16,31 +16,31 @@ use crate::wal::WalTail;
 
 /// A heap whose header and log have been read.
 #[derive(Clone)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundHeap<'a> {
     pub(super) options: &'a Options,
-    pub(super) place: &'a dyn Place,
+    pub(super) place: &'a dyn HeapPlace,
     pub(super) header: Header,
     /// The records in the log that are not in the heap's file.
     pub(super) tail: Arc<WalTail>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundHeap<'a> {
     /// Reads the header and the log. Returns `None` if there is no heap yet.
-    pub(super) fn read(options: &'a Options, place: &'a dyn Place) -> Result<Option<Found<'a>>> {
+    pub(super) fn read(options: &'a Options, place: &'a dyn HeapPlace) -> Result<Option<FoundHeap<'a>>> {
         let not_a_heap = || Error::NotAHeap { path: place.path().to_owned() };
         let error = |e| Error::io(format!("reading {}", place.path().display()), e);
         let mut bytes = vec![0; HEADER_SIZE as usize];
         let have = place.read_start(&mut bytes).map_err(error)?;
         let header = match header::read(&bytes[..have], place.path())? {
-            header::Found::Header(header) => header,
-            header::Found::Nothing if options.read_only => return Err(not_a_heap()),
+            header::FileStart::Header(header) => header,
+            header::FileStart::Nothing if options.read_only => return Err(not_a_heap()),
             // Files of other kinds begin with zeros, too. A creation stores the magic first.
-            header::Found::Nothing
+            header::FileStart::Nothing
                 if bytes.iter().all(|&byte| byte == 0) && !place.is_zero().map_err(error)? =>
             {
                 return Err(not_a_heap());
             }
-            header::Found::Nothing => return Ok(None),
+            header::FileStart::Nothing => return Ok(None),
         };
         place.check_use(options, &header)?;
         let tail = place.disk().map_or(Ok(WalTail::default()), |disk| {
@@ -51,14 +51,14 @@ impl<'a> Found<'a> {
                 error => error,
             })
         })?;
-        Ok(Some(Found { options, place, header, tail: Arc::new(tail) }))
+        Ok(Some(FoundHeap { options, place, header, tail: Arc::new(tail) }))
     }
 
     /// Reads the heap's metadata, at the addresses that the heap is going to have, or at those where its
     /// relocation is completed first.
-    pub(super) fn survey(self) -> Result<Surveyed<'a>> {
-        let Found { options, place, header, tail } = self;
-        let mut view = if options.read_only { View::Private } else { place.first_view() };
+    pub(super) fn survey(self) -> Result<SurveyedHeap<'a>> {
+        let FoundHeap { options, place, header, tail } = self;
+        let mut view = if options.read_only { MappingUse::Private } else { place.first_view() };
         let base = options.base.filter(|_| !moves_twice(options, &header));
         let mut mapping = place.reserve(base, &header, view)?;
         // In a tmpfs, a read of a hole takes space, and ends the process if there is none. On other file
@@ -68,17 +68,17 @@ impl<'a> Found<'a> {
         }
         if !tail.is_empty() {
             // A shared mapping would store the log's records to the file.
-            view = View::Private;
+            view = MappingUse::Private;
             mapping.show(place.backing(view));
         }
-        let mut contents = Contents::read(mapping, header, &tail)?;
+        let mut contents = HeapMetadata::read(mapping, header, &tail)?;
         contents.counts.replayed = tail.transactions();
-        Ok(Surveyed { options, place, tail, view, contents })
+        Ok(SurveyedHeap { options, place, tail, view, contents })
     }
 }
 
 /// Returns the bytes of private memory that relocating a read-only heap takes.
-pub(super) fn moved_bytes(place: &dyn Place, header: &Header) -> u64 {
+pub(super) fn moved_bytes(place: &dyn HeapPlace, header: &Header) -> u64 {
     place.file().and_then(|file| copy::space(file).ok()).unwrap_or(0).min(header.mapped)
 }
 
@@ -87,19 +87,19 @@ fn moves(mapping: &Mapping, header: &Header) -> bool {
     header.bases != [mapping.base().addr() as u64]
 }
 
-impl Found<'_> {
+impl FoundHeap<'_> {
     /// Returns whether a read-only heap would be relocated.
     pub(super) fn moves(&self) -> Result<bool> {
-        let Found { options, place, header, .. } = self;
-        Ok(moves(&place.reserve(options.base, header, View::Private)?, header))
+        let FoundHeap { options, place, header, .. } = self;
+        Ok(moves(&place.reserve(options.base, header, MappingUse::Private)?, header))
     }
 }
 
-impl Surveyed<'_> {
+impl SurveyedHeap<'_> {
     /// Returns the bytes of private memory that the recovery of a read-only heap takes, in addition to the
     /// pages of the log.
     pub(super) fn private_bytes(&self) -> u64 {
-        let Surveyed { place, contents, .. } = self;
+        let SurveyedHeap { place, contents, .. } = self;
         let moves = moves(&contents.mapping, &contents.header);
         contents.logged_bytes() + if moves { moved_bytes(*place, &contents.header) } else { 0 }
     }
@@ -112,11 +112,11 @@ pub(super) fn moves_twice(options: &Options, header: &Header) -> bool {
 }
 
 /// A heap all of whose metadata have been read and found valid, as they will be when its logs are replayed.
-pub(super) struct Surveyed<'a> {
+pub(super) struct SurveyedHeap<'a> {
     pub(super) options: &'a Options,
-    pub(super) place: &'a dyn Place,
+    pub(super) place: &'a dyn HeapPlace,
     pub(super) tail: Arc<WalTail>,
     /// How the heap is mapped.
-    pub(super) view: View,
-    pub(super) contents: Contents,
+    pub(super) view: MappingUse,
+    pub(super) contents: HeapMetadata,
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Result;
 use std::ops::Range;
 
-use super::contents::Contents;
+use super::contents::HeapMetadata;
 use crate::os::seek_data;
 use crate::store::arena::SpanKind;
 use crate::store::region_header::is_of_root;
@@ -21,8 +21,8 @@ use crate::units::PAGE;
 /// This reads spans and headers from `contents` and not from the file: if the log has more records than the
 /// file, the file may have the spans of a root, and not yet its entry. The file only shows where its holes
 /// are.
-pub(super) fn lost_root(file: &File, contents: &Contents) -> Result<Option<String>> {
-    let Contents { heap, header, arenas, spans, .. } = contents;
+pub(super) fn lost_root(file: &File, contents: &HeapMetadata) -> Result<Option<String>> {
+    let HeapMetadata { heap, header, arenas, spans, .. } = contents;
     let (mut owners, mut others) = (HashSet::new(), HashSet::new());
     let mut candidates: Vec<Range<u64>> = Vec::new();
     let mut spans = spans.iter().peekable();

@@ -3,10 +3,10 @@
 //!
 //! | stage | is known | file |
 //! |---|---|---|
-//! | [`Found`] | the header, and the records in the log | [`found`] |
-//! | [`Surveyed`] | valid metadata (after a replay), reserved addresses | [`contents`], [`survey`] |
-//! | [`Plan`](plan::Plan) | the durability, and how the file is made ready for it | [`plan`], [`choose`] |
-//! | [`Recovered`] | the file is ready; it says that it is in use once a log begins | [`contents`], [`wal`] |
+//! | [`FoundHeap`] | the header, and the records in the log | [`found`] |
+//! | [`SurveyedHeap`] | valid metadata (after a replay), reserved addresses | [`contents`], [`survey`] |
+//! | [`OpenPlan`](plan::OpenPlan) | the durability, and how the file is prepared | [`plan`], [`choose`] |
+//! | [`RecoveredHeap`] | the file is ready; it says that it is in use once a log begins | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
 //!
 //! If an opening needs more memory than it may have, it is [made to fit](fit) before the survey. With
@@ -17,7 +17,7 @@
 //! to the file. [`place`] has the differences between a file and a simulated medium. [`create`] creates a
 //! heap where there is none. [`verify`] checks a heap more thoroughly than the survey.
 //!
-//! [`Surveyed`]: found::Surveyed
+//! [`SurveyedHeap`]: found::SurveyedHeap
 
 pub(super) mod choose;
 mod contents;
@@ -45,13 +45,13 @@ use std::sync::Arc;
 use super::Heap;
 use super::options::Options;
 use crate::error::{Error, Result};
-use crate::os::file_lock::OpenFile;
+use crate::os::file_lock::OpenFileEntry;
 use crate::os::own_file::OwnFile;
 use crate::os::{regular, unlock};
 use crate::wal::files::Files;
-use contents::Recovered;
-use found::Found;
-use place::{InFile, Place};
+use contents::RecoveredHeap;
+use found::FoundHeap;
+use place::{FilePlace, HeapPlace};
 
 impl Options {
     /// Opens the heap in the file at `path`. Creates it if there is none, unless it is only read, and
@@ -85,8 +85,8 @@ impl Options {
 }
 
 /// Goes through the stages for the file or medium `place`. Creates a heap if there is none.
-fn open(options: &Options, place: &dyn Place) -> Result<Recovered> {
-    let Some(found) = Found::read(options, place)? else { return create::create(options, place) };
+fn open(options: &Options, place: &dyn HeapPlace) -> Result<RecoveredHeap> {
+    let Some(found) = FoundHeap::read(options, place)? else { return create::create(options, place) };
     verify::verify(&found)?;
     fit::survey(found, |surveyed| surveyed.plan()?.recover())
 }
@@ -95,11 +95,11 @@ fn open_file(options: &Options, path: &Path) -> Result<Heap> {
     let mut how = OpenOptions::new();
     how.read(true).write(!options.read_only).create(!options.read_only).truncate(false);
     let file = OwnFile::open(|| regular::open(&mut how, path))?;
-    let lock = OpenFile::lock(&file, path, options.read_only)?;
+    let lock = OpenFileEntry::lock(&file, path, options.read_only)?;
     let recovered = Files::new(file.clone(), path)
         .map_err(|e| Error::io(format!("opening {}", path.display()), e))
         .and_then(|files| {
-            open(options, &InFile { path, file: file.clone(), is_copy: false, disk: Arc::new(files) })
+            open(options, &FilePlace { path, file: file.clone(), is_copy: false, disk: Arc::new(files) })
         });
     match recovered {
         Ok(recovered) => Ok(recovered.finish(options, Some(lock))),

@@ -7,25 +7,25 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::choose::{Chosen, choose};
+use super::choose::{ChosenMedium, choose};
 use crate::error::{Error, Result};
 use crate::heap::options::Options;
 use crate::os::file_system::{is_tmpfs, overwrite_in_place};
 use crate::os::holes;
-use crate::os::identity::{Identity, boot_id, is_same_boot};
+use crate::os::identity::{FileIdentity, boot_id, is_same_boot};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::names::folder_of;
 use crate::os::own_file::OwnFile;
 use crate::os::random;
 use crate::os::storage::Disk;
 use crate::store::arena::Arena;
-use crate::store::header::{Header, Use};
+use crate::store::header::{Header, HeapUse};
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
 
 /// The purpose of a mapping of a heap.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum View {
+pub(super) enum MappingUse {
     /// For reading only, or for a survey with the records of the log: stores stay in this process.
     Private,
     /// For stores to the medium itself; `sync` says whether with `MAP_SYNC`.
@@ -37,7 +37,7 @@ pub(super) enum View {
 }
 
 /// A file or simulated medium with a heap, or for one.
-pub(super) trait Place {
+pub(super) trait HeapPlace {
     /// Returns the path, for messages.
     fn path(&self) -> &Path;
 
@@ -84,19 +84,19 @@ pub(super) trait Place {
     fn check_use(&self, options: &Options, header: &Header) -> Result<()>;
 
     /// Chooses how the heap is going to be used.
-    fn choose(&self, options: &Options) -> Result<Chosen>;
+    fn choose(&self, options: &Options) -> Result<ChosenMedium>;
 
     /// Returns the backing of a mapping for this purpose.
-    fn backing(&self, view: View) -> Backing;
+    fn backing(&self, view: MappingUse) -> Backing;
 
     /// Returns the purpose of the mapping for the survey, if the file has everything (no log) and may be
     /// written.
-    fn first_view(&self) -> View {
-        View::Shared { sync: false }
+    fn first_view(&self) -> MappingUse {
+        MappingUse::Shared { sync: false }
     }
 
     /// Reserves addresses for the heap.
-    fn reserve(&self, base: Option<u64>, header: &Header, view: View) -> Result<Mapping> {
+    fn reserve(&self, base: Option<u64>, header: &Header, view: MappingUse) -> Result<Mapping> {
         relocate::reserve(base, header, self.backing(view))
     }
 
@@ -127,7 +127,7 @@ pub(super) fn check_length(path: &Path, have: io::Result<u64>, header: &Header) 
 }
 
 /// A heap in a file that no other process writes to, except for a follower's view of a live heap.
-pub(super) struct InFile<'a> {
+pub(super) struct FilePlace<'a> {
     pub(super) path: &'a Path,
     pub(super) file: OwnFile,
     /// Whether `file` is a temporary copy of the heap, without a name, and not the file at `path`.
@@ -135,7 +135,7 @@ pub(super) struct InFile<'a> {
     pub(super) disk: Arc<dyn Disk>,
 }
 
-impl Place for InFile<'_> {
+impl HeapPlace for FilePlace<'_> {
     fn path(&self) -> &Path {
         self.path
     }
@@ -156,11 +156,11 @@ impl Place for InFile<'_> {
     /// `Process`, because the kernel had not written all of it.
     fn check_use(&self, options: &Options, header: &Header) -> Result<()> {
         check_length(self.path, self.disk.data().len(), header)?;
-        if header.in_use == Use::Closed || options.restored {
+        if header.in_use == HeapUse::Closed || options.restored {
             return Ok(());
         }
         // If the file's identity cannot be read, nothing is known of the file.
-        let now = Identity::of(&self.file).unwrap_or_default();
+        let now = FileIdentity::of(&self.file).unwrap_or_default();
         let boot = boot_id();
         // Files in a tmpfs do not outlive the boot, and a tmpfs gets a new id when it is mounted. So an equal
         // id means the same boot.
@@ -179,17 +179,17 @@ impl Place for InFile<'_> {
         }
     }
 
-    fn choose(&self, options: &Options) -> Result<Chosen> {
+    fn choose(&self, options: &Options) -> Result<ChosenMedium> {
         choose(options.durability, &self.file)
     }
 
-    fn backing(&self, view: View) -> Backing {
+    fn backing(&self, view: MappingUse) -> Backing {
         let (file, path) = (self.file.clone(), self.path.to_owned());
         match view {
-            View::Private => Backing::Private { file, is_copy: self.is_copy },
-            View::Shared { sync } => Backing::Shared { file, path, sync },
-            View::Synced => Backing::Shared { file, path, sync: false },
-            View::Logged => Backing::Logged { file, path },
+            MappingUse::Private => Backing::Private { file, is_copy: self.is_copy },
+            MappingUse::Shared { sync } => Backing::Shared { file, path, sync },
+            MappingUse::Synced => Backing::Shared { file, path, sync: false },
+            MappingUse::Logged => Backing::Logged { file, path },
         }
     }
 
@@ -230,12 +230,12 @@ pub(super) fn new_header(options: &Options, most: u64) -> Result<Header> {
         salt,
         bases: Vec::new(),
         boot: 0,
-        in_use: Use::Closed,
+        in_use: HeapUse::Closed,
         has_parts: false,
         types: 0,
         live_slots: (0, 0),
         log: 0,
-        identity: Identity::default(),
+        identity: FileIdentity::default(),
         log_nonce: 0,
     })
 }

@@ -1,13 +1,13 @@
-//! The stages `Plan` and `Recovered`: decides how a heap is opened, and does it.
+//! The stages `OpenPlan` and `RecoveredHeap`: decides how a heap is opened, and does it.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use std::sync::Arc;
 
-use super::choose::Chosen;
-use super::contents::{Contents, Recovered};
-use super::found::{Surveyed, moves_twice};
-use super::place::{Place, View};
+use super::choose::ChosenMedium;
+use super::contents::{HeapMetadata, RecoveredHeap};
+use super::found::{SurveyedHeap, moves_twice};
+use super::place::{HeapPlace, MappingUse};
 use super::wal;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -17,18 +17,18 @@ use crate::os::file_size_limit;
 use crate::os::file_system::is_tmpfs;
 use crate::os::mapping::Mapping;
 use crate::os::storage::Disk;
-use crate::store::header::{Header, Use};
-use crate::wal::{Settings, Wal};
+use crate::store::header::{Header, HeapUse};
+use crate::wal::{Wal, WalSettings};
 
 /// How the heap is going to be opened. It is valid, and has its addresses: from now on, only the disk can
 /// fail.
-pub(super) struct Plan<'a> {
-    surveyed: Surveyed<'a>,
-    route: Route,
+pub(super) struct OpenPlan<'a> {
+    surveyed: SurveyedHeap<'a>,
+    route: OpenRoute,
 }
 
 /// How the heap's file is made ready for its use.
-enum Route {
+enum OpenRoute {
     /// Neither file is written to: the log's pages are private.
     ReadOnly,
     /// Stores go to the file itself, for this medium; the `bool` says whether it is mapped with `MAP_SYNC`.
@@ -45,51 +45,53 @@ enum Route {
     Prepare(Option<Mapping>),
 }
 
-impl<'a> Surveyed<'a> {
+impl<'a> SurveyedHeap<'a> {
     /// Decides how the heap is opened. Until here nothing has been changed, except by [`fit`](super::fit).
-    pub(super) fn plan(mut self) -> Result<Plan<'a>> {
-        let Surveyed { options, place, ref tail, ref mut contents, .. } = self;
+    pub(super) fn plan(mut self) -> Result<OpenPlan<'a>> {
+        let SurveyedHeap { options, place, ref tail, ref mut contents, .. } = self;
         if options.read_only {
-            return Ok(Plan { surveyed: self, route: Route::ReadOnly });
+            return Ok(OpenPlan { surveyed: self, route: OpenRoute::ReadOnly });
         }
         let chosen = chosen(options, place, &contents.header)?;
         // On a full disk, a store to a hole that is mapped ends the process, and a checkpoint that writes to
         // a hole fails. So space is reserved now. With a log, free pages may stay holes until they are
         // allocated. No byte changes.
         let least = options.tuning.hole;
-        let free = if matches!(chosen, Chosen::Wal) { contents.free(least, tail) } else { Vec::new() };
+        let free = if matches!(chosen, ChosenMedium::Wal) { contents.free(least, tail) } else { Vec::new() };
         contents.holes = place.fill(&contents.header, &free)?.then_some(least);
-        let reserve = || place.reserve(options.base, &contents.header, View::Shared { sync: false });
+        let reserve = || place.reserve(options.base, &contents.header, MappingUse::Shared { sync: false });
         let target = moves_twice(options, &contents.header).then(reserve).transpose()?;
         let route = match chosen {
-            Chosen::Mapped(medium, sync) => Route::Mapped(medium, sync, target),
-            Chosen::Wal => route_to_log(place, contents, target),
+            ChosenMedium::Mapped(medium, sync) => OpenRoute::Mapped(medium, sync, target),
+            ChosenMedium::Wal => route_to_log(place, contents, target),
         };
-        Ok(Plan { surveyed: self, route })
+        Ok(OpenPlan { surveyed: self, route })
     }
 }
 
 /// Returns the route of a heap that is opened with `Wal`.
-fn route_to_log(place: &dyn Place, contents: &Contents, target: Option<Mapping>) -> Route {
+fn route_to_log(place: &dyn HeapPlace, contents: &HeapMetadata, target: Option<Mapping>) -> OpenRoute {
     let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
     if contents.header.bases != [at] || contents.has_stale_logs {
-        return Route::Prepare(target);
+        return OpenRoute::Prepare(target);
     }
     let has_log = || place.disk().is_some_and(|disk| disk.open_log().map_or(true, |log| log.is_some()));
     match contents.header.in_use {
-        Use::In(MediumKind::Wal) => Route::Resume,
+        HeapUse::In(MediumKind::Wal) => OpenRoute::Resume,
         // Without the live slots of an orderly close, a background thread sweeps the heap. It could not
         // return the error if the log cannot be made, so the log is made now.
-        Use::Closed if contents.live.is_some() && !has_log() => Route::LaterLog,
-        Use::Closed => Route::NewLog,
-        Use::In(MediumKind::Process | MediumKind::Pmem | MediumKind::Synced) => Route::Prepare(target),
+        HeapUse::Closed if contents.live.is_some() && !has_log() => OpenRoute::LaterLog,
+        HeapUse::Closed => OpenRoute::NewLog,
+        HeapUse::In(MediumKind::Process | MediumKind::Pmem | MediumKind::Synced) => {
+            OpenRoute::Prepare(target)
+        }
     }
 }
 
 /// Returns the durability of a heap that is going to be written to. Fails if the heap cannot have it here.
-pub(super) fn chosen(options: &Options, place: &dyn Place, header: &Header) -> Result<Chosen> {
+pub(super) fn chosen(options: &Options, place: &dyn HeapPlace, header: &Header) -> Result<ChosenMedium> {
     let chosen = place.choose(options)?;
-    if let (Chosen::Wal, Some(disk)) = (&chosen, place.disk()) {
+    if let (ChosenMedium::Wal, Some(disk)) = (&chosen, place.disk()) {
         disk.may_have_log()?;
         may_write(header.mapped, place)?;
     }
@@ -97,7 +99,7 @@ pub(super) fn chosen(options: &Options, place: &dyn Place, header: &Header) -> R
 }
 
 /// Fails if a checkpoint could not write the heap's file, which has `mapped` bytes.
-fn may_write(mapped: u64, place: &dyn Place) -> Result<()> {
+fn may_write(mapped: u64, place: &dyn HeapPlace) -> Result<()> {
     let limit = file_size_limit();
     if place.file().is_some() && mapped > limit {
         let path = place.path().display();
@@ -108,28 +110,28 @@ fn may_write(mapped: u64, place: &dyn Place) -> Result<()> {
     Ok(())
 }
 
-impl Plan<'_> {
+impl OpenPlan<'_> {
     /// Makes the file ready by the plan's route.
-    pub(super) fn recover(self) -> Result<Recovered> {
-        let Plan { surveyed, route } = self;
+    pub(super) fn recover(self) -> Result<RecoveredHeap> {
+        let OpenPlan { surveyed, route } = self;
         let place = surveyed.place;
         let recovered = match route {
-            Route::ReadOnly => return surveyed.read_only(),
-            Route::Mapped(medium, sync, target) => surveyed.settle()?.map(medium, sync, target),
-            Route::Resume => surveyed.resume(),
-            Route::LaterLog => later_log(surveyed.options, place, surveyed.contents),
-            Route::NewLog => new_log(surveyed.settle()?),
-            Route::Prepare(target) => new_log(surveyed.settle()?.prepare(target)?),
+            OpenRoute::ReadOnly => return surveyed.read_only(),
+            OpenRoute::Mapped(medium, sync, target) => surveyed.settle()?.map(medium, sync, target),
+            OpenRoute::Resume => surveyed.resume(),
+            OpenRoute::LaterLog => later_log(surveyed.options, place, surveyed.contents),
+            OpenRoute::NewLog => new_log(surveyed.settle()?),
+            OpenRoute::Prepare(target) => new_log(surveyed.settle()?.prepare(target)?),
         }?;
         tracing::info!(path = %place.path().display(), medium = ?recovered.medium.kind(), "opened a heap");
         Ok(recovered)
     }
 }
 
-impl Surveyed<'_> {
+impl SurveyedHeap<'_> {
     /// Recovers a heap that is only read.
-    fn read_only(self) -> Result<Recovered> {
-        let Surveyed { place, tail, contents, .. } = self;
+    fn read_only(self) -> Result<RecoveredHeap> {
+        let SurveyedHeap { place, tail, contents, .. } = self;
         if let Some(disk) = place.disk() {
             // SURVIVES unreached: only real files are opened to be read.
             tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
@@ -138,17 +140,17 @@ impl Surveyed<'_> {
     }
 
     /// Goes on with the log of a killed process.
-    fn resume(self) -> Result<Recovered> {
+    fn resume(self) -> Result<RecoveredHeap> {
         let disk = disk_of(self.place);
         let of = self.contents.header.wal_identity();
         wal::make_durable(&**disk, &self.contents.header, false)?;
         let Some(log) = Wal::resume(disk, &of, settings(self.options), &self.tail)? else {
             return new_log(self.settle()?);
         };
-        let Surveyed { place, tail, view, mut contents, .. } = self;
+        let SurveyedHeap { place, tail, view, mut contents, .. } = self;
         drop(tail);
-        let logged = place.backing(View::Logged);
-        if view == View::Private {
+        let logged = place.backing(MappingUse::Logged);
+        if view == MappingUse::Private {
             contents.mapping.show(logged); // with the private pages
         } else {
             contents = contents.show(None, logged)?;
@@ -159,8 +161,8 @@ impl Surveyed<'_> {
     /// Brings the log of a killed process to the heap's file, if there is one, and marks the heap as closed.
     /// Done first because a new log may need the old log's space.
     fn settle(mut self) -> Result<Self> {
-        let Surveyed { options, place, tail, contents, .. } = &mut self;
-        if contents.header.in_use == Use::In(MediumKind::Wal) {
+        let SurveyedHeap { options, place, tail, contents, .. } = &mut self;
+        if contents.header.in_use == HeapUse::In(MediumKind::Wal) {
             // The private pages of the survey count, too.
             let room = (options.memory() / 2).saturating_sub(tail.bytes());
             wal::settle(&mut contents.header, &**disk_of(*place), tail, room)?;
@@ -171,16 +173,16 @@ impl Surveyed<'_> {
     }
 
     /// Recovers a heap whose stores go to its file.
-    fn map(self, medium: Medium, sync: bool, target: Option<Mapping>) -> Result<Recovered> {
-        let Surveyed { place, mut view, mut contents, .. } = self;
-        let shared = View::Shared { sync };
+    fn map(self, medium: Medium, sync: bool, target: Option<Mapping>) -> Result<RecoveredHeap> {
+        let SurveyedHeap { place, mut view, mut contents, .. } = self;
+        let shared = MappingUse::Shared { sync };
         if let Some(disk) = place.disk() {
             // With `MAP_SYNC`, no sync can have failed, and recovery makes durable all that it reads.
             if !sync && !bug(Bug::TrustHeader) {
                 // A heap that was being prepared for a log relies on all of its file. A file in memory
                 // outlives no power failure, so it need not be rewritten.
                 let in_memory = place.file().is_some_and(|file| is_tmpfs(file));
-                let whole = contents.header.in_use == Use::In(MediumKind::Synced) && !in_memory;
+                let whole = contents.header.in_use == HeapUse::In(MediumKind::Synced) && !in_memory;
                 wal::make_durable(&**disk, &contents.header, whole)?;
                 if whole {
                     view = shared;
@@ -203,16 +205,16 @@ impl Surveyed<'_> {
     /// says that it is being prepared ([`MediumKind::Synced`]). If a crash comes before the header that names
     /// the log, the next opening prepares the heap again.
     fn prepare(mut self, target: Option<Mapping>) -> Result<Self> {
-        let Surveyed { place, mut contents, .. } = self;
+        let SurveyedHeap { place, mut contents, .. } = self;
         let disk = disk_of(place);
-        let whole = contents.header.in_use != Use::Closed;
+        let whole = contents.header.in_use != HeapUse::Closed;
         wal::make_durable(&**disk, &contents.header, whole)?;
         if whole {
-            contents = contents.read_again(place.backing(View::Synced))?;
+            contents = contents.read_again(place.backing(MappingUse::Synced))?;
         }
-        let recover = |contents: Contents, target| {
+        let recover = |contents: HeapMetadata, target| {
             place.check_room(&contents.header)?;
-            let contents = contents.show(target, place.backing(View::Synced))?;
+            let contents = contents.show(target, place.backing(MappingUse::Synced))?;
             contents.recover(Medium::Synced(Arc::new(SyncedFile::new(disk.data()))))?.again()
         };
         contents = recover(contents, None)?;
@@ -226,20 +228,24 @@ impl Surveyed<'_> {
 }
 
 /// Returns the disk of a heap that has a log, or gets one.
-fn disk_of(place: &dyn Place) -> &Arc<dyn Disk> {
+fn disk_of(place: &dyn HeapPlace) -> &Arc<dyn Disk> {
     place.disk().expect("a heap that has a log, or gets one, has a disk")
 }
 
 /// Opens a heap that is complete, where it is mapped. The first record will make its log, unless
-/// [`Contents::begins_log`] is set: then the opening makes it.
-fn later_log(options: &Options, place: &dyn Place, contents: Contents) -> Result<Recovered> {
-    let contents = contents.show(None, place.backing(View::Logged))?;
+/// [`HeapMetadata::begins_log`] is set: then the opening makes it.
+fn later_log(options: &Options, place: &dyn HeapPlace, contents: HeapMetadata) -> Result<RecoveredHeap> {
+    let contents = contents.show(None, place.backing(MappingUse::Logged))?;
     let of = contents.header.wal_identity();
     use_log(Wal::new(disk_of(place).clone(), of, settings(options))?, contents)
 }
 
 /// Opens a heap like `later_log`, but makes the log now.
-pub(super) fn with_log(options: &Options, place: &dyn Place, mut contents: Contents) -> Result<Recovered> {
+pub(super) fn with_log(
+    options: &Options,
+    place: &dyn HeapPlace,
+    mut contents: HeapMetadata,
+) -> Result<RecoveredHeap> {
     let disk = disk_of(place);
     wal::make_durable(&**disk, &contents.header, false)?;
     wal::retire_old_log(&mut contents.header, &**disk)?;
@@ -247,19 +253,19 @@ pub(super) fn with_log(options: &Options, place: &dyn Place, mut contents: Conte
     later_log(options, place, contents)
 }
 
-fn new_log(surveyed: Surveyed<'_>) -> Result<Recovered> {
+fn new_log(surveyed: SurveyedHeap<'_>) -> Result<RecoveredHeap> {
     with_log(surveyed.options, surveyed.place, surveyed.contents)
 }
 
 /// Opens a heap that is complete except for its header, with its log.
-fn use_log(wal: Arc<Wal>, contents: Contents) -> Result<Recovered> {
+fn use_log(wal: Arc<Wal>, contents: HeapMetadata) -> Result<RecoveredHeap> {
     wal.set_base(contents.mapping.base().addr());
     let recovered = contents.recover(Medium::Wal(wal.clone()));
     wal.failure().map_or(recovered, Err)
 }
 
-fn settings(options: &Options) -> Settings {
-    Settings {
+fn settings(options: &Options) -> WalSettings {
+    WalSettings {
         policy: options.sync_policy,
         log_limit: options.log_limit,
         memory_limit: options.memory(),

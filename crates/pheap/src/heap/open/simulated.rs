@@ -6,8 +6,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::choose::Chosen;
-use super::place::{Place, View, check_length, new_header};
+use super::choose::ChosenMedium;
+use super::place::{HeapPlace, MappingUse, check_length, new_header};
 use crate::error::{Error, Result};
 use crate::faults::Lab;
 use crate::heap::options::Durability;
@@ -16,7 +16,7 @@ use crate::media::Medium;
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::storage::Disk;
 use crate::sim::disk::SimDisk;
-use crate::sim::{self, Sim, Source, Tuning};
+use crate::sim::{self, Sim, SimSource, Tuning};
 use crate::store::header::Header;
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
@@ -28,7 +28,7 @@ impl Options {
     #[doc(hidden)]
     pub fn simulate(&self, sim: &Arc<Sim>) -> Result<Heap> {
         self.check()?;
-        Ok(super::open(self, &InMemory(sim.clone()))?.finish(self, None))
+        Ok(super::open(self, &MemoryPlace(sim.clone()))?.finish(self, None))
     }
 
     /// Opens a heap with a write-ahead log on a simulated disk. It makes no checkpoint by itself, unless its
@@ -36,7 +36,7 @@ impl Options {
     #[doc(hidden)]
     pub fn simulate_disk(&self, disk: &Arc<SimDisk>) -> Result<Heap> {
         self.check()?;
-        Ok(super::open(self, &OnDisk(disk.clone()))?.finish(self, None))
+        Ok(super::open(self, &DiskPlace(disk.clone()))?.finish(self, None))
     }
 
     /// Sets other limits and sizes than the shipped ones.
@@ -72,9 +72,9 @@ fn reserve(base: Option<u64>, header: &Header, backing: Backing) -> Result<Mappi
 }
 
 /// Simulated memory whose cache lines are written back.
-pub(super) struct InMemory(pub(super) Arc<Sim>);
+pub(super) struct MemoryPlace(pub(super) Arc<Sim>);
 
-impl Place for InMemory {
+impl HeapPlace for MemoryPlace {
     fn path(&self) -> &Path {
         path()
     }
@@ -101,15 +101,15 @@ impl Place for InMemory {
         Ok(())
     }
 
-    fn choose(&self, _options: &Options) -> Result<Chosen> {
-        Ok(Chosen::Mapped(Medium::Sim(self.0.clone(), Lab), false))
+    fn choose(&self, _options: &Options) -> Result<ChosenMedium> {
+        Ok(ChosenMedium::Mapped(Medium::Sim(self.0.clone(), Lab), false))
     }
 
-    fn backing(&self, _view: View) -> Backing {
-        Backing::Simulated(Box::new(Source::Memory(self.0.clone())), Lab)
+    fn backing(&self, _view: MappingUse) -> Backing {
+        Backing::Simulated(Box::new(SimSource::Memory(self.0.clone())), Lab)
     }
 
-    fn reserve(&self, base: Option<u64>, header: &Header, view: View) -> Result<Mapping> {
+    fn reserve(&self, base: Option<u64>, header: &Header, view: MappingUse) -> Result<Mapping> {
         reserve(base, header, self.backing(view))
     }
 
@@ -129,9 +129,9 @@ impl Place for InMemory {
 
 /// A simulated disk with the heap's file and its log. With [`Durability::Process`] the file is mapped shared:
 /// stores go to the page cache.
-pub(super) struct OnDisk(pub(super) Arc<dyn Disk>);
+pub(super) struct DiskPlace(pub(super) Arc<dyn Disk>);
 
-impl Place for OnDisk {
+impl HeapPlace for DiskPlace {
     fn path(&self) -> &Path {
         path()
     }
@@ -156,26 +156,26 @@ impl Place for OnDisk {
         Ok(())
     }
 
-    fn choose(&self, options: &Options) -> Result<Chosen> {
+    fn choose(&self, options: &Options) -> Result<ChosenMedium> {
         let is_mapped = options.durability == Durability::Process;
-        Ok(if is_mapped { Chosen::Mapped(Medium::Process, false) } else { Chosen::Wal })
+        Ok(if is_mapped { ChosenMedium::Mapped(Medium::Process, false) } else { ChosenMedium::Wal })
     }
 
     /// A private view, because the file changes before the mapping is used.
-    fn first_view(&self) -> View {
-        View::Private
+    fn first_view(&self) -> MappingUse {
+        MappingUse::Private
     }
 
-    fn backing(&self, view: View) -> Backing {
+    fn backing(&self, view: MappingUse) -> Backing {
         let data = self.0.data();
         let source = match view {
-            View::Shared { .. } => Source::Mapped(data),
-            View::Private | View::Synced | View::Logged => Source::Disk(data),
+            MappingUse::Shared { .. } => SimSource::Mapped(data),
+            MappingUse::Private | MappingUse::Synced | MappingUse::Logged => SimSource::Disk(data),
         };
         Backing::Simulated(Box::new(source), Lab)
     }
 
-    fn reserve(&self, base: Option<u64>, header: &Header, view: View) -> Result<Mapping> {
+    fn reserve(&self, base: Option<u64>, header: &Header, view: MappingUse) -> Result<Mapping> {
         reserve(base, header, self.backing(view))
     }
 

@@ -7,7 +7,7 @@ use std::thread;
 use crate::log::ranges;
 use crate::os;
 use crate::os::mapping::Mapping;
-use crate::store::words::Words;
+use crate::store::words::MetadataWords;
 use crate::units::PAGE;
 use crate::wal::WalTail;
 
@@ -23,7 +23,12 @@ const WORTH: usize = 8;
 ///
 /// # Errors
 /// If the log cannot be read again.
-pub(super) fn store(mapping: &Mapping, heap: Words<'_>, mapped: u64, tail: &WalTail) -> io::Result<()> {
+pub(super) fn store(
+    mapping: &Mapping,
+    heap: MetadataWords<'_>,
+    mapped: u64,
+    tail: &WalTail,
+) -> io::Result<()> {
     if !mapping.is_simulated() {
         copy_pages(mapping, &tail.runs(mapped, RUN).collect::<Vec<_>>());
     }

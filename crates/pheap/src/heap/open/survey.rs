@@ -6,31 +6,31 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, Result};
 use crate::media::Media;
-use crate::region::Identity;
+use crate::region::RegionIdentity;
 use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use crate::store::header::Header;
-use crate::store::pages::Pages;
+use crate::store::pages::FreePages;
 use crate::store::region_header::{RegionHeader, root_in};
-use crate::store::spans::{Span, clear_entry, span_at, spans_in};
-use crate::store::stored::Stored;
+use crate::store::spans::{TakenSpan, clear_entry, span_at, spans_in};
+use crate::store::stored::StoredHeap;
 use crate::store::types::TypeTable;
-use crate::store::words::Words;
+use crate::store::words::MetadataWords;
 use crate::txn::log::first_segment;
-use crate::txn::log::{Log, Segment};
-use crate::txn::recovery::Found;
+use crate::txn::log::{RegionLog, RegionLogSegment};
+use crate::txn::recovery::FoundEntries;
 use crate::units::PAGE;
 
 /// A region, with the segments of its log.
-pub(super) type Surveyed = (Identity, Vec<Segment>);
+pub(super) type SurveyedRegion = (RegionIdentity, Vec<RegionLogSegment>);
 
 /// Returns the regions that were not removed. Some of their words may be in their logs only, or half written
-/// by a crash: the root, and its type. [`Outlook::of`] reads these.
+/// by a crash: the root, and its type. [`ReplayedMetadata::of`] reads these.
 pub(super) fn read_regions(
-    stored: Stored<'_>,
-    heap: Words<'static>,
+    stored: StoredHeap<'_>,
+    heap: MetadataWords<'static>,
     header: &Header,
-    spans: &[Span],
-) -> Result<Vec<Surveyed>> {
+    spans: &[TakenSpan],
+) -> Result<Vec<SurveyedRegion>> {
     let mut regions = Vec::new();
     for span in spans.iter().filter(|span| span.entry.kind == SpanKind::Region) {
         if span.bytes() != crate::store::region_header::REGION_SIZE {
@@ -38,14 +38,14 @@ pub(super) fn read_regions(
         }
         let header_at = RegionHeader::at(heap, span.offset);
         let id = header_at.id();
-        let is_of_log = |span: &&Span| (span.entry.kind, span.entry.region) == (SpanKind::Log, id);
-        let of_region = |at: u64| span_at(spans, at).filter(is_of_log).map(Span::bytes);
+        let is_of_log = |span: &&TakenSpan| (span.entry.kind, span.entry.region) == (SpanKind::Log, id);
+        let of_region = |at: u64| span_at(spans, at).filter(is_of_log).map(TakenSpan::bytes);
         if header_at.is_removed()? {
             header_at.read(header.salt)?; // checks the header; its log is ignored
             continue;
         }
-        let segments = Log::chain(stored, first_segment(span.offset), of_region)?;
-        let identity = Identity {
+        let segments = RegionLog::chain(stored, first_segment(span.offset), of_region)?;
+        let identity = RegionIdentity {
             id,
             ty: 0,
             header: header_at,
@@ -61,22 +61,22 @@ pub(super) fn read_regions(
 
 /// The heap's metadata as they will be when the logs are replayed. Known before the replay, so that each
 /// defect is found while nothing has been written yet.
-pub(super) struct Outlook {
-    pub(super) spans: Vec<Span>,
+pub(super) struct ReplayedMetadata {
+    pub(super) spans: Vec<TakenSpan>,
     /// The offset of each region's root object, and the number of its type. The offset is 0 if a crash has
     /// cut the region's creation short.
     pub(super) roots: Vec<(u64, u32)>,
 }
 
-impl Outlook {
+impl ReplayedMetadata {
     pub(super) fn of(
-        stored: Stored<'_>,
+        stored: StoredHeap<'_>,
         salt: u64,
         arenas: &[Arena],
-        spans: Vec<Span>,
-        regions: &[Surveyed],
-        found: &Found,
-    ) -> Result<Outlook> {
+        spans: Vec<TakenSpan>,
+        regions: &[SurveyedRegion],
+        found: &FoundEntries,
+    ) -> Result<ReplayedMetadata> {
         let headers = regions.iter().map(|(identity, _)| identity.header);
         let logged = headers.clone().flat_map(RegionHeader::logged_words).collect();
         let replayed = replayed_metadata(arenas, &spans, &logged, found)?;
@@ -87,18 +87,18 @@ impl Outlook {
             Ok((root_in(word(root))?, ty))
         };
         let roots = headers.map(root).collect::<Result<_>>()?;
-        Ok(Outlook { spans: later(stored, arenas, spans, &replayed)?, roots })
+        Ok(ReplayedMetadata { spans: later(stored, arenas, spans, &replayed)?, roots })
     }
 }
 
 /// Returns the spans as they will be when the logs are replayed. Only tables that the logs change are read
 /// again.
 fn later(
-    stored: Stored<'_>,
+    stored: StoredHeap<'_>,
     arenas: &[Arena],
-    spans: Vec<Span>,
+    spans: Vec<TakenSpan>,
     replayed: &HashMap<u64, u64>,
-) -> Result<Vec<Span>> {
+) -> Result<Vec<TakenSpan>> {
     let mut changed = vec![false; arenas.len()];
     for &at in replayed.keys() {
         let number = arenas.partition_point(|arena| arena.end() <= at);
@@ -117,7 +117,7 @@ fn later(
         }
     }
     // Compares all but the type of a root, which a migration changes.
-    let metadata = |spans: &[Span]| -> Vec<(u64, SpanEntry)> {
+    let metadata = |spans: &[TakenSpan]| -> Vec<(u64, SpanEntry)> {
         let spans = spans.iter().filter(|span| !span.holds_objects());
         spans.map(|span| (span.offset, SpanEntry { ty: 0, ..span.entry })).collect()
     };
@@ -131,9 +131,9 @@ fn later(
 /// A log that changes other metadata is corrupt.
 fn replayed_metadata(
     arenas: &[Arena],
-    spans: &[Span],
+    spans: &[TakenSpan],
     logged: &HashSet<u64>,
-    found: &Found,
+    found: &FoundEntries,
 ) -> Result<HashMap<u64, u64>> {
     let mut metadata: Vec<(u64, u64)> =
         arenas.iter().map(|arena| (arena.start, arena.first_free())).collect();
@@ -157,8 +157,8 @@ fn replayed_metadata(
 
 /// Fails unless each root is an object of its type, in a span of its region, with a name that no other root
 /// has, and each span is of a known type.
-pub(super) fn check_roots(regions: &[Surveyed], spans: &[Span], types: &TypeTable) -> Result<()> {
-    let unknown = |span: &&Span| span.holds_objects() && span.entry.ty as usize >= types.types.len();
+pub(super) fn check_roots(regions: &[SurveyedRegion], spans: &[TakenSpan], types: &TypeTable) -> Result<()> {
+    let unknown = |span: &&TakenSpan| span.holds_objects() && span.entry.ty as usize >= types.types.len();
     if let Some(span) = spans.iter().find(unknown) {
         return Err(Error::corrupt(format!(
             "the span at byte {} is of a type that is not in the type table",
@@ -191,7 +191,7 @@ pub(super) fn check_roots(regions: &[Surveyed], spans: &[Span], types: &TypeTabl
 /// Returns the runs of pages (offset, length) that are in none of these spans.
 pub(super) fn gaps<'a>(
     arenas: &'a [Arena],
-    spans: impl Iterator<Item = &'a Span> + 'a,
+    spans: impl Iterator<Item = &'a TakenSpan> + 'a,
 ) -> impl Iterator<Item = (u64, u64)> + 'a {
     let mut spans = spans.peekable();
     let of_arena = move |arena: &Arena| {
@@ -209,12 +209,12 @@ pub(super) fn gaps<'a>(
 /// Returns the free pages. Clears spans that a crash has left without an owner.
 pub(super) fn free_pages(
     media: &Media,
-    heap: Words<'_>,
+    heap: MetadataWords<'_>,
     arenas: &[Arena],
-    spans: &[Span],
-    regions: &[Surveyed],
+    spans: &[TakenSpan],
+    regions: &[SurveyedRegion],
     types: &TypeTable,
-) -> Pages {
+) -> FreePages {
     let live: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
     // A segment of a log is always a span of a log: `read_regions` has checked that.
     let starts = regions.iter().flat_map(|(_, segments)| segments.iter().map(|segment| segment.start));
@@ -226,7 +226,7 @@ pub(super) fn free_pages(
         known.set(is_live.then_some(region));
         is_live
     };
-    let mut pages = Pages::default();
+    let mut pages = FreePages::default();
     let mut cleared = false;
     let owned = spans.iter().filter(|span| {
         let owned = match span.entry.kind {

@@ -1,10 +1,10 @@
 //! Checks a file before it is opened.
 
-use super::found::Found;
+use super::found::FoundHeap;
 use super::{fit, lost};
 use crate::error::{Error, Result};
 use crate::heap::Heap;
-use crate::store::header::Use;
+use crate::store::header::HeapUse;
 
 /// Checks the file before it is opened, and before anything in it is changed, if
 /// [`Options::verify`](crate::Options::verify) asks for that, or
@@ -13,21 +13,21 @@ use crate::store::header::Use;
 /// The check needs a heap whose logs are replayed and whose pointers are relative to its mapping. The file is
 /// not in that state yet, so a separate heap is opened for it, read-only, in private memory or a temporary
 /// copy, by the same stages.
-pub(super) fn verify(found: &Found<'_>) -> Result<()> {
+pub(super) fn verify(found: &FoundHeap<'_>) -> Result<()> {
     if !is_wanted(found) || found.place.file().is_none() {
         return Ok(());
     }
     let options = &found.options.clone().read_only(true);
-    open(Found { options, ..found.clone() }).map(drop)
+    open(FoundHeap { options, ..found.clone() }).map(drop)
 }
 
-fn is_wanted(found: &Found<'_>) -> bool {
-    found.options.verify || found.options.restored && found.header.in_use != Use::Closed
+fn is_wanted(found: &FoundHeap<'_>) -> bool {
+    found.options.verify || found.options.restored && found.header.in_use != HeapUse::Closed
 }
 
 /// Opens a heap that is only read, and checks it if that is wanted. The checked heap is the one that is
 /// returned, because it may be a copy that was stored to, and cannot be opened twice.
-pub(super) fn open(found: Found<'_>) -> Result<Heap> {
+pub(super) fn open(found: FoundHeap<'_>) -> Result<Heap> {
     let (options, place) = (found.options, found.place);
     let file = place.file().filter(|_| is_wanted(&found));
     let (lost, heap) = fit::survey(found, |surveyed| {

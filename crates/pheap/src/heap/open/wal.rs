@@ -6,7 +6,7 @@ use std::io;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
-use crate::store::header::{Header, SLOT_SIZE, Use, is_torn};
+use crate::store::header::{Header, HeapUse, SLOT_SIZE, is_torn};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::{WalTail, fold_tail, write_again};
 
@@ -16,7 +16,7 @@ use crate::wal::{WalTail, fold_tail, write_again};
 pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail, room: u64) -> Result<()> {
     let salt = header.salt;
     let close = |header: &mut Header| {
-        header.in_use = Use::Closed;
+        header.in_use = HeapUse::Closed;
         header.live_slots = (0, 0);
         write_header(header, disk)
     };

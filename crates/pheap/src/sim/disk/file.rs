@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Call, DiskChange, SECTOR, State, Which, lock};
+use super::{Call, DiskChange, DiskState, SECTOR, Which, lock};
 use crate::os::cpu::bytes;
-use crate::os::reservation::Place;
+use crate::os::reservation::MappedWords;
 use crate::os::storage::{FileId, Storage, write_all};
 use crate::sync::step;
 use crate::units::{HEADER_SIZE, PAGE};
@@ -48,24 +48,24 @@ fn different_sectors(file: &[u8], copy: &[u8]) -> Vec<std::ops::Range<usize>> {
 /// An open file of the disk.
 #[derive(Debug)]
 pub(super) struct SimFile {
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<DiskState>>,
     pub(super) which: Which,
     /// Number of the log, if it is one.
     number: u64,
     /// The place where a copy of the file is mapped.
-    copy: Mutex<Option<Place>>,
+    copy: Mutex<Option<MappedWords>>,
 }
 
 impl SimFile {
-    pub(super) fn new(state: &Arc<Mutex<State>>, which: Which, number: u64) -> SimFile {
+    pub(super) fn new(state: &Arc<Mutex<DiskState>>, which: Which, number: u64) -> SimFile {
         SimFile { state: state.clone(), which, number, copy: Mutex::default() }
     }
 
-    fn has_name(&self, state: &State) -> bool {
+    fn has_name(&self, state: &DiskState) -> bool {
         self.which == Which::Data || (self.number == state.log_number && state.view.log.is_some())
     }
 
-    fn bytes<'s>(&self, state: &'s State) -> &'s [u8] {
+    fn bytes<'s>(&self, state: &'s DiskState) -> &'s [u8] {
         match self.which {
             Which::Data => &state.view.data,
             Which::Log if self.has_name(state) => state.view.log.as_deref().unwrap_or_default(),
@@ -73,7 +73,7 @@ impl SimFile {
         }
     }
 
-    fn write(&self, mut state: MutexGuard<'_, State>, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, mut state: MutexGuard<'_, DiskState>, bytes: &[u8], at: u64) -> io::Result<()> {
         let (len, at) = (bytes.len(), at as usize);
         if !self.has_name(&state) {
             let end = state.orphan.len().max(at + len);
@@ -113,7 +113,7 @@ impl SimFile {
 
 impl SimFile {
     /// Writes zeros to all sectors that begin at `from` or behind it, and are not zero.
-    fn forget_behind(&self, state: &mut State, from: u64) {
+    fn forget_behind(&self, state: &mut DiskState, from: u64) {
         let bytes = self.bytes(state);
         let behind = bytes[bytes.len().min(from.next_multiple_of(SECTOR as u64) as usize)..].to_vec();
         let first = from.div_ceil(SECTOR as u64) as u32;
@@ -195,7 +195,7 @@ impl Storage for SimFile {
         Ok(())
     }
 
-    fn set_copy(&self, copy: Place) {
+    fn set_copy(&self, copy: MappedWords) {
         *self.copy.lock().expect("nothing panics with it") = Some(copy);
     }
 

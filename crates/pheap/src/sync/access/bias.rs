@@ -7,13 +7,13 @@
 //!
 //! # How
 //! * `owner` is the number of the owner; 0 before any thread has used the lock. The first thread
-//!   [claims](Access::claim) it. The bit [`REVOKED`] says that a second thread has come, and [`GONE`] that
-//!   the lock has no owner any more. [`GONE`] is final: a lock is revoked once in its life, and is an
+//!   [claims](RegionLock::claim) it. The bit [`REVOKED`] says that a second thread has come, and [`GONE`]
+//!   that the lock has no owner any more. [`GONE`] is final: a lock is revoked once in its life, and is an
 //!   ordinary lock from then on.
 //! * `state` says where the owner is: outside, inside as the writer, upgraded, or inside a number of reads.
 //!   Only the owner writes it, with plain stores until a second thread comes. It looks at `owner` before
 //!   each of these stores, and again after it.
-//! * A second thread [revokes](Access::revoke) the lock: it sets [`REVOKED`], makes all threads of the
+//! * A second thread [revokes](RegionLock::revoke) the lock: it sets [`REVOKED`], makes all threads of the
 //!   process pass a fence ([`heavy`](fence::heavy)), and looks at `state`. A writer waits until the owner is
 //!   not the writer, a reader until the owner is not upgraded. An owner that reads makes no thread wait here:
 //!   a writer that is being upgraded looks at `state` as it looks at the slots of other readers.
@@ -65,9 +65,9 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Instant;
 
-use super::Access;
+use super::RegionLock;
 use crate::faults::watches_locks;
-use crate::sync::fence::{self, Refused};
+use crate::sync::fence::{self, FenceRefused};
 use crate::sync::thread::this_thread;
 use crate::sync::{Mistake, mistake};
 
@@ -86,7 +86,7 @@ pub(super) const UPGRADED: u64 = 2;
 /// One read of the owner. This bit and all higher ones are the number of its reads.
 const READ: u64 = 4;
 
-impl Access {
+impl RegionLock {
     /// Makes this thread the owner, if no thread has used the lock yet, the system has the heavy fence, and
     /// the simulator does not watch locks. Returns whether it did.
     pub(super) fn claim(&self) -> bool {
@@ -231,9 +231,9 @@ impl Access {
     /// none of them.
     ///
     /// # Errors
-    /// [`Refused`] if the system refuses the fence. The state of the owner is unknown then.
+    /// [`FenceRefused`] if the system refuses the fence. The state of the owner is unknown then.
     #[cold]
-    pub(super) fn revoke(&self, inside: u64, end: Option<Instant>) -> Result<bool, Refused> {
+    pub(super) fn revoke(&self, inside: u64, end: Option<Instant>) -> Result<bool, FenceRefused> {
         let mut waiting = self.waiting();
         if self.owner.fetch_or(REVOKED, SeqCst) & !REVOKED == FRESH {
             return Ok(true); // there was no owner, or there is none any more

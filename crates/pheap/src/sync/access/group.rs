@@ -1,18 +1,18 @@
 //! Upgrades the writer of several regions: waits until that thread is alone in all of them. Before, readers
 //! may be inside them, too.
 
-use super::Access;
+use super::RegionLock;
 use crate::faults::{Bug, bug};
-use crate::sync::gate::Gates;
+use crate::sync::gate::ClosedGates;
 
 /// Waits until this thread, which is the writer of all these locks, is alone in all of them. It waits for
 /// one of them at a time, and is alone in no other one during that wait: a reader of that one may be about
 /// to read another one. If this thread cannot have them all, it closes the gates: threads that arrive later,
 /// and have no region, wait until it can, or until the deadline of the gates. Otherwise there might always
 /// be a reader in one of them.
-pub(crate) fn upgrade_all(locks: &[&Access]) {
+pub(crate) fn upgrade_all(locks: &[&RegionLock]) {
     let mut wait_for = 0;
-    let mut gates: Option<Gates<'_>> = None;
+    let mut gates: Option<ClosedGates<'_>> = None;
     loop {
         locks[wait_for].upgrade();
         let others = || locks.iter().enumerate().filter(|&(i, _)| i != wait_for);
@@ -22,7 +22,7 @@ pub(crate) fn upgrade_all(locks: &[&Access]) {
         wait_for = failed;
         match &mut gates {
             None if bug(Bug::OpenGates) => {}
-            None => gates = Some(Gates::close(locks.iter().map(|lock| &lock.gate).collect())),
+            None => gates = Some(ClosedGates::close(locks.iter().map(|lock| &lock.gate).collect())),
             Some(gates) => gates.lengthen(),
         }
     }

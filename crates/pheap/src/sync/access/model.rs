@@ -6,13 +6,13 @@ use std::sync::Arc;
 use loom::cell::Cell;
 use loom::thread;
 
-use super::{Access, upgrade_all};
+use super::{RegionLock, upgrade_all};
 use crate::sync::Mistake;
-use crate::sync::model::{Seed, explore, finds};
+use crate::sync::model::{SeededMistake, explore, finds};
 use crate::sync::thread::model::be;
 
 struct Guarded {
-    lock: Access,
+    lock: RegionLock,
     /// For the writer only: loom fails if two threads access it, and one of them writes.
     draft: Cell<u64>,
     /// What readers look at.
@@ -22,7 +22,7 @@ struct Guarded {
 impl Guarded {
     /// With a lock that no thread has used.
     fn fresh() -> Arc<Guarded> {
-        let lock = Access::new();
+        let lock = RegionLock::new();
         be(1);
         Arc::new(Guarded { lock, draft: Cell::new(0), value: Cell::new(0) })
     }
@@ -282,7 +282,7 @@ fn the_lock_of_a_region_in_every_order() {
     ];
     for (mistake, preemptions, program) in mistakes {
         let start = std::time::Instant::now();
-        assert!(finds(Seed::Mistake(mistake), preemptions, program), "{mistake:?}");
+        assert!(finds(SeededMistake::Mistake(mistake), preemptions, program), "{mistake:?}");
         println!("{mistake:?} was found, {:.1?}", start.elapsed());
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::bias::{GONE, UPGRADED};
-use super::{Access, CLOSED, EXCLUSIVE, PARKED, SLEEPERS, SPINS};
+use super::{CLOSED, EXCLUSIVE, PARKED, RegionLock, SLEEPERS, SPINS};
 use crate::faults::{Bug, bug};
-use crate::sync::fence::Refused;
-use crate::sync::{Want, spins};
+use crate::sync::fence::FenceRefused;
+use crate::sync::{LockMode, spins};
 
 /// How a reader has come in. It must leave in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,19 +20,19 @@ pub(crate) enum Entry {
     Counted,
 }
 
-impl Access {
+impl RegionLock {
     /// Waits until no writer is upgraded. `nested` says that this thread has a region already; it may be this
     /// one, if the thread reads it. A thread that has none also waits behind writers that wait to be
     /// upgraded.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn lock_shared(&self, nested: bool) -> Result<Entry, Refused> {
+    pub(crate) fn lock_shared(&self, nested: bool) -> Result<Entry, FenceRefused> {
         if self.read_as_owner() { Ok(Entry::Owner) } else { self.wait_shared(nested) }
     }
 
     #[inline(never)]
     #[track_caller]
-    fn wait_shared(&self, nested: bool) -> Result<Entry, Refused> {
+    fn wait_shared(&self, nested: bool) -> Result<Entry, FenceRefused> {
         if self.claim() && self.read_as_owner() {
             return Ok(Entry::Owner);
         }
@@ -44,7 +44,7 @@ impl Access {
             self.revoke(UPGRADED, None)?;
         }
         let wait = || Some(self.enter(nested).unwrap_or_else(|| self.enter_slowly(nested)));
-        Ok(self.watch.take(Want::Shared, || self.enter(nested), wait).expect("waited for"))
+        Ok(self.watch.take(LockMode::Shared, || self.enter(nested), wait).expect("waited for"))
     }
 
     #[inline(always)]
@@ -52,7 +52,7 @@ impl Access {
         match entry {
             Entry::Owner => self.end_read_as_owner(),
             Entry::Slot | Entry::Counted => {
-                self.watch.leave(Want::Shared);
+                self.watch.leave(LockMode::Shared);
                 self.leave_slot(entry);
             }
         }

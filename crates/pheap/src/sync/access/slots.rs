@@ -19,7 +19,7 @@ struct Slot(AtomicU64);
 
 /// The threads that read under one lock.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(super) struct ReaderSlots {
     chunks: [OnceLock<Box<[Slot; CHUNK]>>; SLOTS / CHUNK],
     /// One more than the highest slot that was ever used.
     used: AtomicUsize,
@@ -27,9 +27,9 @@ pub(super) struct Slots {
     others: AtomicU64,
 }
 
-impl Slots {
-    pub(super) fn new() -> Slots {
-        let slots = Slots::default();
+impl ReaderSlots {
+    pub(super) fn new() -> ReaderSlots {
+        let slots = ReaderSlots::default();
         // A model must allocate this here: if a thread allocated it later, loom would not know which thread
         // did.
         if cfg!(all(test, pheap_loom)) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pheap_testkit::process::{role, run_well};
 
-use super::{Access, upgrade_all};
+use super::{RegionLock, upgrade_all};
 use crate::sync::fence::heavy;
 use crate::sync::gate::Closer;
 
@@ -15,7 +15,7 @@ use crate::sync::gate::Closer;
 const OFTEN: u64 = 1000;
 
 struct Guarded {
-    lock: Access,
+    lock: RegionLock,
     /// Changed in two steps, so that one of two simultaneous changes is lost.
     value: AtomicU64,
     /// Changed together with `value`, while the writer is alone.
@@ -24,7 +24,7 @@ struct Guarded {
 
 impl Guarded {
     fn new() -> Guarded {
-        Guarded { lock: Access::new(), value: AtomicU64::new(0), twin: AtomicU64::new(0) }
+        Guarded { lock: RegionLock::new(), value: AtomicU64::new(0), twin: AtomicU64::new(0) }
     }
 
     /// Changes the values, and unlocks. This thread is the writer before, and not afterwards.

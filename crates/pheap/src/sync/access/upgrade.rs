@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
-use super::{Access, CLOSED, EXCLUSIVE, PARKED, SLEEPERS, SPINS};
-use crate::sync::{Mistake, Want, fence, mistake, spins};
+use super::{CLOSED, EXCLUSIVE, PARKED, RegionLock, SLEEPERS, SPINS};
+use crate::sync::{LockMode, Mistake, fence, mistake, spins};
 
-impl Access {
+impl RegionLock {
     /// Waits until this thread, the writer, is alone, unless it is already. Waits for readers that are
     /// inside, and for readers that these may wait for.
     #[inline(always)]
@@ -18,7 +18,7 @@ impl Access {
                 }
                 Some(())
             };
-            self.watch.take(Want::Exclusive, || self.shut().then_some(()), wait);
+            self.watch.take(LockMode::Exclusive, || self.shut().then_some(()), wait);
         }
     }
 
@@ -35,7 +35,7 @@ impl Access {
         };
         self.upgrade_as_owner()
             || self.is_shut()
-            || self.watch.take(Want::Exclusive, || None, attempt).is_some()
+            || self.watch.take(LockMode::Exclusive, || None, attempt).is_some()
     }
 
     /// Whether this thread, the writer, is alone.
@@ -102,7 +102,7 @@ impl Access {
         if word & EXCLUSIVE == 0 {
             return;
         }
-        self.watch.leave(Want::Exclusive);
+        self.watch.leave(LockMode::Exclusive);
         let is_open = word & SLEEPERS == 0
             && self.word.compare_exchange(word, word & !(CLOSED | EXCLUSIVE), Release, Relaxed).is_ok();
         if !is_open {

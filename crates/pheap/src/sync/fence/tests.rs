@@ -4,8 +4,8 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Refused, heavy};
-use crate::sync::Access;
+use super::{FenceRefused, heavy};
+use crate::sync::RegionLock;
 
 /// Makes `membarrier` fail from now on, as if the system had none, in this thread and in threads that it
 /// starts.
@@ -30,8 +30,8 @@ pub(crate) fn forbid() {
 }
 
 /// Returns a lock that this thread has used.
-fn used() -> Access {
-    let lock = Access::new();
+fn used() -> RegionLock {
+    let lock = RegionLock::new();
     lock.lock_upgradable(|| false).unwrap();
     lock.upgrade();
     lock.unlock_upgradable();
@@ -57,11 +57,11 @@ fn a_lock_is_not_revoked_without_the_fence() {
         scope.spawn(|| {
             forbid();
             for _ in 0..2 {
-                assert_eq!(lock.try_lock_upgradable(), Err(Refused));
-                assert_eq!(lock.try_lock_for(Duration::ZERO), Err(Refused));
-                assert_eq!(lock.lock_collected(), Err(Refused));
-                assert_eq!(lock.lock_quiescent(false), Err(Refused));
-                assert_eq!(lock.lock_shared(false), Err(Refused));
+                assert_eq!(lock.try_lock_upgradable(), Err(FenceRefused));
+                assert_eq!(lock.try_lock_for(Duration::ZERO), Err(FenceRefused));
+                assert_eq!(lock.lock_collected(), Err(FenceRefused));
+                assert_eq!(lock.lock_quiescent(false), Err(FenceRefused));
+                assert_eq!(lock.lock_shared(false), Err(FenceRefused));
             }
         });
     });

@@ -7,9 +7,9 @@ use std::time::Instant;
 use loom::cell::Cell;
 use loom::thread;
 
-use super::{RawRwLock, Want};
+use super::{LockMode, RawRwLock};
 use crate::sync::Mistake;
-use crate::sync::model::{Seed, explore, finds};
+use crate::sync::model::{SeededMistake, explore, finds};
 
 struct Guarded {
     lock: RawRwLock,
@@ -28,13 +28,13 @@ impl Guarded {
     }
 
     fn change(&self) {
-        self.lock.lock(Want::Exclusive);
+        self.lock.lock(LockMode::Exclusive);
         self.changes();
     }
 
     /// Changes the value, if the lock can be had in time. Returns whether it did.
     fn change_in_time(&self) -> bool {
-        let in_time = self.lock.try_lock_until(Want::Exclusive, Instant::now());
+        let in_time = self.lock.try_lock_until(LockMode::Exclusive, Instant::now());
         if in_time {
             self.changes();
         }
@@ -42,7 +42,7 @@ impl Guarded {
     }
 
     fn read(&self) -> u64 {
-        self.lock.lock(Want::Shared);
+        self.lock.lock(LockMode::Shared);
         let value = self.value.get();
         self.lock.unlock_shared();
         value
@@ -50,8 +50,8 @@ impl Guarded {
 
     /// Reads within a read. A writer that waits must not prevent that.
     fn read_nested(&self) {
-        self.lock.lock(Want::Shared);
-        self.lock.lock(Want::Nested);
+        self.lock.lock(LockMode::Shared);
+        self.lock.lock(LockMode::Nested);
         self.value.get();
         self.lock.unlock_shared();
         self.lock.unlock_shared();
@@ -103,7 +103,7 @@ fn one_reads_nested() {
 /// While one thread reads, a writer gives up waiting, and a reader waits behind it.
 fn one_gives_up() {
     let guarded = Guarded::new();
-    guarded.lock.lock(Want::Shared);
+    guarded.lock.lock(LockMode::Shared);
     let impatient = beside(&guarded, Guarded::change_in_time);
     let reader = beside(&guarded, Guarded::read);
     reader.join().unwrap(); // a writer that has given up does not keep it out
@@ -124,6 +124,6 @@ fn a_lock_in_every_order() {
     for (name, preemptions, program) in programs {
         explore(name, preemptions, program);
     }
-    assert!(finds(Seed::Mistake(Mistake::WaitUnseen), 3, two_change));
-    assert!(finds(Seed::Mistake(Mistake::GiveUpQuietly), 2, one_gives_up));
+    assert!(finds(SeededMistake::Mistake(Mistake::WaitUnseen), 3, two_change));
+    assert!(finds(SeededMistake::Mistake(Mistake::GiveUpQuietly), 2, one_gives_up));
 }

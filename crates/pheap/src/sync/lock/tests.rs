@@ -4,7 +4,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{RawRwLock, Want};
+use super::{LockMode, RawRwLock};
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ impl Guarded {
     }
 
     fn change(&self) {
-        self.lock.lock(Want::Exclusive);
+        self.lock.lock(LockMode::Exclusive);
         self.changes();
     }
 
@@ -42,7 +42,7 @@ impl Guarded {
         one
     }
 
-    fn read(&self, want: Want) -> u64 {
+    fn read(&self, want: LockMode) -> u64 {
         self.lock.lock(want);
         self.reads()
     }
@@ -74,16 +74,16 @@ fn many_threads_come_for_everything() {
                 for round in 0..ROUNDS {
                     match round % 5 {
                         0 => guarded.change(),
-                        1 if guarded.lock.try_lock(Want::Exclusive) => guarded.changes(),
-                        2 if guarded.lock.try_lock_until(Want::Exclusive, soon()) => guarded.changes(),
+                        1 if guarded.lock.try_lock(LockMode::Exclusive) => guarded.changes(),
+                        2 if guarded.lock.try_lock_until(LockMode::Exclusive, soon()) => guarded.changes(),
                         3 => {
-                            guarded.lock.lock(Want::Shared);
-                            let seen = guarded.read(Want::Nested);
+                            guarded.lock.lock(LockMode::Shared);
+                            let seen = guarded.read(LockMode::Nested);
                             assert_eq!(guarded.reads(), seen);
                             continue;
                         }
                         _ => {
-                            if guarded.lock.try_lock_until(Want::Shared, soon()) {
+                            if guarded.lock.try_lock_until(LockMode::Shared, soon()) {
                                 guarded.reads();
                             }
                             continue;
@@ -96,7 +96,7 @@ fn many_threads_come_for_everything() {
         });
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    assert_eq!(guarded.read(Want::Shared), changed);
+    assert_eq!(guarded.read(LockMode::Shared), changed);
     assert!(changed >= 6 * ROUNDS / 5);
     assert!(is_as_new(&guarded.lock));
 }
@@ -105,12 +105,12 @@ fn many_threads_come_for_everything() {
 fn served_in_the_order_of_coming() {
     let guarded = Guarded::new();
     let served = Mutex::new(Vec::new());
-    guarded.lock.lock(Want::Exclusive);
+    guarded.lock.lock(LockMode::Exclusive);
     thread::scope(|scope| {
         for number in 0..4 {
             let (guarded, served) = (&guarded, &served);
             scope.spawn(move || {
-                guarded.lock.lock(Want::Exclusive);
+                guarded.lock.lock(LockMode::Exclusive);
                 served.lock().unwrap().push(number);
                 guarded.lock.unlock_exclusive();
             });
@@ -125,14 +125,14 @@ fn served_in_the_order_of_coming() {
 #[test]
 fn nested_readers_pass_writers_that_wait_and_others_do_not() {
     let guarded = Guarded::new();
-    guarded.lock.lock(Want::Shared);
+    guarded.lock.lock(LockMode::Shared);
     thread::scope(|scope| {
         scope.spawn(|| guarded.change());
         until_waiting(&guarded.lock, 1);
-        assert!(!guarded.lock.try_lock(Want::Shared));
-        assert!(!guarded.lock.try_lock_until(Want::Shared, soon()));
-        assert_eq!(guarded.read(Want::Nested), 0);
-        let reader = scope.spawn(|| guarded.read(Want::Shared));
+        assert!(!guarded.lock.try_lock(LockMode::Shared));
+        assert!(!guarded.lock.try_lock_until(LockMode::Shared, soon()));
+        assert_eq!(guarded.read(LockMode::Nested), 0);
+        let reader = scope.spawn(|| guarded.read(LockMode::Shared));
         until_waiting(&guarded.lock, 2);
         assert_eq!(guarded.reads(), 0);
         assert_eq!(reader.join().unwrap(), 1);
@@ -143,18 +143,18 @@ fn nested_readers_pass_writers_that_wait_and_others_do_not() {
 #[test]
 fn who_gives_up_keeps_nobody_waiting() {
     let guarded = Guarded::new();
-    guarded.lock.lock(Want::Shared);
+    guarded.lock.lock(LockMode::Shared);
     thread::scope(|scope| {
         let impatient = scope.spawn(|| {
             let in_time =
-                guarded.lock.try_lock_until(Want::Exclusive, Instant::now() + Duration::from_millis(50));
+                guarded.lock.try_lock_until(LockMode::Exclusive, Instant::now() + Duration::from_millis(50));
             assert!(!in_time);
         });
         // Unless the impatient thread has given up already.
         while guarded.lock.queue().waiters.is_empty() && !impatient.is_finished() {
             thread::yield_now();
         }
-        let readers = [(); 2].map(|()| scope.spawn(|| guarded.read(Want::Shared)));
+        let readers = [(); 2].map(|()| scope.spawn(|| guarded.read(LockMode::Shared)));
         for reader in readers {
             assert_eq!(reader.join().unwrap(), 0);
         }
@@ -167,7 +167,7 @@ fn who_gives_up_keeps_nobody_waiting() {
 #[test]
 fn those_who_share_it_meet() {
     let guarded = Guarded::new();
-    guarded.lock.lock(Want::Exclusive);
+    guarded.lock.lock(LockMode::Exclusive);
     let (inside, seen) = mpsc::channel();
     thread::scope(|scope| {
         let leave = [(); 2].map(|()| {
@@ -176,7 +176,7 @@ fn those_who_share_it_meet() {
             scope.spawn({
                 let guarded = &guarded;
                 move || {
-                    guarded.lock.lock(Want::Shared);
+                    guarded.lock.lock(LockMode::Shared);
                     inside.send(()).unwrap();
                     left.recv_timeout(LONG).unwrap();
                     guarded.reads();
@@ -189,7 +189,7 @@ fn those_who_share_it_meet() {
         for _ in 0..2 {
             seen.recv_timeout(LONG).unwrap();
         }
-        assert!(!guarded.lock.try_lock(Want::Exclusive));
+        assert!(!guarded.lock.try_lock(LockMode::Exclusive));
         for leave in leave {
             leave.send(()).unwrap();
         }
@@ -201,15 +201,17 @@ fn those_who_share_it_meet() {
 #[test]
 fn nobody_is_overtaken_for_ever() {
     let guarded = Guarded::new();
-    for (often, once) in
-        [(Want::Shared, Want::Exclusive), (Want::Exclusive, Want::Shared), (Want::Exclusive, Want::Exclusive)]
-    {
+    for (often, once) in [
+        (LockMode::Shared, LockMode::Exclusive),
+        (LockMode::Exclusive, LockMode::Shared),
+        (LockMode::Exclusive, LockMode::Exclusive),
+    ] {
         let is_over = AtomicBool::new(false);
         let work = |want| {
             guarded.lock.lock(want);
             match want {
-                Want::Exclusive => guarded.changes(),
-                Want::Shared | Want::Nested => drop(guarded.reads()),
+                LockMode::Exclusive => guarded.changes(),
+                LockMode::Shared | LockMode::Nested => drop(guarded.reads()),
             }
         };
         thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! Finds the copy of a range in the write set.
 
-use super::{Find, LONG, PATIENCE, WriteSet};
+use super::{LONG, PATIENCE, RangeLookup, WriteSet};
 use crate::txn::line_index::first_and_last;
 
 impl WriteSet {
@@ -8,17 +8,17 @@ impl WriteSet {
     /// whole value, but is only aligned like the part. Such a copy is not one of the whole, and must be
     /// replaced.
     #[inline(always)]
-    pub(crate) fn find_aligned(&self, addr: usize, len: usize, align: usize) -> Find {
+    pub(crate) fn find_aligned(&self, addr: usize, len: usize, align: usize) -> RangeLookup {
         match self.find(addr, len) {
             // Each copy begins with a word.
-            Find::Copy(copy) if align > 8 && !copy.addr().is_multiple_of(align) => Find::Part,
+            RangeLookup::Copy(copy) if align > 8 && !copy.addr().is_multiple_of(align) => RangeLookup::Part,
             found => found,
         }
     }
 
     /// Finds the copy of `len` bytes at `addr`; `len` is not 0.
     #[inline(never)]
-    pub(crate) fn find(&self, addr: usize, len: usize) -> Find {
+    pub(crate) fn find(&self, addr: usize, len: usize) -> RangeLookup {
         if self.entries.len() <= self.unindexed {
             return self.find_one_by_one(addr, len);
         }
@@ -35,17 +35,17 @@ impl WriteSet {
 
     /// Looks at each entry.
     #[inline]
-    fn find_one_by_one(&self, addr: usize, len: usize) -> Find {
+    fn find_one_by_one(&self, addr: usize, len: usize) -> RangeLookup {
         // Newest first: accesses are often to the newest copy.
         match self.entries.iter().rev().find(|entry| entry.overlaps(addr, len)) {
-            Some(entry) if entry.covers(addr, len) => Find::Copy(entry.copy_of(addr)),
-            Some(_) => Find::Part,
-            None => Find::Nothing,
+            Some(entry) if entry.covers(addr, len) => RangeLookup::Copy(entry.copy_of(addr)),
+            Some(_) => RangeLookup::Part,
+            None => RangeLookup::Nothing,
         }
     }
 
     #[inline]
-    fn find_by_lines(&self, addr: usize, len: usize) -> Find {
+    fn find_by_lines(&self, addr: usize, len: usize) -> RangeLookup {
         let (first, last) = first_and_last(addr, len);
         if last - first > LONG {
             return self.find_long(addr, len);
@@ -56,32 +56,32 @@ impl WriteSet {
     /// Finds a copy among the entries that cover one of these lines. Each entry that overlaps the range
     /// shares a line with it.
     #[inline(always)]
-    fn find_in_lines(&self, first: usize, last: usize, addr: usize, len: usize) -> Find {
+    fn find_in_lines(&self, first: usize, last: usize, addr: usize, len: usize) -> RangeLookup {
         // A loop, because `find_map` compiles to a call for each line, and `..=` to one more test for each
         // line.
         for line in first..last + 1 {
             let found = self.index.find(line, |number| {
                 let entry = self.entries[number as usize];
                 if entry.covers(addr, len) {
-                    return Some(Find::Copy(entry.copy_of(addr)));
+                    return Some(RangeLookup::Copy(entry.copy_of(addr)));
                 }
-                entry.overlaps(addr, len).then_some(Find::Part)
+                entry.overlaps(addr, len).then_some(RangeLookup::Part)
             });
             if let Some(found) = found {
                 return found;
             }
         }
-        Find::Nothing
+        RangeLookup::Nothing
     }
 
     /// Looks for entries that overlap a range of many lines.
     #[cold]
-    fn find_long(&self, addr: usize, len: usize) -> Find {
+    fn find_long(&self, addr: usize, len: usize) -> RangeLookup {
         let (first, last) = first_and_last(addr, len);
         let steps = self.steps.get() + self.entries.len().min(last - first);
         self.steps.set(steps);
         if steps > PATIENCE {
-            return Find::Part;
+            return RangeLookup::Part;
         }
         if self.entries.len() < last - first {
             return self.find_one_by_one(addr, len);

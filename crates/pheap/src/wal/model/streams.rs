@@ -3,7 +3,7 @@
 use super::Log;
 use crate::log::{Range, ranges};
 use crate::os::storage::Storage;
-use crate::wal::stream::{Stream, records};
+use crate::wal::stream::{RecordStream, records};
 
 const WORDS: [u64; 2] = [0, 1];
 
@@ -14,7 +14,7 @@ fn store(log: &Log, number: u64) {
     log.wal.append(4, ranges.into_iter(), false).expect("there is room");
 }
 
-fn apply(stream: &Stream, copy: &mut [u64; 2]) {
+fn apply(stream: &RecordStream, copy: &mut [u64; 2]) {
     let words = stream.take().expect("they are kept");
     for range in records(&words).flat_map(ranges) {
         let word = WORDS.into_iter().position(|thread| Log::place(thread) == range.offset);

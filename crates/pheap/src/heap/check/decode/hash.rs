@@ -1,8 +1,8 @@
 //! Decodes hash maps: a trie of directories, and chains of buckets.
 
-use super::part::{Part, Slots, strange};
-use super::{Node, Order, nothing};
-use crate::heap::check::rule::{Hash, Pointer, field, named, number, pointer, variant_pointer};
+use super::part::{ObjectPart, SlotRun, strange};
+use super::{DecodedNode, SlotOrder, nothing};
+use crate::heap::check::rule::{Hash, PointerRule, field, named, number, pointer, variant_pointer};
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout};
 
@@ -11,43 +11,43 @@ const HASH: u32 = 64;
 
 #[derive(Clone)]
 pub(super) struct HashWalk<'v> {
-    child: Child<'v>,
-    bucket: Bucket<'v>,
+    child: ChildLayout<'v>,
+    bucket: BucketLayout<'v>,
     /// Directories on the path.
-    frames: Vec<Frame<'v>>,
+    frames: Vec<TrieFrame<'v>>,
     /// The bucket that was visited last: it may have a next one in its chain.
-    last: Option<Part<'v>>,
+    last: Option<ObjectPart<'v>>,
 }
 
 /// The layout of a reference to buckets. Offsets are in bytes from its start.
 #[derive(Clone, Copy)]
-struct Child<'v> {
+struct ChildLayout<'v> {
     tag: Prim,
     nothing: i128,
-    bucket: (i128, Pointer),
-    leaf: (i128, Pointer),
+    bucket: (i128, PointerRule),
+    leaf: (i128, PointerRule),
     bits: u64,
-    directory: (i128, Pointer),
+    directory: (i128, PointerRule),
     /// The references in a directory.
-    children: Slots<'v>,
+    children: SlotRun<'v>,
     /// Bits of the hash by which a directory divides.
     level: u32,
 }
 
 /// The layout of buckets.
 #[derive(Clone, Copy)]
-struct Bucket<'v> {
-    order: Order,
+struct BucketLayout<'v> {
+    order: SlotOrder,
     depth: u64,
-    next: Pointer,
-    slots: Slots<'v>,
+    next: PointerRule,
+    slots: SlotRun<'v>,
 }
 
 /// An array of references to buckets that is being visited.
 #[derive(Clone, Copy)]
-struct Frame<'v> {
-    part: Part<'v>,
-    slots: Slots<'v>,
+struct TrieFrame<'v> {
+    part: ObjectPart<'v>,
+    slots: SlotRun<'v>,
     next: u64,
     /// Bits of the hash that lead to this array, and to each of its elements.
     above: u32,
@@ -56,14 +56,14 @@ struct Frame<'v> {
     is_leaf: bool,
 }
 
-impl<'v> Child<'v> {
-    fn of(ty: &TypeLayout, map: Part<'v>) -> Option<Child<'v>> {
+impl<'v> ChildLayout<'v> {
+    fn of(ty: &TypeLayout, map: ObjectPart<'v>) -> Option<ChildLayout<'v>> {
         let Shape::Enum { tag, variants } = &ty.shape else { return None };
         let directory = variant_pointer(variants, "Directory", "0")?;
-        let children = Slots::of(map.layout(directory.1.to)?, &["children"])?;
+        let children = SlotRun::of(map.layout(directory.1.to)?, &["children"])?;
         let leaf = variants.iter().find(|variant| variant.name == "Leaf")?;
         let level = children.count.checked_ilog2()?;
-        (children.ty == ty && children.count.is_power_of_two()).then_some(Child {
+        (children.ty == ty && children.count.is_power_of_two()).then_some(ChildLayout {
             tag: *tag,
             nothing: variants.iter().find(|variant| variant.name == "Nothing")?.tag,
             bucket: variant_pointer(variants, "Bucket", "0")?,
@@ -76,11 +76,11 @@ impl<'v> Child<'v> {
     }
 }
 
-impl<'v> Bucket<'v> {
-    fn of(ty: &'v TypeLayout, bits: u16) -> Option<Bucket<'v>> {
-        let (slots, tags) = (Slots::of(ty, &["slots"])?, Slots::of(ty, &["head", "tags", "tags"])?);
-        (tags.count == slots.count && tags.ty.size == 2).then_some(Bucket {
-            order: Order::Tags { at: tags.first, bits },
+impl<'v> BucketLayout<'v> {
+    fn of(ty: &'v TypeLayout, bits: u16) -> Option<BucketLayout<'v>> {
+        let (slots, tags) = (SlotRun::of(ty, &["slots"])?, SlotRun::of(ty, &["head", "tags", "tags"])?);
+        (tags.count == slots.count && tags.ty.size == 2).then_some(BucketLayout {
+            order: SlotOrder::Tags { at: tags.first, bits },
             depth: number(ty, &["head", "tags", "depth"], Prim::U16)?,
             next: pointer(ty, &["head", "next"])?,
             slots,
@@ -89,28 +89,28 @@ impl<'v> Bucket<'v> {
 }
 
 impl<'v> HashWalk<'v> {
-    pub(super) fn new(hash: &Hash, root: Part<'v>) -> Option<HashWalk<'v>> {
+    pub(super) fn new(hash: &Hash, root: ObjectPart<'v>) -> Option<HashWalk<'v>> {
         let (top, ty) = field(root.layout(hash.root.to)?, &["top"])?;
-        let child = Child::of(ty, root)?;
-        let bucket = Bucket::of(root.layout(child.bucket.1.to)?, hash.tag)?;
-        let slots = Slots { first: top, count: 1, ..child.children };
-        let frame = Frame { part: root, slots, next: 0, above: 0, known: 0, is_leaf: false };
+        let child = ChildLayout::of(ty, root)?;
+        let bucket = BucketLayout::of(root.layout(child.bucket.1.to)?, hash.tag)?;
+        let slots = SlotRun { first: top, count: 1, ..child.children };
+        let frame = TrieFrame { part: root, slots, next: 0, above: 0, known: 0, is_leaf: false };
         Some(HashWalk { child, bucket, frames: vec![frame], last: None })
     }
 
     /// Makes a node without entries.
-    pub(super) fn node(&self, part: Part<'v>) -> Node<'v> {
-        Node::array(part, Slots { count: 0, ..self.bucket.slots })
+    pub(super) fn node(&self, part: ObjectPart<'v>) -> DecodedNode<'v> {
+        DecodedNode::array(part, SlotRun { count: 0, ..self.bucket.slots })
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Node<'v>>, String> {
+    pub(super) fn next(&mut self) -> Result<Option<DecodedNode<'v>>, String> {
         if let Some(last) = self.last.take()
             && let Some(bucket) = last.follow(self.bucket.next)?
         {
             return Ok(Some(self.enter(bucket)));
         }
         while let Some(frame) = self.frames.last_mut() {
-            let Frame { part, slots, next: i, above, known, is_leaf } = *frame;
+            let TrieFrame { part, slots, next: i, above, known, is_leaf } = *frame;
             if i == slots.count {
                 self.frames.pop();
                 continue;
@@ -121,7 +121,8 @@ impl<'v> HashWalk<'v> {
             let tag_at = |i| if is_leaf { child.bucket.0 } else { place(i).integer(0, child.tag) };
             let (at, tag) = (place(i), tag_at(i));
             if tag == child.bucket.0 {
-                let pointer = Pointer { at: if is_leaf { 0 } else { child.bucket.1.at }, ..child.bucket.1 };
+                let pointer =
+                    PointerRule { at: if is_leaf { 0 } else { child.bucket.1.at }, ..child.bucket.1 };
                 let Some(bucket) = at.follow(pointer)? else {
                     if is_leaf {
                         continue;
@@ -154,7 +155,14 @@ impl<'v> HashWalk<'v> {
                 if !(1..=child.level).contains(&bits) || count != 1 << bits || divided > HASH {
                     return Err(format!("has a directory of {count} buckets for {bits} bits of the hash"));
                 }
-                self.frames.push(Frame { part, slots, next: 0, above: known, known: divided, is_leaf: true });
+                self.frames.push(TrieFrame {
+                    part,
+                    slots,
+                    next: 0,
+                    above: known,
+                    known: divided,
+                    is_leaf: true,
+                });
                 return Ok(Some(self.node(part)));
             } else if tag == child.directory.0 {
                 let divided = known + child.level;
@@ -162,7 +170,7 @@ impl<'v> HashWalk<'v> {
                     return Err("divides by more bits than a hash has".to_owned());
                 }
                 let (part, slots) = (at.follow(child.directory.1)?.ok_or_else(nothing)?, child.children);
-                self.frames.push(Frame {
+                self.frames.push(TrieFrame {
                     part,
                     slots,
                     next: 0,
@@ -178,8 +186,8 @@ impl<'v> HashWalk<'v> {
         Ok(None)
     }
 
-    fn enter(&mut self, bucket: Part<'v>) -> Node<'v> {
+    fn enter(&mut self, bucket: ObjectPart<'v>) -> DecodedNode<'v> {
         self.last = Some(bucket);
-        Node { order: self.bucket.order, ..Node::array(bucket, self.bucket.slots) }
+        DecodedNode { order: self.bucket.order, ..DecodedNode::array(bucket, self.bucket.slots) }
     }
 }

@@ -9,29 +9,29 @@ mod hash;
 pub(in crate::heap) mod part;
 mod tree;
 
-use super::rule::{Rule, Vector, field};
+use super::rule::{CollectionRule, Vector, field};
 use hash::HashWalk;
-use part::{Part, Slots, Spot, as_text, in_slot, strange};
+use part::{ObjectPart, SlotRun, TypedPart, as_text, in_slot, strange};
 use tree::TreeWalk;
 
 /// A key and its value.
-pub(in crate::heap) type Pair<'v> = (Spot<'v>, Spot<'v>);
+pub(in crate::heap) type KeyValue<'v> = (TypedPart<'v>, TypedPart<'v>);
 
 /// A node of a collection, or its buffer.
 #[derive(Clone, Copy)]
-pub(in crate::heap) struct Node<'v> {
+pub(in crate::heap) struct DecodedNode<'v> {
     /// The node's object.
-    pub(in crate::heap) part: Part<'v>,
-    pub(in crate::heap) kind: Kind,
+    pub(in crate::heap) part: ObjectPart<'v>,
+    pub(in crate::heap) kind: NodeKind,
     /// The slots for values, entries, branches or keys.
-    pub(in crate::heap) slots: Slots<'v>,
+    pub(in crate::heap) slots: SlotRun<'v>,
     /// The slots for the values of keys, if they are separate from the keys.
-    pub(in crate::heap) values: Option<Slots<'v>>,
-    order: Order,
+    pub(in crate::heap) values: Option<SlotRun<'v>>,
+    order: SlotOrder,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::heap) enum Kind {
+pub(in crate::heap) enum NodeKind {
     /// The slots have values.
     Values,
     /// The node leads to other nodes, and its slots have keys.
@@ -43,7 +43,7 @@ pub(in crate::heap) enum Kind {
 
 /// The slots of a node that have values.
 #[derive(Clone, Copy)]
-enum Order {
+enum SlotOrder {
     /// `len` slots, from the slot `head` on, wrapping around.
     Ring { head: u64, len: u64 },
     /// The slots whose tag has at least one of these bits. The tags begin at byte `at`.
@@ -52,16 +52,19 @@ enum Order {
     List { at: u64, len: u64 },
 }
 
-impl<'v> Node<'v> {
+impl<'v> DecodedNode<'v> {
     /// Makes a node of consecutive elements that all have values.
-    pub(in crate::heap) fn array(part: Part<'v>, slots: Slots<'v>) -> Node<'v> {
-        let order = Order::Ring { head: 0, len: slots.count };
-        Node { part, kind: Kind::Values, slots, values: None, order }
+    pub(in crate::heap) fn array(part: ObjectPart<'v>, slots: SlotRun<'v>) -> DecodedNode<'v> {
+        let order = SlotOrder::Ring { head: 0, len: slots.count };
+        DecodedNode { part, kind: NodeKind::Values, slots, values: None, order }
     }
 
     /// Returns the buffer of a vector, a text or a queue, and whether there is one. If there is none, the
     /// node is a part of the owner, without elements.
-    pub(in crate::heap) fn buffer(vector: &Vector, owner: Part<'v>) -> Result<(Node<'v>, bool), String> {
+    pub(in crate::heap) fn buffer(
+        vector: &Vector,
+        owner: ObjectPart<'v>,
+    ) -> Result<(DecodedNode<'v>, bool), String> {
         let head = vector.head.map_or(0, |at| owner.word(at));
         let len = owner.word(vector.len);
         let (buffer, slots) = owner.follow_slice(vector.buffer)?;
@@ -69,23 +72,23 @@ impl<'v> Node<'v> {
         if len > capacity || (head >= capacity && head > 0) {
             return Err(format!("has {len} elements from place {head} on, in a buffer for {capacity}"));
         }
-        let node = Node::array(buffer.unwrap_or(owner), slots);
-        Ok((Node { order: Order::Ring { head, len }, ..node }, buffer.is_some()))
+        let node = DecodedNode::array(buffer.unwrap_or(owner), slots);
+        Ok((DecodedNode { order: SlotOrder::Ring { head, len }, ..node }, buffer.is_some()))
     }
 
     /// Returns the number of places before the end of the values.
     pub(in crate::heap) fn places(&self) -> u64 {
         match self.order {
-            Order::Ring { len, .. } | Order::List { len, .. } => len,
-            Order::Tags { .. } => self.slots.count,
+            SlotOrder::Ring { len, .. } | SlotOrder::List { len, .. } => len,
+            SlotOrder::Tags { .. } => self.slots.count,
         }
     }
 
     /// Returns the number of values.
     pub(in crate::heap) fn len(&self) -> u64 {
         match self.order {
-            Order::Ring { len, .. } | Order::List { len, .. } => len,
-            Order::Tags { .. } => (0..self.slots.count).filter(|&slot| self.slot(slot).1).count() as u64,
+            SlotOrder::Ring { len, .. } | SlotOrder::List { len, .. } => len,
+            SlotOrder::Tags { .. } => (0..self.slots.count).filter(|&slot| self.slot(slot).1).count() as u64,
         }
     }
 
@@ -93,17 +96,17 @@ impl<'v> Node<'v> {
     #[inline]
     pub(in crate::heap) fn slot(&self, place: u64) -> (u64, bool) {
         match self.order {
-            Order::Ring { head, len } => {
+            SlotOrder::Ring { head, len } => {
                 // Computed in this way to avoid an overflow: a ring of elements without bytes may have up to
                 // 2^64 - 1 of them.
                 let before_end = self.slots.count - head;
                 let slot = if place < before_end { head + place } else { place - before_end };
                 (slot, place < len)
             }
-            Order::Tags { at, bits } => {
+            SlotOrder::Tags { at, bits } => {
                 (place, u16::from_ne_bytes(self.part.array(at + 2 * place)) & bits != 0)
             }
-            Order::List { at, len } => {
+            SlotOrder::List { at, len } => {
                 let [slot] = self.part.array(at + place);
                 (slot.into(), place < len)
             }
@@ -111,14 +114,14 @@ impl<'v> Node<'v> {
     }
 
     /// Returns the value at a place that has one.
-    pub(in crate::heap) fn value(&self, place: u64) -> Spot<'v> {
+    pub(in crate::heap) fn value(&self, place: u64) -> TypedPart<'v> {
         self.part.at(self.slots.offset(self.slot(place).0)).is(self.slots.ty)
     }
 
     /// Returns the entry at a place, if it has one.
-    pub(in crate::heap) fn entry(&self, place: u64) -> Result<Option<Pair<'v>>, String> {
+    pub(in crate::heap) fn entry(&self, place: u64) -> Result<Option<KeyValue<'v>>, String> {
         let (slot, true) = self.slot(place) else { return Ok(None) };
-        let Spot { part, ty } = self.value(place);
+        let TypedPart { part, ty } = self.value(place);
         let spot = part.is(in_slot(ty));
         if let Some(values) = &self.values {
             return Ok(Some((spot, self.part.at(values.offset(slot)).is(values.ty))));
@@ -130,7 +133,7 @@ impl<'v> Node<'v> {
     /// Returns all values, if they are consecutive bytes.
     pub(in crate::heap) fn bytes(&self) -> Option<&'v [u8]> {
         match self.order {
-            Order::Ring { head: 0, len } if self.slots.ty.size == 1 => {
+            SlotOrder::Ring { head: 0, len } if self.slots.ty.size == 1 => {
                 Some(self.part.bytes(self.slots.first, len))
             }
             _ => None,
@@ -146,61 +149,61 @@ impl<'v> Node<'v> {
 /// The nodes of a collection that are still to come. Each node comes before the nodes that it leads to, and
 /// entries come in the collection's order.
 #[derive(Clone)]
-pub(in crate::heap) struct Walk<'v> {
+pub(in crate::heap) struct NodeWalk<'v> {
     /// The number of values or entries, by the collection's own length.
     pub(in crate::heap) len: u64,
-    first: Option<Node<'v>>,
-    rest: Rest<'v>,
+    first: Option<DecodedNode<'v>>,
+    rest: WalkRest<'v>,
 }
 
 #[derive(Clone)]
-enum Rest<'v> {
+enum WalkRest<'v> {
     None,
     Hash(Box<HashWalk<'v>>),
     Tree(Box<TreeWalk<'v>>),
 }
 
-impl<'v> Walk<'v> {
+impl<'v> NodeWalk<'v> {
     /// Begins a walk at the first node of a collection.
-    pub(in crate::heap) fn of(rule: &Rule, owner: Part<'v>) -> Result<Walk<'v>, String> {
+    pub(in crate::heap) fn of(rule: &CollectionRule, owner: ObjectPart<'v>) -> Result<NodeWalk<'v>, String> {
         let (len, first, rest) = match rule {
-            Rule::Vector(vector) => (vector.len, Walk::buffer(vector, owner)?, Rest::None),
-            Rule::Hash(hash) => match owner.follow(hash.root)? {
+            CollectionRule::Vector(vector) => (vector.len, NodeWalk::buffer(vector, owner)?, WalkRest::None),
+            CollectionRule::Hash(hash) => match owner.follow(hash.root)? {
                 Some(_) if owner.word(hash.few.at) != 0 => {
                     return Err("has its entries in two places".to_owned());
                 }
                 Some(root) => {
                     let walk = HashWalk::new(hash, root).ok_or_else(strange)?;
-                    (hash.len, Some(walk.node(root)), Rest::Hash(Box::new(walk)))
+                    (hash.len, Some(walk.node(root)), WalkRest::Hash(Box::new(walk)))
                 }
                 None => {
-                    let few = Walk::buffer(&Vector::entries(hash.len, hash.few), owner)?;
+                    let few = NodeWalk::buffer(&Vector::entries(hash.len, hash.few), owner)?;
                     let (len, most) = (owner.word(hash.len), hash.most_few);
                     if len > most {
                         return Err(format!("has {len} entries where {most} can be"));
                     }
-                    (hash.len, few, Rest::None)
+                    (hash.len, few, WalkRest::None)
                 }
             },
-            Rule::Tree(tree) | Rule::Snap(tree) => {
-                (tree.len, None, Rest::Tree(Box::new(TreeWalk::new(tree, owner).ok_or_else(strange)?)))
+            CollectionRule::Tree(tree) | CollectionRule::Snap(tree) => {
+                (tree.len, None, WalkRest::Tree(Box::new(TreeWalk::new(tree, owner).ok_or_else(strange)?)))
             }
         };
-        Ok(Walk { len: owner.word(len), first, rest })
+        Ok(NodeWalk { len: owner.word(len), first, rest })
     }
 
-    fn buffer(vector: &Vector, owner: Part<'v>) -> Result<Option<Node<'v>>, String> {
-        let (buffer, is_there) = Node::buffer(vector, owner)?;
+    fn buffer(vector: &Vector, owner: ObjectPart<'v>) -> Result<Option<DecodedNode<'v>>, String> {
+        let (buffer, is_there) = DecodedNode::buffer(vector, owner)?;
         Ok(is_there.then_some(buffer))
     }
 
     /// Returns the next node. After an error, the walk must not be continued.
-    pub(in crate::heap) fn next(&mut self) -> Result<Option<Node<'v>>, String> {
+    pub(in crate::heap) fn next(&mut self) -> Result<Option<DecodedNode<'v>>, String> {
         match &mut self.rest {
             _ if self.first.is_some() => Ok(self.first.take()),
-            Rest::None => Ok(None),
-            Rest::Hash(walk) => walk.next(),
-            Rest::Tree(walk) => walk.next(),
+            WalkRest::None => Ok(None),
+            WalkRest::Hash(walk) => walk.next(),
+            WalkRest::Tree(walk) => walk.next(),
         }
     }
 }

@@ -2,14 +2,14 @@
 
 #![allow(unsafe_code)]
 
-use crate::heap::check::map::{HeapMap, Place};
+use crate::heap::check::map::{HeapMap, SlotPlace};
 use crate::heap::check::plan::header_of;
-use crate::heap::check::rule::{Pointer, field};
+use crate::heap::check::rule::{PointerRule, field};
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout};
 
 /// Objects as a view shows them.
-pub(crate) trait Sight {
+pub(crate) trait ViewedObjects {
     /// Returns the types. Pointers name their targets by the position in this list.
     fn types(&self) -> &[TypeLayout];
 
@@ -27,32 +27,32 @@ pub(crate) trait Sight {
 // Invariant: places behind a view come from a pointer of that view, from the layouts of objects, and from
 // pointers in them. `Object::seen` makes the first place.
 #[derive(Clone, Copy)]
-pub(crate) enum Ground<'v> {
+pub(crate) enum ObjectSource<'v> {
     Heap(&'v HeapMap<'v>),
-    View(&'v dyn Sight),
+    View(&'v dyn ViewedObjects),
 }
 
-impl<'v> Ground<'v> {
+impl<'v> ObjectSource<'v> {
     /// Returns the heap; `None` for a view.
     pub(in crate::heap) fn map(self) -> Option<&'v HeapMap<'v>> {
         match self {
-            Ground::Heap(map) => Some(map),
-            Ground::View(_) => None,
+            ObjectSource::Heap(map) => Some(map),
+            ObjectSource::View(_) => None,
         }
     }
 
     pub(in crate::heap) fn types(self) -> &'v [TypeLayout] {
         match self {
-            Ground::Heap(map) => &map.types,
-            Ground::View(view) => view.types(),
+            ObjectSource::Heap(map) => &map.types,
+            ObjectSource::View(view) => view.types(),
         }
     }
 }
 
 /// A part of an object: everything from a place on.
 #[derive(Clone, Copy)]
-pub(in crate::heap) struct Part<'v> {
-    pub(in crate::heap) ground: Ground<'v>,
+pub(in crate::heap) struct ObjectPart<'v> {
+    pub(in crate::heap) ground: ObjectSource<'v>,
     pub(in crate::heap) at: u64,
     /// The number of the object's span; 0 behind a view.
     pub(in crate::heap) span: u32,
@@ -61,28 +61,28 @@ pub(in crate::heap) struct Part<'v> {
 
 /// A part of an object with its type.
 #[derive(Clone, Copy)]
-pub(in crate::heap) struct Spot<'v> {
-    pub(in crate::heap) part: Part<'v>,
+pub(in crate::heap) struct TypedPart<'v> {
+    pub(in crate::heap) part: ObjectPart<'v>,
     pub(in crate::heap) ty: &'v TypeLayout,
 }
 
-impl<'v> Part<'v> {
-    pub(in crate::heap) fn at(self, by: u64) -> Part<'v> {
-        Part { at: self.at + by, ..self }
+impl<'v> ObjectPart<'v> {
+    pub(in crate::heap) fn at(self, by: u64) -> ObjectPart<'v> {
+        ObjectPart { at: self.at + by, ..self }
     }
 
-    pub(in crate::heap) fn is(self, ty: &'v TypeLayout) -> Spot<'v> {
-        Spot { part: self, ty }
+    pub(in crate::heap) fn is(self, ty: &'v TypeLayout) -> TypedPart<'v> {
+        TypedPart { part: self, ty }
     }
 
     /// Returns `len` bytes, from `at` bytes behind the start on.
     #[inline]
     pub(in crate::heap) fn bytes(self, at: u64, len: u64) -> &'v [u8] {
         match self.ground {
-            Ground::Heap(map) => map.bytes(self.at + at, len),
+            ObjectSource::Heap(map) => map.bytes(self.at + at, len),
             // SAFETY: by the invariant, `self.at` is a place in a live object of the view. Callers compute
             // `at` and `len` from the object's layout, or limit them by the length of the slice or buffer.
-            Ground::View(view) => unsafe { view.bytes(self.at + at, len) },
+            ObjectSource::View(view) => unsafe { view.bytes(self.at + at, len) },
         }
     }
 
@@ -109,19 +109,24 @@ impl<'v> Part<'v> {
 
     /// Returns the place to which a pointer to a `target` leads, and its distance in bytes from the start of
     /// its object. Returns `None` if the pointer is null, or a `target` has no bytes.
-    pub(in crate::heap) fn locate(self, addr: u64, target: u32) -> Result<Option<(Part<'v>, u64)>, String> {
+    pub(in crate::heap) fn locate(
+        self,
+        addr: u64,
+        target: u32,
+    ) -> Result<Option<(ObjectPart<'v>, u64)>, String> {
         match self.ground {
-            Ground::Heap(map) => {
-                let part =
-                    |Place { span, start, inside, .. }| (Part { at: start + inside, span, ..self }, inside);
+            ObjectSource::Heap(map) => {
+                let part = |SlotPlace { span, start, inside, .. }| {
+                    (ObjectPart { at: start + inside, span, ..self }, inside)
+                };
                 Ok(map.locate(addr, target, self.region)?.map(part))
             }
-            Ground::View(_) => Ok((addr != 0).then_some((Part { at: addr, ..self }, 0))),
+            ObjectSource::View(_) => Ok((addr != 0).then_some((ObjectPart { at: addr, ..self }, 0))),
         }
     }
 
     /// Returns the whole object to which a collection's pointer leads; `None` if the pointer is null.
-    pub(in crate::heap) fn follow(self, pointer: Pointer) -> Result<Option<Part<'v>>, String> {
+    pub(in crate::heap) fn follow(self, pointer: PointerRule) -> Result<Option<ObjectPart<'v>>, String> {
         let addr = self.word(pointer.at);
         match self.locate(addr, pointer.to)? {
             Some((part, 0)) => Ok(Some(part)),
@@ -133,19 +138,22 @@ impl<'v> Part<'v> {
 
     /// Follows a pointer to a slice, like [`follow`](Self::follow), and returns its elements, too. For slots,
     /// the type is that of the values in them.
-    pub(super) fn follow_slice(self, pointer: Pointer) -> Result<(Option<Part<'v>>, Slots<'v>), String> {
+    pub(super) fn follow_slice(
+        self,
+        pointer: PointerRule,
+    ) -> Result<(Option<ObjectPart<'v>>, SlotRun<'v>), String> {
         let Some(TypeLayout { shape: Shape::Slice(elem), .. }) = self.layout(pointer.to) else {
             return Err(strange());
         };
         let (elem, slice) = (in_slot(elem), self.follow(pointer)?);
-        let none = Slots { first: 0, ty: elem, count: 0 };
+        let none = SlotRun { first: 0, ty: elem, count: 0 };
         let slots = slice.map_or(Ok(none), |slice| slice.elements(elem));
         Ok((slice, slots.map_err(|what| format!("has a buffer that {what}"))?))
     }
 
     /// Returns the elements of the slice that begins here.
-    pub(in crate::heap) fn elements(self, elem: &'v TypeLayout) -> Result<Slots<'v>, String> {
-        Ok(Slots { first: header_of(elem), ty: elem, count: self.len()? })
+    pub(in crate::heap) fn elements(self, elem: &'v TypeLayout) -> Result<SlotRun<'v>, String> {
+        Ok(SlotRun { first: header_of(elem), ty: elem, count: self.len()? })
     }
 
     /// Returns the string that begins here.
@@ -156,27 +164,27 @@ impl<'v> Part<'v> {
     /// Returns the number of elements or bytes of the object that begins here.
     pub(in crate::heap) fn len(self) -> Result<u64, String> {
         match self.ground {
-            Ground::Heap(map) => map.len_of(&map.spans[self.span as usize], self.at),
-            Ground::View(_) => Ok(self.word(0)),
+            ObjectSource::Heap(map) => map.len_of(&map.spans[self.span as usize], self.at),
+            ObjectSource::View(_) => Ok(self.word(0)),
         }
     }
 }
 
 /// Consecutive slots or elements.
 #[derive(Clone, Copy)]
-pub(in crate::heap) struct Slots<'v> {
+pub(in crate::heap) struct SlotRun<'v> {
     /// Offset of the first one in its object.
     pub(in crate::heap) first: u64,
     pub(in crate::heap) ty: &'v TypeLayout,
     pub(in crate::heap) count: u64,
 }
 
-impl<'v> Slots<'v> {
+impl<'v> SlotRun<'v> {
     /// Returns the slots in a field of a type.
-    pub(super) fn of(ty: &'v TypeLayout, path: &[&str]) -> Option<Slots<'v>> {
+    pub(super) fn of(ty: &'v TypeLayout, path: &[&str]) -> Option<SlotRun<'v>> {
         match field(ty, path)? {
             (first, TypeLayout { shape: Shape::Array { elem, len }, .. }) => {
-                Some(Slots { first, ty: elem, count: *len })
+                Some(SlotRun { first, ty: elem, count: *len })
             }
             _ => None,
         }

@@ -1,48 +1,48 @@
 //! Decodes ordered maps, with and without versions. Nodes of maps without versions have their items in order;
 //! nodes of maps with versions list their slots in order.
 
-use super::part::{Part, Slots};
-use super::{Kind, Node, Order, nothing};
-use crate::heap::check::rule::{Pointer, Tree, TreeChild, field, number, pointer, pointer_at};
+use super::part::{ObjectPart, SlotRun};
+use super::{DecodedNode, NodeKind, SlotOrder, nothing};
+use crate::heap::check::rule::{PointerRule, Tree, TreeChild, field, number, pointer, pointer_at};
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout};
 
 #[derive(Clone)]
 pub(super) struct TreeWalk<'v> {
     child: TreeChild,
-    leaf: Layout<'v>,
-    inner: Layout<'v>,
+    leaf: TreeNodeLayout<'v>,
+    inner: TreeNodeLayout<'v>,
     max_height: usize,
     /// The reference to the first node, until that is visited.
-    top: Option<Part<'v>>,
+    top: Option<ObjectPart<'v>>,
     /// Inner nodes on the path, and the place of the next item of each.
-    frames: Vec<(Node<'v>, u64)>,
+    frames: Vec<(DecodedNode<'v>, u64)>,
     /// The number of inner nodes above each leaf, once a leaf was visited.
     height: Option<usize>,
 }
 
 /// The layout of a kind of nodes.
 #[derive(Clone, Copy)]
-struct Layout<'v> {
+struct TreeNodeLayout<'v> {
     len: u64,
     /// Offset of the list of slot numbers; `None` if the slots are in order themselves.
     order: Option<u64>,
-    slots: Slots<'v>,
+    slots: SlotRun<'v>,
     /// The second array of the node, with an element for each slot.
-    beside: Slots<'v>,
+    beside: SlotRun<'v>,
     /// In an inner node with a list of slots: the offsets of a branch's separator, and of its pointer to an
     /// inner node. (Pointers to leaves are in `beside`.)
-    branch: Option<(u64, Pointer)>,
+    branch: Option<(u64, PointerRule)>,
 }
 
-impl<'v> Layout<'v> {
-    fn of(ty: &'v TypeLayout, is_inner: bool) -> Option<Layout<'v>> {
-        let layout = if let Some(slots) = Slots::of(ty, &["keys"]) {
-            let (len, beside) = (number(ty, &["len"], Prim::U64)?, Slots::of(ty, &["items"])?);
-            Layout { len, order: None, slots, beside, branch: None }
+impl<'v> TreeNodeLayout<'v> {
+    fn of(ty: &'v TypeLayout, is_inner: bool) -> Option<TreeNodeLayout<'v>> {
+        let layout = if let Some(slots) = SlotRun::of(ty, &["keys"]) {
+            let (len, beside) = (number(ty, &["len"], Prim::U64)?, SlotRun::of(ty, &["items"])?);
+            TreeNodeLayout { len, order: None, slots, beside, branch: None }
         } else {
-            let (slots, beside) = (Slots::of(ty, &["slots"])?, Slots::of(ty, &["near"])?);
-            let order = Slots::of(ty, &["head", "order", "slots"])?;
+            let (slots, beside) = (SlotRun::of(ty, &["slots"])?, SlotRun::of(ty, &["near"])?);
+            let order = SlotRun::of(ty, &["head", "order", "slots"])?;
             if order.count != slots.count || slots.count > 256 || order.ty.size != 1 {
                 return None;
             }
@@ -54,13 +54,13 @@ impl<'v> Layout<'v> {
                 None
             };
             let len = number(ty, &["head", "order", "len"], Prim::U64)?;
-            Layout { len, order: Some(order.first), slots, beside, branch }
+            TreeNodeLayout { len, order: Some(order.first), slots, beside, branch }
         };
         (layout.slots.count == layout.beside.count).then_some(layout)
     }
 
-    fn node(&self, part: Part<'v>, is_inner: bool) -> Result<Node<'v>, String> {
-        let Layout { slots, beside, .. } = *self;
+    fn node(&self, part: ObjectPart<'v>, is_inner: bool) -> Result<DecodedNode<'v>, String> {
+        let TreeNodeLayout { slots, beside, .. } = *self;
         let (len, count) = (part.word(self.len), slots.count);
         // In a map with versions, a leaf may be empty for a while: it is not removed at once when it loses
         // its last entry.
@@ -68,7 +68,9 @@ impl<'v> Layout<'v> {
             return Err(format!("has a node of {len} items, with room for {count}"));
         }
         let (kind, order) = match self.order {
-            None => (if is_inner { Kind::Keys } else { Kind::Values }, Order::Ring { head: 0, len }),
+            None => {
+                (if is_inner { NodeKind::Keys } else { NodeKind::Values }, SlotOrder::Ring { head: 0, len })
+            }
             Some(at) => {
                 let mut seen = [false; 256];
                 for slot in part.bytes(at, count) {
@@ -77,26 +79,27 @@ impl<'v> Layout<'v> {
                         return Err("has a node whose order is not one of its slots".to_owned());
                     }
                 }
-                let kind = self.branch.map_or(Kind::Values, |(separator, _)| Kind::Separators(separator));
-                (kind, Order::List { at, len })
+                let kind =
+                    self.branch.map_or(NodeKind::Values, |(separator, _)| NodeKind::Separators(separator));
+                (kind, SlotOrder::List { at, len })
             }
         };
-        let values = (kind == Kind::Values && self.order.is_none()).then_some(beside);
-        if kind == Kind::Keys {
+        let values = (kind == NodeKind::Values && self.order.is_none()).then_some(beside);
+        if kind == NodeKind::Keys {
             let child = |place| part.bytes(beside.offset(place), beside.ty.size);
             if (len..count).any(|place| child(place) != child(len - 1)) {
                 return Err("has a node with something behind its children".to_owned());
             }
         }
-        Ok(Node { part, kind, slots, values, order })
+        Ok(DecodedNode { part, kind, slots, values, order })
     }
 }
 
 impl<'v> TreeWalk<'v> {
-    pub(super) fn new(tree: &Tree, map: Part<'v>) -> Option<TreeWalk<'v>> {
+    pub(super) fn new(tree: &Tree, map: ObjectPart<'v>) -> Option<TreeWalk<'v>> {
         let (child, top) = (tree.child, map.at(tree.top));
-        let leaf = Layout::of(map.layout(child.leaf.1.to)?, false)?;
-        let inner = Layout::of(map.layout(child.inner.1.to)?, true)?;
+        let leaf = TreeNodeLayout::of(map.layout(child.leaf.1.to)?, false)?;
+        let inner = TreeNodeLayout::of(map.layout(child.inner.1.to)?, true)?;
         // In a heap, equal types have equal numbers, so they can be compared. The types of a view need no
         // check.
         let is_heap = map.ground.map().is_some();
@@ -114,14 +117,14 @@ impl<'v> TreeWalk<'v> {
         })
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Node<'v>>, String> {
+    pub(super) fn next(&mut self) -> Result<Option<DecodedNode<'v>>, String> {
         if let Some(top) = self.top.take() {
             return self.enter_child(top).map(Some);
         }
         while let Some((node, next)) = self.frames.last_mut() {
             let (node, place) = (*node, *next);
             *next += 1;
-            let Layout { slots, beside, branch, .. } = self.inner;
+            let TreeNodeLayout { slots, beside, branch, .. } = self.inner;
             if place == slots.count {
                 self.frames.pop();
                 continue;
@@ -137,10 +140,12 @@ impl<'v> TreeWalk<'v> {
             let item = node.part.at(slots.offset(slot));
             match (is_child, beside.word(0), item.word(inner.at)) {
                 (true, _, 0) => {
-                    return self.enter(beside, Pointer { at: 0, ..self.child.leaf.1 }, false).map(Some);
+                    return self.enter(beside, PointerRule { at: 0, ..self.child.leaf.1 }, false).map(Some);
                 }
                 (true, 0, _) => {
-                    return self.enter(item, Pointer { at: inner.at, ..self.child.inner.1 }, true).map(Some);
+                    return self
+                        .enter(item, PointerRule { at: inner.at, ..self.child.inner.1 }, true)
+                        .map(Some);
                 }
                 (false, 0, 0) => {}
                 _ => {
@@ -154,7 +159,7 @@ impl<'v> TreeWalk<'v> {
     }
 
     /// Returns the node to which a reference leads.
-    fn enter_child(&mut self, child: Part<'v>) -> Result<Node<'v>, String> {
+    fn enter_child(&mut self, child: ObjectPart<'v>) -> Result<DecodedNode<'v>, String> {
         let TreeChild { tag, leaf, inner, .. } = self.child;
         match child.integer(0, tag) {
             tag if tag == leaf.0 => self.enter(child, leaf.1, false),
@@ -164,7 +169,12 @@ impl<'v> TreeWalk<'v> {
     }
 
     /// Returns the node to which a pointer leads, and adds an inner node to the path.
-    fn enter(&mut self, part: Part<'v>, pointer: Pointer, is_inner: bool) -> Result<Node<'v>, String> {
+    fn enter(
+        &mut self,
+        part: ObjectPart<'v>,
+        pointer: PointerRule,
+        is_inner: bool,
+    ) -> Result<DecodedNode<'v>, String> {
         let (depth, most) = (self.frames.len(), self.max_height);
         if is_inner && depth >= most {
             return Err(format!("is higher than {most} nodes"));
