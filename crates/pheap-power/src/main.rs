@@ -59,7 +59,7 @@ struct Args {
     /// Ask for the power to be cut this many milliseconds after the heap was opened.
     #[arg(long, value_name = "MS")]
     cut_after: Option<u64>,
-    /// Only look at what is there, and close the heap.
+    /// Only read the heap, and close it.
     #[arg(long)]
     verify: bool,
     /// Make this mistake, which the test must notice.

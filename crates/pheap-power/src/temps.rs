@@ -16,8 +16,8 @@ pub struct Life {
     root: Option<Root<Temp<'static>>>,
 }
 
-/// Counts a step, in a transaction of its own, before it is made. After a power cut, the count includes steps
-/// whose lines were lost in the machine.
+/// Counts a step, in a separate transaction, before the step is made. After a power cut, the count includes
+/// steps whose lines were lost in the machine.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Steps {
