@@ -70,10 +70,21 @@ impl Effects {
     /// are over the hard limit of a subscriber's output, so that the messages cannot exhaust the memory:
     /// these get the client disconnected.
     pub fn send(&mut self, server: &Server, to: u64, parts: &[&[u8]]) {
-        let hard = server.options.messages.get().hard;
+        self.send_within(server.options.messages.get().hard, to, || encode_push(parts));
+    }
+
+    /// Adds a line for each client that uses `MONITOR`, up to the hard limit of a client's output.
+    pub fn send_to_monitors(&mut self, server: &Server, line: &str) {
+        let hard = server.options.output.get().hard;
+        for client in server.monitors() {
+            self.send_within(hard, client, || format!("+{line}\r\n").into_bytes());
+        }
+    }
+
+    fn send_within(&mut self, hard: u64, to: u64, message: impl FnOnce() -> Vec<u8>) {
         let told = self.told.entry(to).or_default();
         if hard == 0 || told.saturating_sub(OUTPUT_BUFFER as u64) <= hard {
-            let bytes = encode_push(parts);
+            let bytes = message();
             *told += bytes.len() as u64;
             self.messages.push((to, bytes));
         }
@@ -114,12 +125,9 @@ impl Effects {
     /// Removes the effects added since [`savepoint`](Self::savepoint), except notices.
     pub fn roll_back_to(&mut self, (signals, messages, dirty): (usize, usize, u64)) {
         self.signals.truncate(signals);
-        // Lines for `MONITOR` are in `messages`, too, but `told` does not count them.
         let kept = messages.min(self.messages.len());
         for (to, bytes) in self.messages.drain(kept..) {
-            if bytes.starts_with(b">") {
-                *self.told.entry(to).or_default() -= bytes.len() as u64;
-            }
+            *self.told.entry(to).or_default() -= bytes.len() as u64;
         }
         self.dirty = dirty;
     }

@@ -69,14 +69,22 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// Returns the positions of arguments that are not shown, because passwords or names of users are among them.
 pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
-    let behind = |option: &[u8], from: usize, count: usize| {
-        let at = (from..words.len()).find(|&at| words[at].eq_ignore_ascii_case(option))?;
-        Some(at + 1..at + 1 + count)
+    // From behind the first `AUTH` on. The word may also be the value of an option, or come twice.
+    let credentials = |from: usize| {
+        let count = |at: usize| match words[at].to_ascii_lowercase().as_slice() {
+            b"auth" => Some(if name == "hello" { 2 } else { 1 }),
+            b"auth2" => Some(2),
+            _ => None,
+        };
+        let mut options = (from..words.len()).filter_map(|at| Some((at, count(at)?)));
+        let (first, count) = options.next()?;
+        let (last, count) = options.next_back().unwrap_or((first, count));
+        Some(first + 1..last + 1 + count)
     };
     match name {
         "auth" => 1..words.len(),
-        "hello" => behind(b"auth", 1, 2).unwrap_or(0..0),
-        "migrate" => behind(b"auth2", 6, 2).or_else(|| behind(b"auth", 6, 1)).unwrap_or(0..0),
+        "hello" => credentials(1).unwrap_or(0..0),
+        "migrate" => credentials(6).unwrap_or(0..0),
         // If two passwords are set, what is between them is hidden as well.
         "config|set" => {
             let is_secret = |word: &[u8]| {
@@ -240,6 +248,8 @@ mod tests {
         assert_eq!(hidden("migrate h p k 0 5 copy auth secret"), [8]);
         assert_eq!(hidden("migrate h p k 0 5 auth2 user secret"), [7, 8]);
         assert_eq!(hidden("migrate auth p k 0 5"), []);
+        assert_eq!(hidden("hello 2 setname auth auth user secret"), [4, 5, 6]);
+        assert_eq!(hidden("migrate h p k 0 5 auth x auth secret"), [7, 8, 9]);
         assert_eq!(hidden("set auth x"), []);
         let set = |words: &[&[u8]]| super::hidden("config|set", words);
         assert_eq!(set(&[b"config", b"set", b"requirepass", b"a", b"port", b"1", b"masterauth", b"b"]), 3..8);

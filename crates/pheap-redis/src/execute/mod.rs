@@ -127,6 +127,11 @@ impl Execution<'_> {
             let (known, plan) = next.take().map_or((None, None), |(known, plan)| (Some(known), Some(plan)));
             let blocked = match self.admit(known, &words) {
                 Admitted::Paused => return Stop::Paused,
+                Admitted::Refused(_) if is_of_http(words[0]) => {
+                    tracing::warn!("a request of HTTP was refused: somebody may attack through a browser");
+                    self.session.closing = true;
+                    return Stop::Closing;
+                }
                 Admitted::Refused(refused) => {
                     self.refuse(&refused);
                     self.session.caching &= self.session.multi.is_some();
@@ -526,6 +531,12 @@ const MORE_SHARDS: &str = "a script touches more shards than were locked";
 
 /// Reason of the rollback after a panic.
 const PANICKED: &str = "the command has panicked, which is a bug of this server";
+
+/// Returns whether a line is of an HTTP request. A web page can have a browser send one to a server on the same
+/// machine, with commands in its body.
+fn is_of_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
 
 fn wants_more_shards(error: &pheap::Error) -> bool {
     matches!(error, pheap::Error::Aborted(reason) if reason == MORE_SHARDS)

@@ -59,6 +59,6 @@ impl Execution<'_> {
             return;
         }
         let line = monitor_line(self.session.db, &self.session.profile.addresses[0], known.name, words);
-        self.output.effects.messages.extend(self.server.monitored(&line));
+        self.output.effects.send_to_monitors(self.server, &line);
     }
 }

@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::signal_name;
 
 use crate::server::Server;
 
-/// The signals that end the server: SIGTERM and SIGINT.
+/// The signals that end the server: SIGTERM and SIGINT. SIGHUP is ignored.
 #[derive(Debug)]
 pub struct StopSignals {
     signals: Signals,
@@ -41,6 +41,8 @@ impl StopSignals {
             flag::register_conditional_shutdown(signal, 1, is_last.clone())?;
             flag::register(signal, is_last.clone())?;
         }
+        // The end of a terminal does not end the server.
+        flag::register(SIGHUP, Arc::default())?;
         Ok(StopSignals { signals: Signals::new([SIGTERM, SIGINT])?, is_last })
     }
 

@@ -2,7 +2,8 @@
 
 use crate::text::words;
 
-/// Encoded replies to a client, in the order in which they are sent.
+/// Encoded replies to a client, in the order in which they are sent. What comes behind too many bytes is left
+/// out: such a client is disconnected.
 #[derive(Debug)]
 pub struct Reply {
     bytes: Vec<u8>,
@@ -69,10 +70,16 @@ impl Reply {
 
     /// Appends bytes that are encoded already.
     pub fn raw(&mut self, bytes: &[u8]) {
+        if self.is_too_long() {
+            return;
+        }
         self.bytes.extend_from_slice(bytes);
     }
 
     fn head(&mut self, kind: u8, number: i64) {
+        if self.is_too_long() {
+            return;
+        }
         self.bytes.push(kind);
         let mut digits = [0; 20];
         self.bytes.extend_from_slice(words::decimal(number, &mut digits));
@@ -98,6 +105,9 @@ impl Reply {
 
     /// Appends a reply of one line. Line ends in it become spaces.
     pub fn line(&mut self, kind: u8, text: &[u8]) {
+        if self.is_too_long() {
+            return;
+        }
         self.bytes.push(kind);
         self.bytes.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
         self.bytes.extend_from_slice(b"\r\n");
@@ -115,6 +125,9 @@ impl Reply {
 
     /// Appends a string.
     pub fn bulk(&mut self, text: &[u8]) {
+        if self.is_too_long() {
+            return;
+        }
         self.head(b'$', text.len() as i64);
         self.bytes.extend_from_slice(text);
         self.bytes.extend_from_slice(b"\r\n");
@@ -299,6 +312,21 @@ mod tests {
             reply.verbatim("txt", "t");
             assert_eq!(String::from_utf8(reply.take()).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn what_comes_behind_too_many_bytes_is_left_out() {
+        let mut reply = Reply::new(false);
+        reply.set_limit(20);
+        let begun = reply.defer_len();
+        for _ in 0..1000 {
+            reply.bulk(b"some text");
+            reply.int(1);
+            reply.raw(b"+OK\r\n");
+            reply.error("ERR");
+        }
+        reply.end_array(begun, 4000);
+        assert!(reply.is_too_long() && reply.len() < 40);
     }
 
     #[test]

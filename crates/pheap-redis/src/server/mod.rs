@@ -428,10 +428,9 @@ impl Server {
         self.options.monitors.store(monitors.len(), Ordering::SeqCst);
     }
 
-    /// Returns a line about a command for each client that uses `MONITOR`.
-    pub fn monitored(&self, line: &str) -> Vec<(u64, Vec<u8>)> {
-        let line = format!("+{line}\r\n").into_bytes();
-        self.monitors.lock().iter().map(|client| (*client, line.clone())).collect()
+    /// Returns the clients that use `MONITOR`.
+    pub fn monitors(&self) -> Vec<u64> {
+        self.monitors.lock().clone()
     }
 
     /// Pauses the clients, or ends the pause, and wakes the threads that serve clients. A new pause during

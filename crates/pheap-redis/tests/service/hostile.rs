@@ -222,3 +222,16 @@ fn a_key_that_is_waited_for_twice() {
     assert_eq!(writer.ask("XADD s 10-0 f v"), "10-0");
     assert_eq!(reader.reply(), "[[s [[10-0 [f v]]]]]");
 }
+
+/// A web page can have a browser on the server's machine send an HTTP request, with commands in its body.
+#[test]
+fn a_request_of_http_ends_the_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &[]);
+    for head in ["POST / HTTP/1.1", "Host: localhost:6379"] {
+        let mut client = server.client();
+        client.try_send(format!("{head}\r\nSET done 1\r\n").as_bytes());
+        assert!(client.read_to_end().is_empty());
+    }
+    assert_eq!(server.client().ask("EXISTS done"), "0");
+}

@@ -105,6 +105,16 @@ fn what_is_not_read() {
     greedy.try_send((["GET long\r\n"; 10_000].concat() + "SET later 1\r\n").as_bytes());
     greedy.read_to_end();
     assert_eq!(other.ask("EXISTS later"), "0");
+    // Replies of one command, and of one transaction, whose writes are run.
+    let values = " long".repeat(1000);
+    for lines in
+        [format!("MGET{values}"), format!("MULTI\r\n{}SET later 1\r\nEXEC", "GET long\r\n".repeat(1000))]
+    {
+        let mut greedy = server.client();
+        greedy.try_send(format!("{lines}\r\n").as_bytes());
+        assert!(greedy.read_to_end().len() < 12 << 20);
+    }
+    assert_eq!(other.ask("EXISTS later"), "1");
     // A soft limit with 0 seconds counts at once.
     assert_eq!(other.ask(&format!("{set} \"pubsub 0 1 0\"")), "OK");
     let mut listens = named(&server, "listens");

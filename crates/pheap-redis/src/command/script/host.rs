@@ -202,7 +202,7 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         let server = self.cx.server;
         if server.options.monitors.load(Ordering::Relaxed) > 0 && !command.flags.has(Flags::SKIP_MONITOR) {
             let line = monitor_line(self.engine.client.borrow().0.db, "lua", command.name, words);
-            self.cx.effects.messages.extend(server.monitored(&line));
+            self.cx.effects.send_to_monitors(server, &line);
         }
         if server.clocks.is_on() {
             command.for_each_used_key(words, |key| server.clocks.record_use(key, self.cx.clock));
