@@ -7,8 +7,8 @@
 //! other process has written to the file. New arenas are copied as well. A closed heap does not change before
 //! its header does.
 //!
-//! If the check fails, the copy begins anew, after a pause that grows each time. Correctness does not depend
-//! on how long anything takes.
+//! If the check fails, the copy begins anew, after a pause. Correctness does not depend on how long anything
+//! takes.
 
 use std::fs::OpenOptions;
 use std::io;
