@@ -78,7 +78,8 @@ impl Heap {
 }
 
 impl HeapInner {
-    /// Makes a checkpoint. If `all`, gives back all free space that can be given back, and cuts the log down.
+    /// With a log, makes a checkpoint. If `all`, gives back as much free space as possible, and cuts the log
+    /// down. Otherwise gives space back as a background checkpoint would.
     fn checkpoint(&self, all: bool) -> Result<()> {
         self.check_open()?;
         if let Some(wal) = self.wal() {

@@ -185,11 +185,10 @@ impl Heap {
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
     /// if it is inside another heap, [`Error::Closed`] if the heap is closed already, [`Error::Forked`].
     /// [`Error::Io`] or [`Error::OutcomeUnknown`] if the disk fails, and [`Error::Misplaced`] if the heap's
-    /// files cannot be found: the heap is then closed, but perhaps not marked as closed.
-    /// [`Error::Removed`] if the heap's file was
-    /// removed: then the heap stays open until its last handle is dropped, so that another handle can
-    /// [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it has failed because
-    /// `membarrier` is refused, its file is released with the last handle.)
+    /// files cannot be found: the heap is then closed, but perhaps not marked as closed. [`Error::Removed`]
+    /// if the heap's file was removed: then the heap stays open until its last handle is dropped, so that
+    /// another handle can [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it
+    /// has failed because `membarrier` is refused, its file is released with the last handle.)
     pub fn close(&self) -> Result<()> {
         self.inner.close(false)
     }

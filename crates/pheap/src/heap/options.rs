@@ -150,10 +150,10 @@ impl Options {
     /// Limits the process's private memory for the heap, in bytes, with [`Durability::Wal`]. The default is
     /// 256 MiB, or an eighth of the memory (with swap) of the machine or of the memory of the process's
     /// control group, if that is less. The limit counts the pages dirtied since they were last evicted;
-    /// checkpoints evict above half of this limit, down to three eighths. Transactions wait for a checkpoint
-    /// beyond it. Not counted are the dirty pages of an open transaction, tables, and, during a checkpoint,
-    /// records of the log: at most three quarters of its [limit](Self::log_limit), and at most half of this
-    /// limit or 1 MiB.
+    /// checkpoints evict above half of this limit, down to three eighths. Beyond it, transactions may wait
+    /// for a checkpoint. Not counted are the dirty pages of an open transaction, tables, and, during a
+    /// checkpoint, records of the log: at most three quarters of its [limit](Self::log_limit), and at most
+    /// half of this limit or 1 MiB.
     ///
     /// An opening takes at most half of this limit, and a few MiB. If the pages to which the log of a killed
     /// program stores need more, the log is brought to the heap's file first. A heap that is opened
@@ -244,9 +244,9 @@ impl Options {
         self
     }
 
-    /// Maps the heap at this address, a multiple of its [reservation](Options::reserve). Opening fails with
-    /// [`Error::InvalidOption`] if it is no such multiple, and with [`Error::AddressInUse`] if these
-    /// addresses are taken.
+    /// Maps the heap at this address, a multiple of its [reservation](Options::reserve), in the lower 128
+    /// TiB. Opening fails with [`Error::InvalidOption`] if it is no such address, and with
+    /// [`Error::AddressInUse`] if these addresses are taken.
     ///
     /// By default, a heap is mapped where it was before, or elsewhere if that range is taken, for instance by
     /// an open copy of the same file. When a heap is relocated, opening it rewrites all its pointers, which

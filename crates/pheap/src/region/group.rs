@@ -51,9 +51,9 @@ impl<'a> RegionGroup<'a> {
 
     /// Waits for one region at a time, and only while this thread has none of them: another thread may hold
     /// one of them in a read, and wait for the next one there. If this thread cannot have them all, it
-    /// closes the gates: threads that arrive later, and have no region, wait until it can, or until the
-    /// deadline of the gates. (The owner of a lock does not look at the gate until this thread revokes the
-    /// lock.) Otherwise there might always be a thread in one of them.
+    /// closes the gates: threads that arrive later, and have no lock of a heap, wait until it can, or until
+    /// the deadline of the gates. (The owner of a lock does not look at the gate until this thread revokes
+    /// the lock.) Otherwise there might always be a thread in one of them.
     fn lock_all(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
         if !bug(Bug::GatesForReads) {
             // Done before this thread closes any gate: a thread that waits at a gate must not keep others

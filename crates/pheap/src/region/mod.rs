@@ -290,7 +290,7 @@ pub(crate) struct SharedRegion<'a> {
 
 impl<'a> SharedRegion<'a> {
     /// Waits until no transaction stores to the region, whose root must have the type `ty`. Unless this
-    /// thread has the lock of a region already, also waits for transactions that wait to store.
+    /// thread has a lock of a heap already, also waits for transactions that wait to store.
     #[inline(always)]
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<SharedRegion<'a>> {
         store.check_open()?;

@@ -26,7 +26,8 @@ use crate::units::HEADER_SIZE;
 /// The purpose of a mapping of a heap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MappingUse {
-    /// For reading only, or for a survey with the records of the log: stores stay in this process.
+    /// For reading only, or for a survey with the records of the log: stores stay in this process, or go to a
+    /// temporary copy.
     Private,
     /// For stores to the medium itself; `sync` says whether with `MAP_SYNC`.
     Shared { sync: bool },

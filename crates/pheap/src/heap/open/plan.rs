@@ -158,7 +158,7 @@ impl SurveyedHeap<'_> {
     }
 
     /// Brings the log of a killed process to the heap's file, if there is one, and marks the heap as closed.
-    /// Done first because a new log may need the old log's space.
+    /// Done before a new log is made, which gets the old log's name.
     fn settle(mut self) -> Result<Self> {
         let SurveyedHeap { options, place, tail, contents, .. } = &mut self;
         if contents.header.in_use == HeapUse::In(MediumKind::Wal) {
