@@ -57,8 +57,7 @@ fn is_forked<T>(result: Result<T>) -> bool {
     matches!(result, Err(Error::Forked))
 }
 
-/// Calls methods of each handle. Returns whether all of them do what they do in a forked child: those that
-/// return a `Result` refuse, and the others show nothing.
+/// Calls methods of each handle. Returns whether they do what they should do in a forked child.
 fn refuses(handles: &Handles) -> bool {
     let Handles { heap, root, other, held, snapshot, commit } = handles;
     let polled = |commit: Commit| match pin!(commit).poll(&mut Context::from_waker(Waker::noop())) {

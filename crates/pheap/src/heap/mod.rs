@@ -61,7 +61,7 @@ pub use options::{Durability, Options};
 
 /// An open heap: Rust objects in a file that is mapped into memory, or in memory only.
 ///
-/// A handle is cheap to clone. The file is closed when the last handle, the last [`Root`](crate::Root) and
+/// A handle is cheap to clone. The heap is closed when the last handle, the last [`Root`](crate::Root) and
 /// the last [`Snapshot`](crate::Snapshot) are dropped, or by [`close`](Heap::close), which can report errors.
 /// Safety never depends on closing: a program may be killed at any instant.
 #[derive(Clone)]

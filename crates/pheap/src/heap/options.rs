@@ -167,9 +167,9 @@ impl Options {
 
     /// Sets the directory for the copy of a heap that is only read, if its opening needs more memory than
     /// [`memory_limit`](Self::memory_limit) allows. The copy has no name, takes as much space as the heap's
-    /// file would take without holes, and is gone when the heap is closed. The default is the operating
-    /// system's directory for temporary files ([`std::env::temp_dir`]); if that is in memory, name a
-    /// directory on a disk.
+    /// file would take without holes, and is gone when the last handle of the heap is dropped. The default is
+    /// the operating system's directory for temporary files ([`std::env::temp_dir`]); if that is in memory,
+    /// name a directory on a disk.
     pub fn temp_dir(mut self, directory: impl Into<PathBuf>) -> Options {
         self.temp_dir = Some(directory.into());
         self

@@ -73,7 +73,8 @@ impl Options {
         if self.follower { follow::follow(self, path.as_ref()) } else { open_file(self, path.as_ref()) }
     }
 
-    /// Creates a heap in volatile memory, without a file. It is gone when the last handle is dropped.
+    /// Creates a heap in volatile memory, without a file. It is gone when it is closed, or when the last
+    /// handle is dropped.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::TooManyHeaps`], [`Error::InvalidOption`],

@@ -50,7 +50,7 @@ pub(super) trait HeapPlace {
         None
     }
 
-    /// Returns whether this is a temporary copy that is gone when the heap is closed.
+    /// Returns whether this is a temporary copy that is gone when the last handle of the heap is dropped.
     fn is_copy(&self) -> bool {
         false
     }
