@@ -206,8 +206,8 @@ impl Region {
         self.serves.load(Ordering::Relaxed) == ty
     }
 
-    /// Returns the error for a handle that cannot access the region. First acknowledges the commit that is
-    /// the reason, because otherwise a crash could undo it. If that fails, returns that error.
+    /// Returns the error for a handle that cannot access the region. First waits until the region's commits
+    /// are acknowledged, because otherwise a crash could undo the reason. If that fails, returns that error.
     fn why_not(&self, store: &Store) -> Error {
         let why =
             if self.is_gone() { Error::Closed } else { Error::Migrated { root: self.name.lock().clone() } };

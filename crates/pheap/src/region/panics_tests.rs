@@ -56,8 +56,8 @@ fn roots(heap: &Heap) -> (Root<Numbers<'static>>, Root<Numbers<'static>>) {
     (root("a"), root("b"))
 }
 
-/// Runs a transaction that panics at place number `places` of its end. Returns whether its end had fewer
-/// places, so that it has not panicked.
+/// Runs a transaction that panics at place number `places` of its end, counted from 0. Returns whether its
+/// end had no such place, so that it has not panicked.
 fn run(a: &Root<Numbers<'static>>, b: &Root<Numbers<'static>>, kind: Kind, end: End, places: u32) -> bool {
     run_beside(a, b, kind, end, places, &|| {})
 }

@@ -53,8 +53,8 @@ pub struct SpanUse<'v> {
     pub slots: u64,
     /// Number of slots whose objects are reachable from the roots.
     pub reached: u64,
-    /// Number of other slots that count as taken until their root is collected again, as far as that is
-    /// known.
+    /// Number of other slots that count as taken, as far as that is known: those of objects that are not
+    /// collected yet, and those that are set aside for new objects.
     pub garbage: u64,
     map: &'v HeapMap<'v>,
     found: &'v SlotSet,

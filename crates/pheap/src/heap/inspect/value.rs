@@ -39,18 +39,19 @@ pub enum Value<'v> {
     F64(f64),
     /// A string: a `str` that a pointer leads to, a `PString` or a `SharedStr`.
     Str(&'v str),
-    /// A slice or vector of `u8`, a `PBytes`, an `InlineBytes` or a `Uuid`; also a `PVecDeque` of `u8` whose
-    /// first element is at the beginning of its buffer.
+    /// A slice, vector or `PPriorityQueue` of `u8`, a `PBytes`, an `InlineBytes` or a `Uuid`; also a
+    /// `PVecDeque` of `u8` whose first element is at the beginning of its buffer.
     Bytes(&'v [u8]),
     /// A pointer that is not null.
     Pointer(Pointer<'v>),
-    /// `None`, or an unused element.
+    /// `None`, or a slot for an element whose bytes are all zero, such as an unused one.
     Null,
     /// A struct.
     Struct(Fields<'v>),
     /// An enum: the name and the fields of its variant.
     Enum(&'v str, Fields<'v>),
-    /// An array or slice, a `PVec`, a `PVecDeque` or a `PPriorityQueue`.
+    /// An array or slice, a `PVec`, a `PVecDeque` or a `PPriorityQueue`, unless it is
+    /// [bytes](Value::Bytes).
     List(Elements<'v>),
     /// A `PHashMap`, `PBTreeMap` or `PSnapMap`.
     Map(Entries<'v>),

@@ -6,7 +6,7 @@
 //! | [`FoundHeap`] | the header, and the records in the log | [`found`] |
 //! | [`SurveyedHeap`] | valid metadata (after a replay), reserved addresses | [`contents`], [`survey`] |
 //! | [`OpenPlan`](plan::OpenPlan) | the durability, and how the file is prepared | [`plan`], [`choose`] |
-//! | [`RecoveredHeap`] | the file is ready; it says that it is in use once a log begins | [`contents`], [`wal`] |
+//! | [`RecoveredHeap`] | the file is ready, and in use once a log (if any) begins | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
 //!
 //! If an opening needs more memory than it may have, it is [made to fit](fit). With [`Options::follower`],
