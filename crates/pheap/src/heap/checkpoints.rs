@@ -65,7 +65,7 @@ impl Heap {
         self.inner().checkpoint(true)
     }
 
-    /// Makes a checkpoint that only empties the log: writes its records to the heap's file now, and not when
+    /// Makes a checkpoint that empties the log: writes its records to the heap's file now, and not when
     /// the log is half full or idle. So an opening after a kill has little to recover, and for a while no
     /// checkpoint competes with commits for the disk. Unlike [`checkpoint`](Self::checkpoint), it gives space
     /// of free pages back only when a background checkpoint would, and the log's file keeps its length.

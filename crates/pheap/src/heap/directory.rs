@@ -101,8 +101,7 @@ impl<'a> CreationLock<'a> {
     /// Waits for other threads that hold this lock.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside the heap, other than in a copy; [`Error::SeveralHeaps`] if
-    /// it is inside another heap; [`Error::Unsupported`] if it is inside too many.
+    /// Those of [`may_wait`](crate::region::guard::may_wait).
     #[track_caller]
     pub(super) fn lock(heap: &'a HeapInner) -> Result<CreationLock<'a>> {
         let entered = ScopeGuard::new(heap.id(), Scope::Roots)?;

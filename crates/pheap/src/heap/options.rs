@@ -186,8 +186,8 @@ impl Options {
     }
 
     /// Opens the heap without ever changing the file: after a crash, the heap is recovered in memory, or in a
-    /// copy in [`temp_dir`](Self::temp_dir). Other processes may open it read-only at the same time.
-    /// Transactions fail with [`Error::ReadOnly`].
+    /// temporary copy (see [`temp_dir`](Self::temp_dir)). Other processes may open it read-only at the same
+    /// time. Transactions fail with [`Error::ReadOnly`].
     pub fn read_only(mut self, read_only: bool) -> Options {
         self.read_only = read_only;
         self

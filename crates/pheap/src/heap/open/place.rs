@@ -215,7 +215,8 @@ pub(super) fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
 }
 
-/// Returns the header of a new heap, which [reserves](Options::reservation) addresses for `most` bytes.
+/// Returns the header of a new heap, which by default [reserves](Options::reservation) addresses for `most`
+/// bytes.
 ///
 /// # Errors
 /// [`Error::Io`] if the operating system gives no random numbers.

@@ -138,7 +138,7 @@ impl SurveyedHeap<'_> {
         contents.recover(Medium::Process)
     }
 
-    /// Goes on with the log of a killed process.
+    /// Goes on with the log of a killed process. If it cannot be used, the heap gets a new one.
     fn resume(self) -> Result<RecoveredHeap> {
         let disk = disk_of(self.place);
         let of = self.contents.header.wal_identity();

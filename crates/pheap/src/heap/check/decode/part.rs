@@ -1,4 +1,4 @@
-//! Parts of objects: reads bytes and numbers, and follows pointers, which are checked first.
+//! Parts of objects: reads bytes and numbers, and follows pointers. In a heap, these are checked first.
 
 #![allow(unsafe_code)]
 
