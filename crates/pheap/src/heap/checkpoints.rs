@@ -10,12 +10,13 @@ use crate::wal::{SyncPolicy, Wal};
 
 impl Heap {
     /// With [`Durability::Wal`](crate::Durability::Wal), waits until all earlier commits survive a power
-    /// failure. With [`Pmem`](crate::Durability::Pmem) they always do; with
+    /// failure. With [`Pmem`](crate::Durability::Pmem) they do already, on persistent memory; with
     /// [`Process`](crate::Durability::Process) they never do.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) if the disk fails;
     /// [`Error::Failed`](crate::Error::Failed) if it has failed before;
+    /// [`Error::Misplaced`](crate::Error::Misplaced) if the heap's files cannot be found;
     /// [`Error::Removed`](crate::Error::Removed) if the heap's file was removed;
     /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn sync(&self) -> Result<()> {
@@ -29,8 +30,8 @@ impl Heap {
     /// [`Options::sync_policy`](crate::Options::sync_policy). It also [syncs](Self::sync) the log, so that
     /// earlier commits are as durable as with either policy. With other durabilities this does nothing.
     ///
-    /// A log that was used with [`OnDemand`](SyncPolicy::OnDemand) or [`Every`](SyncPolicy::Every) is not cut
-    /// down any more.
+    /// A log that was used with [`OnDemand`](SyncPolicy::OnDemand) or [`Every`](SyncPolicy::Every) may keep
+    /// its length until the heap is closed.
     ///
     /// # Errors
     /// As for [`sync`](Self::sync). If the sync fails, the policy has changed nevertheless.
@@ -50,7 +51,7 @@ impl Heap {
     /// Transactions go on during a checkpoint. If the log's file has grown, and nothing is appended during
     /// the checkpoint, it becomes as short as it was at first; the background thread does so when nothing was
     /// appended for ten seconds. (With a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit` and
-    /// `Awaited`, the log keeps its length.) With other durabilities this does nothing.
+    /// `Awaited`, the log may keep its length.) With other durabilities this does nothing.
     ///
     /// A checkpoint also gives the space of free pages back to the disk, in runs of 1 MiB or more: the heap's
     /// file gets holes, and keeps its length. To free as much as possible, [collect](Self::collect) first. A
@@ -64,10 +65,10 @@ impl Heap {
         self.inner().checkpoint(true)
     }
 
-    /// Makes a checkpoint that only empties the log: writes its records to the heap's file now, and not when
-    /// the log is half full or idle. So an opening after a kill has little to recover, and commits after this
-    /// call do not compete with a checkpoint for the disk. Unlike [`checkpoint`](Self::checkpoint), it gives
-    /// space of free pages back only when a background checkpoint would, and the log's file keeps its length.
+    /// Makes a checkpoint that empties the log: writes its records to the heap's file now, and not when
+    /// the log is half full or idle. So an opening after a kill has little to recover, and for a while no
+    /// checkpoint competes with commits for the disk. Unlike [`checkpoint`](Self::checkpoint), it gives space
+    /// of free pages back only when a background checkpoint would, and the log's file keeps its length.
     ///
     /// # Errors
     /// As for [`sync`](Self::sync).
@@ -77,7 +78,8 @@ impl Heap {
 }
 
 impl HeapInner {
-    /// Makes a checkpoint. If `all`, gives back all free space that can be given back, and cuts the log down.
+    /// With a log, makes a checkpoint. If `all`, gives back as much free space as possible, and cuts the log
+    /// down. Otherwise gives space back as a background checkpoint would.
     fn checkpoint(&self, all: bool) -> Result<()> {
         self.check_open()?;
         if let Some(wal) = self.wal() {
@@ -102,7 +104,7 @@ impl HeapInner {
         self.wal().map_or(Ok(()), |wal| self.note_failure(wal.sync()))
     }
 
-    /// Starts the thread that makes checkpoints. If it cannot start, transactions make them.
+    /// With a log, starts the thread that makes checkpoints. If it cannot start, transactions make them.
     pub(super) fn make_checkpoints(self: &Arc<Self>) {
         let Some(wal) = self.wal() else { return };
         if self.is_simulated() {

@@ -1,4 +1,4 @@
-//! `Heap::close` and the table of background threads. Closing waits for each thread that uses the heap.
+//! `Heap::close` and the table of background threads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -139,7 +139,7 @@ pub(super) enum BackgroundTask {
     Syncs,
 }
 
-/// The background threads that exist, by task.
+/// The background threads that were started and not taken out of the table, by task. They may have ended.
 #[derive(Default)]
 pub(super) struct BackgroundThreads(pub(super) [Mutex<Option<JoinHandle<()>>>; 4]);
 

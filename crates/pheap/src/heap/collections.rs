@@ -12,7 +12,7 @@ use crate::gc::{CollectionStage, Pace};
 use crate::os::{cores, fork};
 use crate::region::{Region, guard};
 
-/// Bytes of spans below which one thread marks a region.
+/// Bytes of spans below which one thread alone marks a region.
 const WORTH_THREADS: u64 = 8 << 20;
 /// The time that background marking waits before it begins. The kernel may put a new thread on its parent's
 /// processor, even if others are idle; the opening thread would then wait longer than the opening has taken.
@@ -25,7 +25,7 @@ pub(crate) struct Collections {
     /// The number of marking threads that the program asks for; 0 for one a processor, but at most 8. See
     /// [`Options::collect_threads`](crate::Options::collect_threads).
     threads: usize,
-    /// Set by the closing thread: tells the background thread to end.
+    /// Set by the closing thread: tells all threads that mark to end.
     stop: AtomicBool,
 }
 
@@ -37,10 +37,12 @@ impl Collections {
 }
 
 impl Heap {
-    /// Waits for the marking after opening to finish. After that, memory that a crash has leaked is reused.
+    /// Waits for the marking after opening to finish. After that, memory that a crash has leaked can be
+    /// reused.
     ///
-    /// A heap can be used as soon as it is open. If it was not closed before, its objects are marked in the
-    /// background; this call waits for the marking, and helps.
+    /// A heap can be used as soon as it is open. If its file does not say which objects are alive (because it
+    /// was not closed before, for example), its objects are marked in the background; this call waits for the
+    /// marking, and helps. A read-only heap is not marked.
     ///
     /// # Errors
     /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap,
@@ -80,14 +82,14 @@ impl Heap {
 }
 
 impl HeapInner {
-    /// Returns all regions. Fails if this thread cannot wait for regions.
+    /// Returns all regions. Fails if the heap is not open, or if this thread cannot wait for regions.
     fn regions_to_collect(&self) -> Result<Vec<Arc<Region>>> {
         self.check_open()?;
         guard::may_wait(self.id())?;
         Ok(self.regions())
     }
 
-    /// Collects one region. This thread is not inside the heap.
+    /// Collects one region. This thread is not inside a transaction or read of the heap.
     pub(crate) fn collect(&self, region: &Region) {
         // A cycle that was already running misses objects that became garbage since it began, so it is
         // completed and another one follows.
@@ -97,7 +99,8 @@ impl HeapInner {
         self.drive(region);
     }
 
-    /// Completes the region's cycle, with several threads if the region is large.
+    /// Completes the region's cycle, unless the heap is being closed. Several threads mark if the region is
+    /// large.
     fn drive(&self, region: &Region) {
         let mark = || {
             while region.mark_beside_readers(self) == CollectionStage::Working && !self.collections.stops() {}
@@ -128,7 +131,7 @@ impl HeapInner {
                 while !heap.collections.stops() && region.collect_alone(heap) {}
             }
         };
-        // If no thread starts, allocating transactions do the work.
+        // If no thread starts, transactions do the work.
         self.start(BackgroundTask::Marking, "pheap marking", work);
     }
 

@@ -39,13 +39,13 @@ impl HeapInner {
         Commit::at(wal, position)
     }
 
-    /// Returns whether a transaction waits for the disk before it returns.
+    /// Returns whether a transaction that is not deferred waits for a sync before it returns.
     pub(crate) fn waits_for_syncs(&self) -> bool {
         self.wal().is_some_and(|wal| wal.syncs_commits())
     }
 
     /// Returns the commit that must be durable before a task may commit more, so that the unsynced bytes stay
-    /// within their limit. A task does not wait for that when it commits.
+    /// within their limit; `None` if they are within it. A task does not wait for that when it commits.
     pub(crate) fn backlog(self: &Arc<Self>) -> Option<Commit> {
         if self.is_forked() {
             return None; // the log's records are the parent's
@@ -80,8 +80,8 @@ impl HeapInner {
         });
     }
 
-    /// Ends the sync thread, which first wakes all waiting tasks. Everything is durable, or the log has
-    /// failed. The caller has no region locked.
+    /// Tells the sync thread to end, which first wakes all waiting tasks, and joins it where that is safe.
+    /// Everything is durable, or the heap has failed. The caller has no region locked.
     pub(super) fn stop_syncer(&self) {
         let Some(wal) = self.wal() else { return };
         wal.stop_syncer();

@@ -16,12 +16,12 @@ use crate::sync::MutexGuard;
 pub struct RootInfo {
     /// The root's name.
     pub name: String,
-    /// The name of the root's type in the program that created it.
+    /// The name of the root's type in the heap's type table.
     pub type_name: String,
 }
 
 impl Heap {
-    /// Returns all roots, ordered by name. (In a forked child, none.)
+    /// Returns all roots, ordered by name. (If the heap is closed, or in a forked child, none.)
     pub fn roots(&self) -> Vec<RootInfo> {
         let heap = self.inner();
         if heap.is_forked() {
@@ -42,7 +42,9 @@ impl Heap {
     /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`];
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
     /// if it is inside another heap; [`Error::OutcomeUnknown`] if the disk fails, [`Error::Failed`] if it has
-    /// failed before; [`Error::Closed`], [`Error::Forked`].
+    /// failed before, [`Error::Misplaced`] if the heap's files cannot be found; [`Error::Closed`],
+    /// [`Error::Forked`]; the error of making the log, if that is still to be made (see
+    /// [`Durability::Wal`](crate::Durability::Wal)).
     pub fn rename_root(&self, old: &str, new: &str) -> Result<()> {
         let heap = self.inner();
         check_name(new)?;
@@ -74,8 +76,8 @@ impl Heap {
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;
         let tables = heap.free_region(&region)?;
-        // The removal must be durable before a thread learns that there is no such root. A thread that looks
-        // the root up waits for the tables' lock until then, so it cannot find the removed root.
+        // The removal must be acknowledged before a thread learns that there is no such root. A thread that
+        // looks the root up waits for the tables' lock until then, so it cannot find the removed root.
         let durable = if bug(Bug::TellAtOnce) { Ok(()) } else { heap.acknowledge_all() };
         heap.directory.lock().remove(name);
         heap.shown.remove(&region);
@@ -99,8 +101,7 @@ impl<'a> CreationLock<'a> {
     /// Waits for other threads that hold this lock.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside the heap, other than in a copy; [`Error::SeveralHeaps`] if
-    /// it is inside another heap.
+    /// Those of [`may_wait`](crate::region::guard::may_wait).
     #[track_caller]
     pub(super) fn lock(heap: &'a HeapInner) -> Result<CreationLock<'a>> {
         let entered = ScopeGuard::new(heap.id(), Scope::Roots)?;

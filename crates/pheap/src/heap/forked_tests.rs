@@ -1,5 +1,5 @@
-//! Forks while each mutex of a heap is locked. In the child, calls are refused, drops do nothing, and no call
-//! waits.
+//! Forks while the mutexes of a heap are locked. In the child, calls are refused, drops do nothing, and no
+//! call waits.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -39,7 +39,7 @@ fn made(durability: Durability, folder: &std::path::Path) -> Result<Handles> {
     Ok(Handles { heap, root, other, held, snapshot, commit })
 }
 
-/// Runs `f` while this thread holds each mutex of the heap and of a root. If `f` returns true, this is a
+/// Runs `f` while this thread holds the mutexes of the heap and of a root. If `f` returns true, this is a
 /// child, and it keeps the locks.
 fn while_locked(handles: &Handles, f: impl FnOnce() -> bool) {
     let (heap, region) = (handles.heap.inner(), &handles.root.region);
@@ -57,7 +57,7 @@ fn is_forked<T>(result: Result<T>) -> bool {
     matches!(result, Err(Error::Forked))
 }
 
-/// Calls each method of each handle; returns whether all refuse.
+/// Calls methods of each handle. Returns whether they do what they should do in a forked child.
 fn refuses(handles: &Handles) -> bool {
     let Handles { heap, root, other, held, snapshot, commit } = handles;
     let polled = |commit: Commit| match pin!(commit).poll(&mut Context::from_waker(Waker::noop())) {

@@ -7,8 +7,8 @@ use super::HeapInner;
 use super::close::BackgroundTask;
 
 impl HeapInner {
-    /// Makes the file grow ahead of need from now on. The thread ends when the file is one arena ahead, so a
-    /// heap that does not grow has no thread.
+    /// Makes the file grow ahead of need from now on, if stores go to the file. The thread ends when the file
+    /// is one arena ahead, so a heap that does not grow has no thread.
     pub(super) fn grow_ahead(self: &Arc<Self>) {
         // With a log, growth consists mostly of syncs of the header, which growing ahead does not avoid. On
         // ext4, commits during such a growth wait longer than it saves.

@@ -29,7 +29,7 @@ pub struct RootHolders {
     pub handles: usize,
     /// Number of [`Snapshot`](crate::Snapshot)s. Clones count once.
     pub snapshots: usize,
-    /// Number of objects to which there is a [`Held`](crate::Held). These do not keep the heap open.
+    /// Number of [`Held`](crate::Held) pointers. Clones count once. These do not keep the heap open.
     pub held: usize,
     /// Number of [`Watch`](crate::Watch)es. These do not keep the heap open either, but handles in their
     /// closures may.
@@ -46,8 +46,9 @@ impl Heap {
     /// no handles and no snapshots any more. If a heap is opened twice,
     /// [`Error::AlreadyOpen`](crate::Error::AlreadyOpen) has the part of this list that keeps the heap open.
     ///
-    /// The result shows one moment: an operation of another thread on the heap (a collection, a backup) may
-    /// count as a handle while it lasts. In a forked child, it is empty.
+    /// Other threads may make and drop handles during this call, and an operation of another thread on the
+    /// heap (a collection, a backup) may count as a handle while it lasts. In a forked child, the result is
+    /// empty.
     ///
     /// ```
     /// # use pheap::{Heap, Root};
@@ -81,7 +82,7 @@ impl Heap {
 }
 
 impl Holders {
-    /// Returns whether there are no handles, snapshots, held objects and watches.
+    /// Returns whether there are no handles, snapshots, held pointers and watches.
     pub fn is_empty(&self) -> bool {
         self.heaps == 0 && self.roots.is_empty()
     }
@@ -233,7 +234,7 @@ impl HeapInner {
 mod tests {
     use crate::{Heap, Result, Root};
 
-    /// A program that removes roots and creates others keeps a list of the existing roots only.
+    /// In a program that removes roots and creates others, the list does not become longer and longer.
     #[test]
     fn roots_that_are_gone_are_forgotten() -> Result<()> {
         let heap = Heap::in_memory()?;

@@ -11,14 +11,14 @@ use super::HeapInner;
 use super::memory::PATIENCE;
 use crate::wal::Wal;
 
-/// A background checkpoint gives space back only if at least this fraction (1/`PART`) of the heap is free
-/// pages with space.
+/// A checkpoint that was not asked for the space of free pages gives it back only if at least this fraction
+/// (1/`PART`) of the heap is free pages with space.
 const PART: u64 = 4;
 
 impl HeapInner {
     /// Notes the free pages before a checkpoint, for [`give_back`](Self::give_back). Returns `None` if the
-    /// log has not begun, or the tables stay locked. If the program has not `asked` for the checkpoint, it
-    /// also returns `None` if there is too little to give back.
+    /// log has not begun, or the tables stay locked. Unless the program has `asked` for all space that can be
+    /// given back, it also returns `None` if there is too little of it.
     pub(super) fn watch_free_pages(&self, wal: &Wal, asked: bool) -> Option<u64> {
         // As long as the log has not begun, the heap counts as closed, and its free pages may have the
         // bitmaps of live slots.
@@ -38,8 +38,8 @@ impl HeapInner {
         Some(tables.pages.watch(self.tuning.hole, end))
     }
 
-    /// Makes holes of the pages that have been free since `watch_free_pages`. Runs at the end of the
-    /// checkpoint that began after that call.
+    /// Makes holes of pages that have been free since `watch_free_pages`: of all of them, unless another
+    /// checkpoint is wanted first. Runs at the end of the checkpoint that began after that call.
     pub(super) fn give_back(&self, wal: &Wal, watch: Option<u64>) {
         let Some(watch) = watch else { return };
         // Takes a part of a run at a time, so that threads that need pages wait no longer than for one part.
@@ -51,13 +51,13 @@ impl HeapInner {
             // Noted before the call, because a failed call may have made part of the hole.
             tables.pages.holes.add(offset, len);
             if wal.data().punch(offset, len).is_err() {
-                return; // the file system makes no holes
+                return; // most likely the file system makes no holes
             }
             // Drops the private copies of the pages' old content.
             self.drop_range(wal, offset, len, |_| true);
             drop(tables);
             if wal.is_room_wanted() {
-                return; // the checkpoint that makes room goes on with the pages that are free then
+                return; // the next checkpoint makes room, and may give back the pages that are free then
             }
             // The lock is not fair: without a pause, a waiting thread might never get it.
             thread::sleep(PATIENCE / 100);

@@ -57,8 +57,8 @@ impl HeapInner {
         // The span is recorded only when its header is complete.
         let header = RegionHeader::at(tables.heap, span.offset);
         header.create(&tables.media, id, ty, name, generation, tables.header.salt);
-        // Both words of the entry are durable before the record that completes the region. That record goes
-        // to the region's own log.
+        // Both words of the entry are durable, or in the write-ahead log, before the record that completes
+        // the region. Without a write-ahead log, that record goes to the region's own log.
         tables.record_span(&span);
         let identity = RegionIdentity {
             id,
@@ -104,8 +104,8 @@ impl HeapInner {
     }
 
     /// Removes a region: waits until no other thread has it, marks it as removed, and frees its spans. From
-    /// here on its log is never replayed, because other regions may get its memory. Other threads see the
-    /// removal only when the caller unlocks the returned tables.
+    /// here on its log is never replayed, because other regions may get its memory. A thread that looks the
+    /// root up waits until the caller unlocks the returned tables.
     pub(super) fn free_region(&self, region: &Region) -> Result<MutexGuard<'_, Tables>> {
         let spans = region.retire(self, |context| {
             assert!(ptr::eq(context.store, &raw const *self.store), "a region of another heap");
@@ -131,7 +131,8 @@ impl HeapInner {
             context.spans()
         })?;
         // SAFETY: the spans are of a region of this heap. Without a root it counts as removed, also on the
-        // medium, and `retire` has waited until no thread has it.
+        // medium, or the log has failed and takes no further record. `retire` has waited until no thread has
+        // the region.
         unsafe { free_spans(&mut self.tables.lock(), &spans) };
         Ok(())
     }
@@ -191,8 +192,8 @@ impl QuiescentHeap<'_> {
     }
 
     /// Returns the offset of the first byte at or behind `at` that may not be zero in the heap's file, if
-    /// there is one. Skips holes of the file, which need not be read. With a log, a private page may have
-    /// other bytes than zero where the file has a hole.
+    /// there is one. Skips holes of the file, which need not be read. Without a file, returns `at`. With a
+    /// log, a private page may have other bytes than zero where the file has a hole.
     pub(super) fn data_from(&self, at: u64) -> Option<u64> {
         self.heap.mapping.file().map_or(Some(at), |file| seek_data(file, at).unwrap_or(Some(at)))
     }
@@ -232,9 +233,9 @@ impl<'s> QuiescentMemory<'s> {
 
 // --- eviction
 
-/// Bytes of a region that are examined while its lock is held.
+/// About the number of bytes of a region that are examined while its lock is held.
 const STEP: u64 = 16 << 20;
-/// Longest wait for the lock of a region, or for the tables.
+/// Longest wait of a checkpoint for the lock of a region, or for the tables.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 impl HeapInner {
@@ -317,7 +318,7 @@ impl HeapInner {
             while at < end && may(at) {
                 at += PAGE;
             }
-            // SAFETY: the pages from `first` to `at` are free, or their last record is older than the
+            // SAFETY: the pages from `first` to `at` are free, or have no record that is newer than the
             // checkpoint whose writes are complete. In the latter case the file has the same bytes, so a
             // thread that reads them, or a snapshot in them, loads the same. The caller has the lock without
             // which no thread stores to these pages.
@@ -331,9 +332,9 @@ impl HeapInner {
 // --- the end
 
 impl HeapInner {
-    /// Ends the use of a heap on a simulated medium like the death of its process: nothing more reaches the
-    /// medium.
-    #[allow(dead_code)] // for the simulator
+    /// Ends the use of a heap like the death of its process: nothing more reaches the medium. No transaction
+    /// runs.
+    #[allow(dead_code)] // for the simulator and tests
     pub(super) fn abandon(&self) {
         if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
             return;
@@ -342,7 +343,7 @@ impl HeapInner {
         self.stop_checkpoints();
         // SURVIVES unreached: for the simulator, whose threads have ended.
         self.directory.lock().clear();
-        // SAFETY: the heap's threads have ended, no transaction runs in the calling thread, and the
+        // SAFETY: the threads that access the heap's memory have ended, no transaction runs, and the
         // directory, which has been cleared, leads to no region.
         unsafe { self.mapping.unmap() };
     }
@@ -380,8 +381,8 @@ impl HeapInner {
         let work = move || {
             let shared = shared;
             // SAFETY: `shared.0` points to the heap. It is dropped only by `HeapInner::drop`, which joins the
-            // threads in `workers`, and each thread that is taken from `workers` is joined. If the process
-            // ends instead, this thread ends, too.
+            // threads that this function has put into `workers`, and each of them that is taken from there is
+            // joined. If the process ends instead, this thread ends, too.
             work(unsafe { &*shared.0 });
         };
         let thread = start_thread(name, work);
@@ -397,8 +398,8 @@ impl Drop for HeapInner {
         if self.is_forked() {
             return; // the threads, the file and the addresses are the parent's
         }
-        // The last handle is gone, so no transaction runs, and this waits for background threads only, even
-        // if this thread is inside other heaps.
+        // The last handle is gone, so no transaction runs, and the only other threads that this waits for are
+        // background threads, even if this thread is inside other heaps.
         let _ = guard::with_several_heaps(|| self.close(true));
         self.stop_background();
         self.stop_checkpoints();

@@ -9,7 +9,7 @@
 //! | [`memory`] | regions, private pages, and unmapping |
 //! | [`types`] | whether a root has a type of the program |
 //!
-//! This module uses all modules below it. It must not know the program's types: they come as descriptions.
+//! This module must not know the program's types: they come as descriptions.
 
 mod backup;
 pub(crate) mod check;
@@ -59,9 +59,9 @@ pub use inspect::{
 };
 pub use options::{Durability, Options};
 
-/// An open heap: a file of Rust objects, mapped into memory.
+/// An open heap: Rust objects in a file that is mapped into memory, or in memory only.
 ///
-/// A handle is cheap to clone. The file is closed when the last handle, the last [`Root`](crate::Root) and
+/// A handle is cheap to clone. The heap is closed when the last handle, the last [`Root`](crate::Root) and
 /// the last [`Snapshot`](crate::Snapshot) are dropped, or by [`close`](Heap::close), which can report errors.
 /// Safety never depends on closing: a program may be killed at any instant.
 #[derive(Clone)]
@@ -79,14 +79,14 @@ pub(crate) struct HeapInner {
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
     pub(crate) shown: Arc<ReferencedRoots>,
     /// The number of the next region. The lock is held while a root is created, removed or renamed, and while
-    /// roots must stay as they are: during a check, or the closing. It is taken before any region's, by
-    /// [`CreationLock`](directory::CreationLock).
+    /// roots must stay as they are, such as during a check or the closing. It is taken before any region's,
+    /// by [`CreationLock`](directory::CreationLock).
     creation: Mutex<u32>,
-    /// Shared by backups that run during transactions; exclusive while the heap is closed. Taken before all
-    /// other locks, by a thread that has entered [`Scope::Copy`](crate::region::guard::Scope).
+    /// Shared by backups that run during transactions; exclusive while the heap is being closed. Taken before
+    /// all other locks, by a thread that has entered [`Scope::Copy`](crate::region::guard::Scope).
     copies: RwLock<()>,
-    /// The lock on the heap's file. While this is held, no other process opens the file, except as a
-    /// follower. If this heap is read-only, others may open it read-only, too.
+    /// The lock on the heap's file, if this heap has one. While it is held, no other process opens the file,
+    /// except as a follower. If this heap is read-only, others may open it read-only, too.
     file: ManuallyDrop<Option<OpenFileEntry>>,
 }
 
@@ -117,7 +117,8 @@ impl Heap {
         Options::new().in_memory()
     }
 
-    /// Returns which crashes committed transactions survive; never [`Durability::Auto`].
+    /// Returns which crashes committed transactions survive; never [`Durability::Auto`]. For a heap that is
+    /// in memory or read-only, this is [`Durability::Process`].
     pub fn durability(&self) -> Durability {
         Durability::of(self.inner.medium.kind())
     }
@@ -146,8 +147,8 @@ impl Heap {
         self.inner.mapping.will_read(bytes);
     }
 
-    /// Returns counters since the heap was opened. They may include a running transaction. (In a forked child
-    /// they are 0.)
+    /// Returns counters since the heap was opened, and its present sizes. They may include a running
+    /// transaction. (In a forked child they are 0.)
     pub fn stats(&self) -> Stats {
         if self.inner.is_forked() {
             return Stats::default();
@@ -183,11 +184,11 @@ impl Heap {
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
     /// if it is inside another heap, [`Error::Closed`] if the heap is closed already, [`Error::Forked`].
-    /// [`Error::Io`] if the disk failed, and [`Error::Misplaced`] if the heap's files cannot be found: the
-    /// heap is then closed, but perhaps not marked as closed. [`Error::Removed`] if the heap's file was
-    /// removed: then the heap stays open until its last handle is dropped, so that another handle can
-    /// [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it has failed because
-    /// `membarrier` is refused, its file is released with the last handle.)
+    /// [`Error::Io`] or [`Error::OutcomeUnknown`] if the disk fails, and [`Error::Misplaced`] if the heap's
+    /// files cannot be found: the heap is then closed, but perhaps not marked as closed. [`Error::Removed`]
+    /// if the heap's file was removed: then the heap stays open until its last handle is dropped, so that
+    /// another handle can [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it
+    /// has failed because `membarrier` is refused, its file is released with the last handle.)
     pub fn close(&self) -> Result<()> {
         self.inner.close(false)
     }
@@ -198,9 +199,9 @@ impl Heap {
 }
 
 // After a panic, no handle shows an inconsistent heap. A panic within a transaction rolls it back before any
-// thread sees the heap again. A panic within a read has changed nothing. A panic in the middle of a commit or
-// rollback makes the heap fail (`Error::Failed`). The compiler cannot derive that from the cells and locks
-// inside.
+// other thread sees its changes. A panic within a read has changed nothing. If a panic in the middle of a
+// commit or rollback leaves a region that cannot be rolled back, the heap fails (`Error::Failed`). The
+// compiler cannot derive that from the cells and locks inside.
 impl std::panic::UnwindSafe for Heap {}
 impl std::panic::RefUnwindSafe for Heap {}
 
@@ -221,13 +222,14 @@ impl HeapInner {
     /// [`Error::NoSuchRoot`].
     #[track_caller]
     pub(crate) fn region(&self, name: &str) -> Result<Arc<Region>> {
-        // A root that is being removed keeps the tables locked, so it is not found.
+        // A thread that removes a root keeps the tables locked until the directory does not have the root any
+        // more, so a root that is being removed is not found.
         let _tables = self.tables.lock();
         let directory = self.directory.lock();
         directory.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))
     }
 
-    /// Returns all regions.
+    /// Returns the regions of all roots in the directory.
     #[track_caller]
     fn regions(&self) -> Vec<Arc<Region>> {
         self.directory.lock().values().cloned().collect()

@@ -19,8 +19,8 @@ pub enum Durability {
     #[default]
     Auto,
     /// Survives the end of the process and a power failure, on persistent memory: log entries and data are
-    /// written back from the processor's caches. On other memory it costs the same, and survives only what
-    /// `Process` does. The heap does not know its memory: after a power failure it opens all the same, and
+    /// written back from the processor's caches. On other memory, transactions survive only what they survive
+    /// with `Process`. The heap does not know its memory: after a power failure it opens all the same, and
     /// its most recent transactions may be torn. A processor without an instruction that writes back its
     /// caches, or with one that pheap does not know, is refused
     /// ([`Error::Unsupported`](crate::Error::Unsupported)). The file systems that
@@ -32,9 +32,10 @@ pub enum Durability {
     /// may be renamed together while the heap is open: the heap looks for its log next to its file. If only
     /// one is renamed, the error is [`Error::Misplaced`](crate::Error::Misplaced). A file that is a mount by
     /// itself, in a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)):
-    /// mount its directory. A heap that was closed in order gets its log with the first change, unless the
-    /// opening has to relocate it, or to mark its live objects. So opening and reading it waits for no disk.
-    /// If the log cannot be made then, the first transaction fails with that error, and has changed nothing.
+    /// mount its directory. A heap that was closed in order gets its log with the first transaction, unless
+    /// the opening has to relocate it, to mark its live objects, or to replace a leftover log. So opening and
+    /// reading it waits for no sync. If the log cannot be made then, the first transaction fails with that
+    /// error, and has changed nothing.
     /// (A program that gives up the right to write to the directory should call
     /// [`Heap::collect`](crate::Heap::collect) before.)
     Wal,
@@ -88,7 +89,7 @@ pub struct Options {
 /// Default limit of a heap's private memory, in bytes. It is less on a machine with little memory.
 const MEMORY: u64 = 256 << 20;
 
-/// Default reservation of addresses, in bytes.
+/// Default reservation of addresses, in bytes, of a heap that is not known to need less.
 const RESERVED: u64 = 128 << 30;
 /// Smallest default reservation, for a heap that is known to need less.
 const LEAST_RESERVED: u64 = 4 << 30;
@@ -140,33 +141,35 @@ impl Options {
 
     /// Sets the size of the log in bytes, with [`Durability::Wal`], beyond which transactions wait for a
     /// checkpoint; the default is 128 MiB. A checkpoint begins when the log is half full, or earlier. A
-    /// single transaction that writes more than this makes the log longer.
+    /// single transaction that writes more than half of this may make the log longer.
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = bytes;
         self
     }
 
     /// Limits the process's private memory for the heap, in bytes, with [`Durability::Wal`]. The default is
-    /// 256 MiB, or an eighth of the memory of the machine or of the process's control group, if that is less.
-    /// The limit counts the pages dirtied since they were last evicted; checkpoints evict above half of this
-    /// limit, down to three eighths. Not counted are the dirty pages of an open transaction, tables (0.4 % of
-    /// the file at most), and, during a checkpoint, records of the log: at most three quarters of its
-    /// [limit](Self::log_limit), and at most half of this limit or 1 MiB.
+    /// 256 MiB, or an eighth of the memory (with swap) of the machine or of the memory of the process's
+    /// control group, if that is less. The limit counts the pages dirtied since they were last evicted;
+    /// checkpoints evict above half of this limit, down to three eighths. Beyond it, transactions may wait
+    /// for a checkpoint. Not counted are the dirty pages of an open transaction, tables, and, during a
+    /// checkpoint, records of the log: at most three quarters of its [limit](Self::log_limit), and at most
+    /// half of this limit or 1 MiB.
     ///
     /// An opening takes at most half of this limit, and a few MiB. If the pages to which the log of a killed
     /// program stores need more, the log is brought to the heap's file first. A heap that is opened
-    /// [read-only](Self::read_only) is copied to a file in [`temp_dir`](Self::temp_dir) instead, also if its
-    /// relocation needs more. A [follower](Self::follower) always makes a copy.
+    /// [read-only](Self::read_only) is copied instead (to [`temp_dir`](Self::temp_dir), if the copy is too
+    /// large for memory), also if its relocation needs more. A [follower](Self::follower) always makes a
+    /// copy.
     pub fn memory_limit(mut self, bytes: u64) -> Options {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Sets the directory for the copy of a heap that is only read, and whose opening needs more memory than
+    /// Sets the directory for the copy of a heap that is only read, if its opening needs more memory than
     /// [`memory_limit`](Self::memory_limit) allows. The copy has no name, takes as much space as the heap's
-    /// file would take without holes, and is gone when the heap is closed. The default is the operating
-    /// system's directory for temporary files ([`std::env::temp_dir`]); if that is in memory, name a
-    /// directory on a disk.
+    /// file would take without holes, and is gone when the last handle of the heap is dropped. The default is
+    /// the operating system's directory for temporary files ([`std::env::temp_dir`]); if that is in memory,
+    /// name a directory on a disk.
     pub fn temp_dir(mut self, directory: impl Into<PathBuf>) -> Options {
         self.temp_dir = Some(directory.into());
         self
@@ -183,8 +186,8 @@ impl Options {
     }
 
     /// Opens the heap without ever changing the file: after a crash, the heap is recovered in memory, or in a
-    /// copy in [`temp_dir`](Self::temp_dir). Other processes may open it read-only at the same time.
-    /// Transactions fail with [`Error::ReadOnly`].
+    /// temporary copy (see [`temp_dir`](Self::temp_dir)). Other processes may open it read-only at the same
+    /// time. Transactions fail with [`Error::ReadOnly`].
     pub fn read_only(mut self, read_only: bool) -> Options {
         self.read_only = read_only;
         self
@@ -209,8 +212,8 @@ impl Options {
     /// No file is changed, and permission to read both files is enough. No lock is taken, so the writer never
     /// waits, and may close the heap or open it again. The writer does not know its followers, and reuses the
     /// log. If it overwrites records that the follower has not read yet, the copy begins anew; after 16
-    /// times, in some seconds, the error is [`Error::Overtaken`]. A writer takes longer to fill the default
-    /// log of 128 MiB than a follower takes to read the log once more.
+    /// times, the error is [`Error::Overtaken`]. With a longer [log](Self::log_limit) of the writer, that
+    /// comes less often.
     ///
     /// The heap is [read-only](Self::read_only); with [`verify`](Self::verify) the copy is checked. Both
     /// processes must be on one machine, because another machine may see writes to the files late.
@@ -241,9 +244,9 @@ impl Options {
         self
     }
 
-    /// Maps the heap at this address, a multiple of its [reservation](Options::reserve). Opening fails with
-    /// [`Error::InvalidOption`] if it is no such multiple, and with [`Error::AddressInUse`] if these
-    /// addresses are taken.
+    /// Maps the heap at this address, a multiple of its [reservation](Options::reserve), in the lower 128
+    /// TiB. Opening fails with [`Error::InvalidOption`] if it is no such address, and with
+    /// [`Error::AddressInUse`] if these addresses are taken.
     ///
     /// By default, a heap is mapped where it was before, or elsewhere if that range is taken, for instance by
     /// an open copy of the same file. When a heap is relocated, opening it rewrites all its pointers, which
@@ -260,17 +263,18 @@ impl Options {
         self
     }
 
-    /// Sets when a root is collected: when it has allocated this many percent of the bytes that were live
-    /// after its last collection, but at least 4 MiB. While most new objects of a root die, its new objects
-    /// are collected four times as often. The default is 100. Lower values keep the file smaller, higher ones
-    /// collect less often.
+    /// Sets when a root is collected: when it has allocated about this many percent of the bytes that were
+    /// live after its last collection, but at least about 4 MiB. While most new objects of a root die, its
+    /// new objects are collected up to four times as often. The default is 100. Lower values keep the file
+    /// smaller, higher ones collect less often.
     pub fn collect_growth(mut self, percent: u32) -> Options {
         self.collect_growth = percent;
         self
     }
 
-    /// Sets the number of threads that mark objects while a caller waits ([`collect`](crate::Heap::collect),
-    /// [`wait_ready`](crate::Heap::wait_ready)). The default is the number of processors, but at most 8.
+    /// Sets the number of threads that mark the objects of a large root while a caller waits
+    /// ([`collect`](crate::Heap::collect), [`wait_ready`](crate::Heap::wait_ready)). The default is the
+    /// number of processors, but at most 8. (In a forked child, one thread marks.)
     pub fn collect_threads(mut self, threads: usize) -> Options {
         self.collect_threads = threads;
         self

@@ -15,15 +15,17 @@ pub(crate) struct SharedAll<'a> {
 }
 
 impl<'a> SharedAll<'a> {
-    /// Waits for each of the regions until it has no transaction. However many regions there are, they are
-    /// one scope of this thread.
+    /// Waits for each of the regions until it has no transaction, and then until all commits are
+    /// acknowledged. However many regions there are, they are one scope of this thread.
     ///
-    /// The caller prevents roots from being created and removed, and is not inside the heap: a thread that
-    /// waits for regions while others may wait for its own region could wait for ever.
+    /// The caller prevents roots from being created and removed, and is not inside a transaction or read of
+    /// the heap: a thread that waits for regions while others may wait for its own region could wait for
+    /// ever.
     pub(crate) fn begin(store: &'a Store, regions: Vec<Arc<Region>>) -> Result<SharedAll<'a>> {
         store.check_open()?;
         guard::enter(store.id(), Scope::Read)?;
-        // A transaction never waits for a second root while it has one, so each of these waits ends.
+        // A transaction never waits for a second root of this heap while it has one, so it ends without this
+        // thread.
         // This thread overtakes waiting writers also at the first region: the caller keeps other threads from
         // creating roots, and these threads may have a region of another heap. No two callers overlap, so
         // writers cannot be overtaken for ever.
@@ -34,7 +36,7 @@ impl<'a> SharedAll<'a> {
         // A transaction that held a region before this thread may have panicked, and left its root in a state
         // that only the next opening repairs.
         store.check_open()?;
-        // Like a read, this shows only records that are durable.
+        // Like a read, this shows only commits that are acknowledged.
         store.check_log()?;
         store.acknowledge_all()?;
         Ok(all)

@@ -1,5 +1,5 @@
-//! Collects a region between its transactions: in background threads, and in threads that call
-//! `Heap::collect`.
+//! Collects a region between its transactions: in the background thread for marking, and in threads that call
+//! `Heap::collect`, `Heap::wait_ready` or `Root::collect`.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::gc::{CollectionStage, SLICE};
 use crate::store::Store;
 use crate::txn::context::Context;
 
-/// A region that a collection has locked, while readers may be inside. If the collection does not finish, the
+/// A region that a collection has locked, while readers may be inside. If a panic interrupts the slice, the
 /// state of the region is uncertain, and it fails.
 struct CollectedRegion<'a> {
     region: IdleRegion<&'a Region>,
@@ -24,7 +24,8 @@ impl Drop for CollectedRegion<'_> {
 }
 
 impl Region {
-    /// Does a slice of marking. Readers and other threads that mark may run at the same time.
+    /// Does a slice of marking. Readers and other threads that mark may run at the same time. If the system
+    /// refuses the fence, the heap fails, and this returns `Idle`.
     pub(crate) fn mark_beside_readers(&self, store: &Store) -> CollectionStage {
         let Ok(region) = IdleRegion::lock(self, guard::is_inside_any()) else {
             store.set_unfenced();
@@ -43,9 +44,9 @@ impl Region {
         stage
     }
 
-    /// Runs `work` with the region's lock, after the transactions that wait for it. Readers may be inside.
-    /// Returns `None` if the region is gone, or if the system refuses the fence: then the heap fails. The
-    /// calling thread is not inside the heap.
+    /// Waits for the region's lock, and runs `work`. Readers may be inside. Returns `None` if the region is
+    /// gone, or if the system refuses the fence: then the heap fails. The calling thread is not inside a
+    /// transaction or read of the heap.
     fn in_turn<R>(&self, store: &Store, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
         self.access().gate.pass(guard::is_inside_any);
         let exclusive = self.lock_alone(store).ok()?;
@@ -55,7 +56,7 @@ impl Region {
     }
 
     /// Does a slice of the collection's next work, with the region locked. Returns whether a cycle is still
-    /// running.
+    /// running; `false` also if the region is gone or cannot be locked.
     pub(crate) fn collect_alone(&self, store: &Store) -> bool {
         let slice = |context: &mut Context| {
             if context.gc.is_idle() {
@@ -76,12 +77,13 @@ impl Region {
         })
     }
 
-    /// Whether the collector is still finding the live slots of a heap that was opened.
+    /// Whether the collector is still finding the live slots of a heap that was opened; `false` also if the
+    /// region is gone or cannot be locked.
     pub(crate) fn is_opening(&self, store: &Store) -> bool {
         self.in_turn(store, |context| context.gc.is_opening()).unwrap_or(false)
     }
 
-    /// Returns the bytes of all spans of the region's objects.
+    /// Returns the bytes of all spans of the region's objects; 0 if the region is gone or cannot be locked.
     pub(crate) fn span_bytes(&self, store: &Store) -> u64 {
         self.in_turn(store, |context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
     }

@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::store::Store;
 
 impl Exclusive<'_> {
-    /// [`commit`](Exclusive::commit) without waiting for a sync. Returns the position after the record; 0
-    /// without a write-ahead log.
+    /// [`commit`](Exclusive::commit) without waiting for a sync. Returns the position in the log up to which
+    /// a caller must wait; 0 without a write-ahead log.
     #[inline(always)]
     pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
         self.commit_then(|_| {}, |store, position| Ok(store.hand_over(position)))
@@ -30,8 +30,9 @@ impl Region {
 }
 
 impl SharedRegion<'_> {
-    /// Releases the region, and then waits until everything that the read has seen is durable. If this read
-    /// is nested in a read of the same heap, the outer read waits instead.
+    /// Releases the region, and then waits until everything that the read has seen is acknowledged. If this
+    /// read is nested in a read of the same heap, with no transaction in between, it does not wait: the outer
+    /// read has its position, too.
     #[inline(always)]
     pub(crate) fn finish(self) -> Result<()> {
         if self.store.wal().is_none() {
@@ -48,7 +49,8 @@ impl SharedRegion<'_> {
         if waits_later { Ok(()) } else { store.acknowledge(seen) }
     }
 
-    /// Releases the region. Returns the position after everything that was seen; 0 without a write-ahead log.
+    /// Releases the region. Returns the position in the log up to which the read has seen records; 0 without
+    /// a write-ahead log.
     pub(crate) fn defer(self) -> u64 {
         if self.store.wal().is_some() { guard::seen(self.store.id()).0 } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! `Exclusive`: a region whose only writer is this thread. Each transaction holds one.
+//! `Exclusive`: a region whose only writer is this thread. A transaction holds one for each of its roots.
 
 #![allow(unsafe_code)]
 
@@ -16,8 +16,8 @@ use crate::txn::context::{Context, HotFields};
 /// that it waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A region whose only writer is this thread. Dropping it rolls the transaction back, unless it was
-/// committed; a commit also releases the region.
+/// A region whose only writer is this thread. Dropping it rolls an open transaction back, and releases the
+/// region; in a forked child, where both are the parent's, it does neither.
 pub(crate) struct Exclusive<'a> {
     pub(super) store: &'a Store,
     pub(crate) region: &'a Region,
@@ -35,13 +35,13 @@ const LAST: usize = 4;
 /// The transaction has ended, but the work after its end is not complete. Also set for work [without a
 /// transaction](Region::lock_alone).
 const ENDING: usize = 8;
-/// The transaction has committed a change, and the watchers of the root, if there are any, were not called
-/// yet.
+/// The transaction has committed, perhaps with a change, and the watchers of the root, if there are any, were
+/// not called yet.
 const UNTOLD: usize = 16;
 
 impl<'a> Exclusive<'a> {
     /// Waits for the region, whose root must have the type `ty`, and opens a transaction on it.
-    #[inline(always)] // a call would return it through memory, which costs as much as the lock
+    #[inline(always)] // a call would return it through memory
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         store.check_writable()?;
         store.wait_for_memory();
@@ -65,7 +65,8 @@ impl<'a> Exclusive<'a> {
         }
     }
 
-    /// Takes the lock of the region if it is free. This thread already has another region of the same heap.
+    /// Takes the lock of the region if that needs no waiting; returns `None` if it does. This thread already
+    /// has another region of the same heap.
     pub(super) fn try_locked(
         store: &'a Store,
         (region, ty): (&'a Region, u32),
@@ -80,7 +81,7 @@ impl<'a> Exclusive<'a> {
         }
     }
 
-    /// Releases a region whose root does not have the requested type, and returns the error.
+    /// Releases a region that is gone, or whose root does not have the requested type, and returns the error.
     #[cold]
     #[inline(never)]
     fn wrong_type(self) -> Error {
@@ -104,16 +105,19 @@ impl<'a> Exclusive<'a> {
         &self.region.front.hot
     }
 
-    /// Commits the transaction and releases the region. If the commit has worked, `done` is called before any
-    /// other thread, or the collector, sees the region.
+    /// Commits the transaction, releases the region, and waits as the sync policy requires. If the commit has
+    /// worked, `done` is called before any other thread sees its changes, and before the collector runs. In a
+    /// forked child, or if the program has caught a panic of pheap, this fails and leaves the rest to the
+    /// drop.
     // By reference: a move of a value that was just written in parts would stall the processor.
     #[inline(always)]
     pub(crate) fn commit(&mut self, done: impl FnOnce(&mut Context)) -> Result<()> {
         self.commit_then(done, |store, position| store.acknowledge(position))
     }
 
-    /// [`commit`](Self::commit), but with a write-ahead log the end calls `wait` with the position after the
-    /// transaction's record.
+    /// [`commit`](Self::commit), but with a write-ahead log a commit that has worked ends with `wait`, which
+    /// gets the region's position in the log: after the newest record that the transaction has written or
+    /// seen.
     #[inline(always)]
     pub(super) fn commit_then<R: Default>(
         &mut self,
@@ -134,7 +138,7 @@ impl<'a> Exclusive<'a> {
         let context = self.context();
         let position = context.media.position();
         context.collect_some();
-        // Other threads may get the region now. They wait for their own records, which follow this one.
+        // Other threads may get the region now. If they wait for the disk, they wait for this record, too.
         self.let_go();
         if is_untold {
             self.state = UNTOLD;
@@ -170,10 +174,12 @@ impl<'a> Exclusive<'a> {
 
     /// Commits the open transaction, calls `done`, and opens the next transaction. The region stays locked
     /// in between: no other thread changes it, or reads it after a change, and its collector gets no turn.
-    /// Does not wait for a sync. Returns the position after the record, with a write-ahead log.
+    /// Does not wait for a sync. Returns the region's position in the log; 0 without a write-ahead log.
     ///
     /// # Errors
-    /// Those of a commit. Then the transaction is rolled back, and the region is released.
+    /// Those of a commit. If the commit itself has failed, the transaction is rolled back, and the region is
+    /// released. In a forked child, or if the program has caught a panic of pheap, the drop does what is
+    /// left.
     pub(crate) fn commit_and_go_on(&mut self, done: impl FnOnce(&mut Context)) -> Result<u64> {
         let result = self.commit_locked(done)?;
         if let Err(error) = result {
@@ -186,9 +192,9 @@ impl<'a> Exclusive<'a> {
         Ok(position)
     }
 
-    /// Calls the watchers of the root, if the transaction has committed a change. The caller knows that the
-    /// change is durable, or that it never will be. Only for transactions of the program: other transactions
-    /// may hold locks that the watchers need.
+    /// Calls the watchers of the root, if the transaction may have committed a change. The caller has waited
+    /// for the disk, successfully or not, or has arranged the sync that makes the change durable. Only for
+    /// transactions of the program: other transactions may hold locks that the watchers need.
     #[inline(always)]
     pub(crate) fn tell(&mut self) {
         if self.take_untold() {
@@ -208,8 +214,8 @@ impl<'a> Exclusive<'a> {
     }
 
     /// Rolls the transaction back and releases the region. The error for which the transaction was given up
-    /// may depend on data that it has read. So the caller waits until these are durable: with a write-ahead
-    /// log, up to the position that this returns.
+    /// may depend on data that it has read. So the caller must wait until these are durable, or let its own
+    /// caller wait: with a write-ahead log, up to the position that this returns.
     #[cold]
     #[must_use = "the caller waits until what was read is durable"]
     pub(crate) fn give_up(self) -> u64 {
@@ -241,7 +247,8 @@ impl Exclusive<'_> {
     }
 
     /// Rolls a transaction back that was given up, or that a panic has interrupted before or within its
-    /// commit. If only the next opening can repair the region, the heap fails instead.
+    /// commit. If only the next opening can repair the region, the heap fails instead. Does nothing to a
+    /// region that is gone.
     #[cold]
     fn roll_back(&mut self) {
         // Dropped here, even if the region is never used again: another thread may drop the region, and an
@@ -278,13 +285,13 @@ impl Exclusive<'_> {
         }
     }
 
-    /// Releases the region. The transaction has ended, and so has the work after its end.
+    /// Releases the region. The transaction, if there was one, has ended, and so has the work after its end.
     pub(super) fn ended(mut self) {
         self.state &= !(OPEN | ENDING);
     }
 
-    /// Notes whether watchers must be called for a committed change. Called before the region's collector
-    /// runs.
+    /// Notes whether watchers may have to be called for a committed transaction. Called before the region's
+    /// collector runs.
     pub(super) fn note_untold(&mut self) {
         if self.region.is_to_tell(self.store) {
             self.state |= UNTOLD;
@@ -337,7 +344,8 @@ impl Exclusive<'_> {
     }
 }
 
-/// Fails the region when dropped, which happens only if a rollback, or the work after it, panics.
+/// Fails and releases the region when dropped, which happens only if a rollback, or the work after it,
+/// panics.
 struct RollbackPanicGuard<'e, 'a>(&'e mut Exclusive<'a>);
 
 impl Drop for RollbackPanicGuard<'_, '_> {
@@ -348,10 +356,10 @@ impl Drop for RollbackPanicGuard<'_, '_> {
 }
 
 impl Region {
-    /// Calls `f` with spans of objects (offset, bytes, whether they have pointers), from number `from` on,
-    /// while no transaction changes the region. Stops after about `bytes` bytes of spans. Returns the number
-    /// of the next span; `None` if there is none, if the region is not free within `patience`, if it is
-    /// gone, or if the system refuses the fence: then the heap fails.
+    /// Calls `f` with spans of objects (offset, bytes, whether they have pointers), except the first `from`
+    /// of them, while no transaction changes the region. Stops when they have `bytes` bytes or more together.
+    /// Returns the `from` of the next call; `None` if no spans are left, if the region is not free within
+    /// `patience`, if it is gone, or if the system refuses the fence: then the heap fails.
     pub(crate) fn with_spans(
         &self,
         store: &Store,
@@ -384,7 +392,7 @@ impl Region {
     }
 
     /// Waits for the region, for work that leaves it in an uncertain state unless it
-    /// [ends](Exclusive::ended). The calling thread is not inside the heap.
+    /// [ends](Exclusive::ended). The calling thread is not inside a transaction or read of the heap.
     ///
     /// # Errors
     /// [`Error::Failed`] if the system refuses the fence: then the heap fails.
@@ -400,15 +408,17 @@ impl Region {
         Ok(Exclusive { store, region: self, state: LOCKED | ENDING })
     }
 
-    /// Waits for the region, empties its log, and runs `last`. Then waits for threads that read snapshots. No
-    /// thread can have the region afterwards.
+    /// Waits for the region and for its readers, empties its log (unless the heap is read-only), and runs
+    /// `last`. Then waits for threads that read snapshots. No thread can have the region afterwards.
+    ///
+    /// If the region is gone already, this only waits, and fails.
     ///
     /// # Errors
     /// [`Error::Closed`] if the region is gone already; [`Error::Failed`] if the system refuses the fence:
     /// then a thread may stay inside as long as there are handles.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
-        // Callers have checked that this thread is not inside the heap. So there is no scope to enter or
-        // leave.
+        // Callers have entered `Scope::Roots`, which nests in no transaction or read of the heap. So there is
+        // no scope to enter or leave here.
         let exclusive = self.lock_alone(store)?;
         // Also if the region is gone: a thread that has read it since before it failed looks at memory that
         // is about to be unmapped.

@@ -51,8 +51,9 @@ impl<'a> RegionGroup<'a> {
 
     /// Waits for one region at a time, and only while this thread has none of them: another thread may hold
     /// one of them in a read, and wait for the next one there. If this thread cannot have them all, it
-    /// closes the gates: threads that arrive later, and have no region, wait until it can, or until the
-    /// deadline of the gates. Otherwise there might always be a thread in one of them.
+    /// closes the gates: threads that arrive later, and have no lock of a heap, wait until it can, or until
+    /// the deadline of the gates. (The owner of a lock does not look at the gate until this thread revokes
+    /// the lock.) Otherwise there might always be a thread in one of them.
     fn lock_all(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
         if !bug(Bug::GatesForReads) {
             // Done before this thread closes any gate: a thread that waits at a gate must not keep others
@@ -102,8 +103,9 @@ impl<'a> RegionGroup<'a> {
         &self.locked[self.order[index]].region.held
     }
 
-    /// Commits the transaction and releases the regions. Then calls `wait` with the position after the
-    /// record, which is 0 without a write-ahead log.
+    /// Commits the transaction and releases the regions. If the commit has worked, then calls `wait` with the
+    /// largest of the regions' positions in the log, which is 0 without a write-ahead log. In a forked child,
+    /// or if the program has caught a panic of pheap, this fails and leaves the rest to the drop.
     pub(super) fn commit_then<R>(&mut self, wait: impl FnOnce(&Store, u64) -> Result<R>) -> Result<R> {
         let store = self.locked[0].store;
         store.check_not_forked()?;
@@ -121,7 +123,7 @@ impl<'a> RegionGroup<'a> {
         self.commit_then(|store, position| store.acknowledge(position))
     }
 
-    /// Calls the watchers of the roots that the transaction has changed, as for [one
+    /// Calls the watchers of the roots that the transaction may have changed, as for [one
     /// region](Exclusive::tell).
     pub(crate) fn tell(&mut self) {
         let watched = self.locked.iter_mut().filter_map(|one| one.take_untold().then_some(one.region));

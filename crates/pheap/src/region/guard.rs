@@ -1,5 +1,5 @@
 //! The heaps that this thread is inside. If it then waited for more of the same heap (`Error::Nested`), or
-//! for another whole heap (`Error::SeveralHeaps`), it could wait for ever.
+//! for another heap (`Error::SeveralHeaps`), it could in some cases wait for ever. These are refused.
 //!
 //! Every function that calls the program's code while it holds a lock of a heap is recorded here first:
 //! transactions, reads, copies, and the lock on roots that come and go. So an attempt to wait for a lock that
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 
 /// Number of scopes after which a thread can enter no further transaction, read or access to a snapshot.
 const DEPTH: usize = 16;
-/// Number of scopes that one thread can be inside at a time. It is larger than [`DEPTH`], so that a heap can
-/// be closed wherever it can be read.
+/// Number of scopes that one thread can be inside at a time. It is larger than [`DEPTH`], so that a thread
+/// inside [`DEPTH`] scopes of other heaps can close a heap.
 const SLOTS: usize = 2 * DEPTH;
 const TOO_DEEP: &str = "a thread can be inside of transactions and reads of at most 16 heaps at a time";
 
@@ -22,13 +22,16 @@ const TOO_DEEP: &str = "a thread can be inside of transactions and reads of at m
 pub(crate) enum Scope {
     /// A transaction: it has the locks of its regions.
     Transaction,
-    /// A read: it shares the lock of its region. Reads may nest, because they never wait for one another.
+    /// A read: it shares the lock of its region, or the locks of all regions. Reads may nest, because they
+    /// never wait for one another.
     Read,
     /// An access to a snapshot: it has no lock. Only threads that close the heap or remove roots wait for it.
     Snapshot,
-    /// This thread has the lock `creation`. No other thread creates or removes a root.
+    /// This thread has the lock `creation`, or is about to wait for it, or [asks](may_wait) whether it may
+    /// wait. While a thread has the lock, no other thread creates, renames or removes a root.
     Roots,
-    /// This thread has the lock `copies`. No other thread closes the heap.
+    /// This thread has the lock `copies`, or is about to wait for it. While a thread has the lock, no other
+    /// thread closes the heap.
     Copy,
 }
 
@@ -60,8 +63,8 @@ struct ThreadScopes {
     /// Whether the thread runs [`with_several_heaps`]: a scope that holds one heap and waits for another one
     /// may nest.
     several: Cell<bool>,
-    /// With a write-ahead log, for each scope that is a read: the position after the newest record that it
-    /// has seen.
+    /// With a write-ahead log, for each [read of a region](super::SharedRegion): the position up to which it,
+    /// or a read nested in it, may have seen records.
     seen: [Cell<u64>; SLOTS],
 }
 
@@ -168,8 +171,8 @@ pub(crate) fn leave(heap: usize) {
 }
 
 /// Whether this thread held a lock, of this heap or another, before it [entered](enter) the newest scope.
-/// Other threads may wait for that lock. (An access to a snapshot does not count: no thread that has a root
-/// waits for one.)
+/// Other threads may wait for that lock. (An access to a snapshot does not count: no thread waits for one
+/// while it has the lock of a region.)
 #[inline(always)]
 pub(crate) fn is_nested() -> bool {
     SCOPES.with(|scopes| {
@@ -199,8 +202,8 @@ pub(crate) fn may_wait(heap: usize) -> Result<()> {
 }
 
 /// Records the position up to which a read of `heap` sees the log. This thread has just [entered](enter) the
-/// read, and has the region's lock. Outer reads of the same heap get the position, too, because the inner
-/// read returns its result to them.
+/// read, and has the region's lock. [Outer reads](ThreadScopes::outer_reads) get the position, too, because
+/// the inner read returns its result to them.
 pub(crate) fn note_seen(heap: usize, position: u64) {
     SCOPES.with(|scopes| {
         let newest = scopes.count.get() - 1;
@@ -212,16 +215,16 @@ pub(crate) fn note_seen(heap: usize, position: u64) {
 }
 
 /// Returns the position up to which the newest read of this thread, which is one of `heap`, has seen the log,
-/// including reads nested in it. Also returns whether an outer read of the heap will wait for that position.
+/// including reads nested in it. Also returns whether there is an
+/// [outer read](ThreadScopes::outer_reads), which has that position, too, or a later one.
 pub(crate) fn seen(heap: usize) -> (u64, bool) {
     SCOPES
         .with(|scopes| (scopes.seen[scopes.count.get() - 1].get(), scopes.outer_reads(heap).next().is_some()))
 }
 
 impl ThreadScopes {
-    /// Returns the reads of `heap` in which the newest scope is nested without a transaction in between: a
-    /// transaction may become durable before the outer read ends. Scopes other than reads do not wait for the
-    /// position.
+    /// Returns the indices of the reads of `heap` in which the newest scope is nested without a transaction
+    /// in between: a transaction may become durable before the outer read ends.
     fn outer_reads(&self, heap: usize) -> impl Iterator<Item = usize> + '_ {
         let inside = |&place: &usize| self.inside[place].get();
         let outer = (0..self.count.get() - 1).rev();

@@ -1,8 +1,8 @@
-//! Regions: one for each named root, each with a separate lock, allocator and log. A transaction holds an
-//! [`Exclusive`], a read a [`SharedRegion`].
+//! Regions: one for each named root, each with a separate lock, allocator and log. A transaction on one root
+//! holds an [`Exclusive`], one on several roots a [`RegionGroup`], and a read a [`SharedRegion`].
 //!
 //! Knows how a thread gets a region and releases it, also after a panic or in a forked child. Must not know
-//! types, nor what a transaction does.
+//! the program's types, except by number and description, nor what a transaction does.
 
 #![allow(unsafe_code)]
 
@@ -52,21 +52,22 @@ use guard::Scope;
 pub(crate) use versions::NewRoot;
 pub use watch::Watch;
 
-/// A region while the heap is open. Aligned to separate lines, like its [`Counters`].
+/// The state of a region in this process. Aligned to separate lines, like its [`Counters`].
 #[repr(align(128))]
 pub(crate) struct Region {
     /// Guarded by the lock. Its address does not change. An `Rc` and not a `Box`: moving a `Box` would
     /// invalidate the pointers that were made from it.
     context: Rc<UnsafeCell<Context>>,
     front: Rc<RegionFront>,
-    /// Number of the root's type in the type table, as other code reads it. When the root gets another type,
-    /// this is set once the commit is acknowledged: with some policies, before the medium has it.
+    /// Number of the root's type in the type table, for threads without the region's lock. When the root gets
+    /// another type, this is set once the commit is acknowledged: with some policies, before the medium has
+    /// it.
     listed: AtomicU32,
     /// The type number for which a handle must have been made, or [`GONE`]. Written under the lock.
     serves: AtomicU32,
-    /// Number of the root type whose versions are kept, or [`versions::NONE`]. It differs from `serves` after
-    /// the root has got another type, until that version is noted. Written under the lock, or before any
-    /// other thread has the region.
+    /// Number of the root type whose versions are kept, or [`versions::NONE`]. If the root gets a type
+    /// without versions, this stays the old type until that change is noted. Written under the lock, or
+    /// before any other thread has the region.
     versioned: AtomicU32,
     watchers: watch::Watchers,
     pub(crate) header: RegionHeader,
@@ -76,20 +77,20 @@ pub(crate) struct Region {
     pub(crate) state: Arc<RegionFacts>,
 }
 
-/// A value of [`Region::serves`]: the region was removed, has failed, or its heap was closed, so no thread
-/// may touch its memory any more. No type has this number.
+/// A value of [`Region::serves`]: the region was removed, has failed, or its heap was closed, so no further
+/// thread may touch its memory. No type has this number.
 const GONE: u32 = u32::MAX;
 
-// SAFETY: threads touch the context only under the region's lock. They touch the region's memory only under
+// SAFETY: threads touch the context only under the region's lock. They touch the region's objects only under
 // that lock, or in snapshots: these only read objects that are held and that no thread writes any more. The
-// `Rc`s of the context and of `front` are never cloned, so their counts stay in one thread; only the writer
-// uses `front.hot`. All other fields are `Send` and `Sync`.
+// `Rc`s of the context and of `front` are never cloned, so no thread changes their counts while another one
+// has the region; only the writer uses `front.hot`. All other fields are `Send` and `Sync`.
 unsafe impl Send for Region {}
-// SAFETY: threads touch the context only under the region's lock, and the region's memory only under that
+// SAFETY: threads touch the context only under the region's lock, and the region's objects only under that
 // lock or in snapshots, which read objects that no thread writes. All other fields are `Sync`.
 unsafe impl Sync for Region {}
 
-/// What identifies a region on the medium.
+/// What the medium says about a region.
 pub(crate) struct RegionIdentity {
     pub(crate) id: u32,
     pub(crate) ty: u32,
@@ -105,8 +106,8 @@ impl Region {
     /// Makes a region that has no spans yet.
     ///
     /// # Safety
-    /// `store` outlives every lock that is taken on the region, and the region's header is mapped as long as
-    /// `store` lives.
+    /// `store` outlives every lock that is taken on the region, and the region's header is mapped until the
+    /// heap is closed.
     pub(crate) unsafe fn new(
         store: *const Store,
         pace: Arc<Pace>,
@@ -141,7 +142,8 @@ impl Region {
     }
 
     /// Gives a region that was read from the medium the spans of its objects. `live` has the live slots of
-    /// these spans, if they are known; `pointers` returns the pointer map of a type.
+    /// these spans, if they are known; `pointers` returns the pointer map of a type. If the slots are not
+    /// known, and the heap is not read-only, begins the cycle that finds them.
     pub(crate) fn load(
         &mut self,
         spans: &[TakenSpan],
@@ -159,7 +161,7 @@ impl Region {
         context.gc.publish(&context.alloc);
     }
 
-    /// Returns the heap offset of the root object.
+    /// Returns the heap offset of the root object; 0 if there is none yet.
     #[inline]
     pub(crate) fn root(&self) -> u64 {
         self.state.root.load(Ordering::Relaxed)
@@ -169,18 +171,19 @@ impl Region {
         self.state.root.store(offset, Ordering::Relaxed);
     }
 
-    /// Returns the number of the root's type.
+    /// Returns the number of the root's type, as it was [published](Self::set_ty) last.
     pub(crate) fn ty(&self) -> u32 {
         self.listed.load(Ordering::Relaxed)
     }
 
-    /// Publishes the type that the root now has. The commit that has changed it was acknowledged.
+    /// Publishes the type that the root now has, for [`ty`](Self::ty). The commit that has changed the type
+    /// was acknowledged.
     pub(crate) fn set_ty(&self, ty: u32) {
         self.listed.store(ty, Ordering::Relaxed);
     }
 
-    /// Gives the region another root object, of another type. `versions` says whether versions of it are
-    /// kept. From now on, handles for the old type get an error.
+    /// Gives the root another type, and another root object, or the same one at the same `offset`. `versions`
+    /// says whether versions of it are kept. From now on, handles for the old type get an error.
     ///
     /// The caller has the region's lock, `context` is that of this region, and no transaction is open on it.
     pub(crate) fn replace_root(&self, context: &Context, offset: u64, ty: u32, versions: bool, by: NewRoot) {
@@ -196,14 +199,15 @@ impl Region {
         &self.front.lock
     }
 
-    /// Whether handles for roots of type `ty` may access the region. The caller has its lock.
+    /// Whether handles for roots of type `ty` may access the region. The caller has its lock, or the lock of
+    /// its versions.
     #[inline(always)]
     fn serves(&self, ty: u32) -> bool {
         self.serves.load(Ordering::Relaxed) == ty
     }
 
-    /// Returns the error for a handle that cannot access the region. First waits until the reason is durable:
-    /// otherwise a crash could undo it.
+    /// Returns the error for a handle that cannot access the region. First waits until the region's commits
+    /// are acknowledged, because otherwise a crash could undo the reason. If that fails, returns that error.
     fn why_not(&self, store: &Store) -> Error {
         let why =
             if self.is_gone() { Error::Closed } else { Error::Migrated { root: self.name.lock().clone() } };
@@ -213,18 +217,18 @@ impl Region {
         store.acknowledge_seen(self.counters.position.get()).err().unwrap_or(why)
     }
 
-    /// Whether the region's memory must not be touched any more.
+    /// Whether no further thread may touch the region's memory.
     #[inline(always)]
     pub(crate) fn is_gone(&self) -> bool {
         self.serves.load(Ordering::Relaxed) == GONE
     }
 
-    /// Keeps all threads out of the region.
+    /// Refuses the region to all further threads.
     fn give_up(&self) {
         self.serves.store(GONE, Ordering::Relaxed);
     }
 
-    /// Keeps all threads out of a region that a panic has left between two states, and out of the heap. As
+    /// Refuses a region that a panic has left between two states, and its heap, to all further threads. As
     /// after a crash, the next opening makes the state consistent. The calling thread has the region's lock.
     #[cold]
     #[inline(never)]
@@ -246,8 +250,7 @@ fn refused(store: &Store) -> Error {
     store.set_unfenced()
 }
 
-/// A region that has no open transaction while this exists. The thread may be inside any heaps. Dropping this
-/// releases the lock, also in a panic.
+/// A region that has no open transaction while this exists. Dropping this releases the lock, also in a panic.
 struct IdleRegion<R: Deref<Target = Region>> {
     region: R,
     /// The thread that has locked the region must release it.
@@ -264,8 +267,8 @@ impl<R: Deref<Target = Region>> IdleRegion<R> {
 
     /// Returns the context that the region's lock guards, or `None` if the region is gone.
     fn context(&self) -> Option<&Context> {
-        // SAFETY: this value holds the region's lock, so there is no writer. Without a writer, threads change
-        // nothing of the context except its atomics.
+        // SAFETY: this value shares the region's lock, so there is no writer. Without a writer, threads use
+        // the context only by shared references.
         (!self.region.is_gone()).then(|| unsafe { &*self.region.context.get() })
     }
 }
@@ -286,7 +289,8 @@ pub(crate) struct SharedRegion<'a> {
 }
 
 impl<'a> SharedRegion<'a> {
-    /// Waits until no transaction stores to the region, whose root must have the type `ty`.
+    /// Waits until no transaction stores to the region, whose root must have the type `ty`. Unless this
+    /// thread has a lock of a heap already, also waits for transactions that wait to store.
     #[inline(always)]
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<SharedRegion<'a>> {
         store.check_open()?;
@@ -304,7 +308,7 @@ impl<'a> SharedRegion<'a> {
 }
 
 impl SharedRegion<'_> {
-    /// Releases a region whose root does not have the requested type, and returns the error.
+    /// Releases a region that is gone, or whose root does not have the requested type, and returns the error.
     #[cold]
     #[inline(never)]
     fn wrong_type(self) -> Error {

@@ -1,5 +1,5 @@
-//! A panic within pheap, at any place, leaves nothing half done, neither for this process nor for the next
-//! opening.
+//! A panic within pheap, at any [place](crate::faults::may_panic) of the end of a transaction, leaves nothing
+//! half done, neither for this process nor for the next opening.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -36,8 +36,8 @@ enum End {
     GiveUp,
 }
 
-/// Returns the number that all elements have. It checks that they are equal in both roots, so that no change
-/// is half done.
+/// Returns the number that all elements of `a` have. It checks that all elements of `b` have the same, or 1
+/// if the transaction is of `a` only, so that no change is half done.
 fn value(a: &Root<Numbers<'_>>, b: &Root<Numbers<'_>>, kind: Kind) -> Result<u64, Error> {
     let read = |root: &Root<Numbers<'_>>| {
         root.read(|view, p| {
@@ -56,8 +56,8 @@ fn roots(heap: &Heap) -> (Root<Numbers<'static>>, Root<Numbers<'static>>) {
     (root("a"), root("b"))
 }
 
-/// Runs a transaction that panics after `places` possible places of its end. Returns whether its end had
-/// fewer places.
+/// Runs a transaction that panics at place number `places` of its end, counted from 0. Returns whether its
+/// end had no such place, so that it has not panicked.
 fn run(a: &Root<Numbers<'static>>, b: &Root<Numbers<'static>>, kind: Kind, end: End, places: u32) -> bool {
     run_beside(a, b, kind, end, places, &|| {})
 }
@@ -138,7 +138,7 @@ fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
             Ok(seen) => {
                 assert_eq!(seen, 1, "{what}");
                 undone += 1;
-                // And it goes on.
+                // Transactions go on.
                 assert!(run(&a, &b, kind, End::Commit, u32::MAX), "{what}");
                 assert_eq!(value(&a, &b, kind).unwrap(), 2, "{what}");
                 Some(2)
@@ -250,7 +250,7 @@ fn a_panic_that_the_program_catches_is_not_committed() {
     }
 }
 
-/// After the panic the objects in place are inconsistent. A backup says that it was closed, so no opening
+/// After the panic the objects in place may be inconsistent. A backup says that it was closed, so no opening
 /// would replay its logs.
 #[test]
 fn a_backup_waits_for_a_transaction_that_panics() {

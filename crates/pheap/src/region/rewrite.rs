@@ -1,5 +1,5 @@
-//! Converts the objects of spans to other types. An object stays in its slot if its successor fits; otherwise
-//! the successor gets a new slot, and a pointer to it remains in the old one.
+//! Converts the objects of spans to other types. The objects of a span stay in their slots if all successors
+//! fit there. Otherwise each successor gets a new slot, and a pointer to it remains in the old one.
 //!
 //! All objects of a span change in one transaction, with the type of the span. So a span has one type at any
 //! time, and that type says how far the conversion has come.
@@ -26,10 +26,10 @@ use crate::units::{OBJECT_BYTES, PAGE};
 /// such slots.
 #[derive(Clone, Copy)]
 pub(crate) struct MovedTypes {
-    /// For the slot of an object: it has a pointer to the new object.
+    /// For the slot of an object, or of a slice if the slot has 8 bytes: it has a pointer to the new object.
     pub(crate) object: u32,
-    /// For the slot of a slice: it has the length, for which a function of the program may ask, and then the
-    /// pointer.
+    /// For a larger slot of a slice: it has the length, for which a function of the program may ask, and then
+    /// the pointer.
     pub(crate) slice: u32,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Rewrite<'a> {
     /// Number of the new type.
     pub(crate) ty: u32,
     pub(crate) moved: MovedTypes,
-    /// The slots with values of all buffers, by address, for conversions that
+    /// The slots with values, by the address of the buffer, for conversions that
     /// [ask](Conversion::asks_for_owner) for them.
     pub(crate) occupied: &'a HashMap<u64, OccupiedSlots>,
 }
@@ -106,8 +106,8 @@ impl SpanBytes {
 }
 
 impl RewriteSpace {
-    /// Returns the most bytes of spans that new objects take, by type. (If the free pages are scattered, they
-    /// may still be too few for a large object.)
+    /// Returns the most bytes of spans that new objects take, with their type. A type may come several times.
+    /// (If the free pages are scattered, they may still be too few for a large object.)
     fn new_spans(&self) -> impl Iterator<Item = (u32, SpanBytes)> {
         let small = self.classes.iter().map(|(&(ty, slot), &objects)| (ty, spans_for(slot, objects)));
         let small = small.map(|(ty, all)| (ty, SpanBytes { all, most: all.min(MAX_SPAN) }));
@@ -178,10 +178,10 @@ impl Rewrite<'_> {
 
 // A caller with `&mut Exclusive` has no `Txn` of it. So no reference to an object, or to the context, exists.
 impl Exclusive<'_> {
-    /// Frees all objects that neither the root nor a held pointer reaches. Afterwards each slot that counts
-    /// as taken has an object, all of which was written. The open transaction has done nothing so far. The
-    /// result stays true as long as the region is locked, except for the [runs](Self::give_back_runs) that
-    /// allocations begin.
+    /// Frees all objects that neither the root, nor a version of it that is kept, nor a held pointer reaches.
+    /// Afterwards each slot that counts as taken has an object, all of which was written. The open
+    /// transaction has done nothing so far. The result stays true as long as the region is locked, except for
+    /// the [runs](Self::give_back_runs) that allocations begin.
     pub(crate) fn trace(&mut self) {
         let context = self.context();
         // A cycle must begin while no thread reads.
@@ -212,7 +212,7 @@ impl Exclusive<'_> {
         (0..spans.end()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
     }
 
-    /// Whether slots of this span have room for the length of a slice only, so that no element has bytes.
+    /// For a span of slices: whether its slots have room for the length only, so that no element has bytes.
     pub(crate) fn has_only_lengths(&self, number: u32) -> bool {
         self.context().alloc.spans.get(number).is_some_and(|span| span.slot == LENGTH)
     }
@@ -224,10 +224,11 @@ impl Exclusive<'_> {
     /// an object, all of which was written.
     ///
     /// # Errors
-    /// Those of an allocation; [`Error::Corrupt`] if no collection owns a buffer.
+    /// Those of an allocation; [`Error::TooLarge`] if a new object would be too large; [`Error::Corrupt`] if
+    /// no collection owns a buffer.
     ///
     /// # Panics
-    /// If a function of the program panics.
+    /// If a function of the program panics, if there is no such span, or if its live slots are not known.
     pub(crate) fn convert(&mut self, number: u32, how: &Rewrite<'_>) -> Result<TakenSpan> {
         let (span, slot, live) = self.slots(number);
         let start = self.store.base().addr() as u64 + span.offset;
@@ -361,8 +362,8 @@ impl Exclusive<'_> {
         Some(unsafe { object.wrapping_add(word).read() })
     }
 
-    /// Calls `visit` with each pointer, null or not, that `map` finds in span `number`. If the live slots are
-    /// not known, all slots count as live.
+    /// Calls `visit` with each pointer, null or not, that `map` finds in live slots of span `number`. If the
+    /// live slots are not known, all slots count as live.
     pub(crate) fn pointers_in(&self, number: u32, map: &PointerMap, mut visit: impl FnMut(u64)) {
         let Some(span) = self.context().alloc.spans.get(number) else { return };
         let (slot, live) = (span.slot, span.live.ones().map(|slot| slot as u32));
@@ -373,11 +374,11 @@ impl Exclusive<'_> {
         for_each_pointer(map, start, slot, &live, |word| visit(unsafe { word.read() }));
     }
 
-    /// Calls `visit` with each pointer that is not null and that `map` finds in span `number`, and with the
-    /// words at these `distances` in bytes from the pointer (before it if negative).
+    /// Calls `visit` with each pointer that is not null and that `map` finds in live slots of span `number`,
+    /// and with the words at these `distances` in bytes from the pointer (before it if negative).
     ///
     /// # Panics
-    /// If one of these words is not in the span.
+    /// If one of these words is not aligned, or not in the span.
     pub(crate) fn pointers_with<const N: usize>(
         &self,
         number: u32,
@@ -408,8 +409,8 @@ impl Exclusive<'_> {
         });
     }
 
-    /// Returns the type of the span that `addr` leads into, and whether a slot, with or without an object,
-    /// begins at `addr`.
+    /// Returns the type of the region's span that `addr` leads into, and whether a slot, with or without an
+    /// object, begins at `addr`; `None` if there is no such span of objects.
     pub(crate) fn type_at(&self, addr: u64) -> Option<(u32, bool)> {
         let span = self.span_of(addr)?;
         let inside = (addr - self.store.base().addr() as u64).wrapping_sub(span.span.offset);

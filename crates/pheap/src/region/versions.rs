@@ -1,4 +1,5 @@
-//! Keeps versions of roots until a newer one is durable, and gives readers the newest durable version.
+//! Keeps versions of roots whose type has them until a newer one is durable, and gives readers the newest
+//! durable version.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// How a new root object relates to the one that it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewRoot {
-    /// It is a different value. The old one is kept until the new one is durable.
+    /// It is a different value. If versions of the old one are kept, they are until the new one is durable.
     Another,
     /// It is the old value, converted. Its versions count as durable, because they have the same values as
     /// the durable version. No thread asks for an older one.
@@ -37,8 +38,8 @@ impl Region {
         note(&self.held, context, ty, true);
     }
 
-    /// Records the version that a transaction has left. `context` is that of the region, which no other
-    /// thread has as a writer.
+    /// Records the version that a transaction has left, if versions are kept. `context` is that of the
+    /// region, which no other thread has as a writer.
     #[inline(always)]
     pub(super) fn note_version(&self, context: &Context) {
         let versioned = self.versioned.load(Ordering::Relaxed);
@@ -58,8 +59,8 @@ impl Region {
         }
     }
 
-    /// Changes the versions to those of the present root, of type `ty`, and calls `serve`. Both happen under
-    /// the lock of the versions, so a thread that asks for a version sees both or neither.
+    /// Changes the versions as `by` says, for the present root, of type `ty`, and calls `serve`. Both happen
+    /// under the lock of the versions, so a thread that asks for a version sees both or neither.
     pub(super) fn change_versions(&self, context: &Context, ty: u32, by: NewRoot, serve: impl FnOnce()) {
         let converted = (by == NewRoot::Converted && self.versioned.load(Ordering::Relaxed) == ty)
             .then(|| RootVersion { position: 0, ..version(context, ty, true) });
@@ -78,8 +79,9 @@ impl Region {
     /// region; `None` if no such root is durable yet.
     ///
     /// # Errors
-    /// [`Error::Forked`]; [`Error::Closed`], [`Error::Migrated`] and [`Error::Failed`] as for a read. Unlike
-    /// a read, this does not fail only because the disk has failed.
+    /// [`Error::Forked`]. If the region is gone, or the root has another type, also [`Error::Closed`],
+    /// [`Error::Migrated`], [`Error::Failed`], [`Error::Misplaced`] and [`Error::OutcomeUnknown`] as for a
+    /// read. Unlike a read, this does not fail only because the disk has failed.
     pub(crate) fn durable_version(&self, store: &Store, ty: u32) -> Result<Option<KeptVersion>> {
         store.check_not_forked()?;
         if self.is_gone() {
@@ -98,7 +100,7 @@ impl Region {
     }
 }
 
-/// Records the root's version, of type `ty`. It has no words unless it `has_versions`.
+/// Records the root's version, of type `ty`. Its words are 0 unless `has_versions`.
 fn note(held: &HeldTable, context: &Context, ty: u32, has_versions: bool) {
     let ends = context.store().wal().map_or([0; 4], |wal| wal.next_ends());
     held.note_version(version(context, ty, has_versions), &ends);

@@ -1,4 +1,4 @@
-//! Calls functions of the program after commits that have changed a region.
+//! Calls functions of the program after commits that may have changed a region.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -54,8 +54,9 @@ impl Watch {
         list.1.push((number, told));
         watchers.any.store(true, Ordering::Relaxed);
         drop(list);
-        // The caller next looks at the durable position, without a lock. A thread that raises that position
-        // looks at `any` afterwards. The fence makes one of the two see the other.
+        // The program may next look at the durable version, without the region's lock. The fence keeps the
+        // store above from coming after that look. A thread that raises the durable position looks at `any`
+        // afterwards.
         fence(Ordering::SeqCst);
         Watch { region, number }
     }
@@ -94,24 +95,24 @@ impl Region {
     }
 
     /// Whether there are watchers. If a watcher was added, and then its thread read the state before a
-    /// transaction, this call after that transaction sees the watcher: the region's lock, or that of its
-    /// versions, is between the two.
+    /// transaction, with the region's lock or that of its versions, this call after that transaction sees the
+    /// watcher.
     #[inline(always)]
     pub(super) fn is_watched(&self) -> bool {
         self.watchers.any.load(Ordering::Relaxed)
     }
 
     /// Whether watchers may have to be called for a transaction whose commit has just worked. The region is
-    /// still locked. The transaction must have stored something, so it was upgraded. With a write-ahead log
-    /// this also counts watchers that are added later: as long as the transaction is not durable, its change
-    /// [may not be visible](crate::Root::durable_snapshot) to them.
+    /// still locked. Only a transaction that was upgraded can have stored something. With a write-ahead log
+    /// this is also true if there are no watchers yet: as long as the transaction is not durable, its change
+    /// [may not be visible](crate::Root::durable_snapshot) to watchers that are added later.
     #[inline(always)]
     pub(super) fn is_to_tell(&self, store: &Store) -> bool {
         (store.wal().is_some() || self.is_watched()) && self.access().is_upgraded()
     }
 }
 
-/// Calls all watchers of these regions. This thread is not inside the heap, and has none of its locks.
+/// Calls all watchers of these regions. This thread has none of the heap's regions locked.
 ///
 /// # Panics
 /// If a watcher panics, but only after all of them were called. The first panic counts.

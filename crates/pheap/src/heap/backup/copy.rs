@@ -1,4 +1,4 @@
-//! Reads the content of a backup: during transactions, with a write-ahead log, or while they wait.
+//! Reads the content of a backup: during transactions, with a write-ahead log, or while transactions wait.
 
 use std::io;
 use std::sync::Arc;

@@ -10,7 +10,7 @@
 //! | 2 | bytes of the content |
 //! | 3 | checksum of these words and the content, seeded with the checksum before |
 //!
-//! Pages that are in no frame are zero. A record is an entry as in a [log](crate::log), of which only the
+//! Pages that no frame writes to are zero. A record is an entry as in a [log](crate::log), of which only the
 //! length and the ranges are used: it is written over the content before it. The content of the last frame is
 //! both slots of the header.
 

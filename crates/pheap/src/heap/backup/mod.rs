@@ -24,13 +24,13 @@ use target::{FileTarget, Target};
 
 pub(super) use target::unless_zero;
 
-/// Permissions of the copy of a heap that has no file.
+/// Permissions in a stream of the copy of a heap that has no file.
 const MODE: u32 = 0o600;
 
 impl Heap {
     /// Copies the heap to a new file at `path`: the state between two transactions, marked as closed. So the
-    /// copy opens on any machine and after a reboot, with any durability of this heap. This works for heaps
-    /// in memory, too, and for read-only ones, whose logs are replayed in the copy.
+    /// copy opens on another machine and after a reboot, whatever the durability of this heap. This works for
+    /// heaps in memory, too, and for read-only ones, whose logs are replayed in the copy.
     ///
     /// With [`Durability::Wal`](crate::Durability::Wal), transactions go on, and no thread waits: the copy is
     /// the state after the last transaction that had committed when the pages were copied, or after a later
@@ -55,8 +55,8 @@ impl Heap {
     /// [`Error::NoPermission`]; [`Error::OutOfSpace`]; [`Error::Nested`] if this thread is inside a
     /// transaction or read of the heap; [`Error::SeveralHeaps`] if it is inside another heap;
     /// [`Error::Failed`] or [`Error::OutcomeUnknown`] if the heap's disk fails, [`Error::Misplaced`] if its
-    /// files are moved away; [`Error::Closed`], also if another thread is about to close it;
-    /// [`Error::Forked`].
+    /// files are moved away; [`Error::Corrupt`] if its tables cannot be read; [`Error::Closed`], also if
+    /// another thread is about to close it; [`Error::Forked`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         Backup::of(self).write_file(path)
     }
@@ -85,9 +85,10 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::Io`] if `from` fails, of the kind [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if it ends
-    /// too early, or of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at
-    /// `path`; [`Error::Corrupt`] if the bytes are no backup, or are damaged; [`Error::NewerFormat`];
-    /// [`Error::NoPermission`]; [`Error::OutOfSpace`].
+    /// too early, of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at `path`,
+    /// or of another kind if the file cannot be written; [`Error::Corrupt`] if the bytes are no backup, or
+    /// are damaged; [`Error::NewerFormat`]; [`Error::OlderFormat`]; [`Error::NoPermission`];
+    /// [`Error::OutOfSpace`].
     pub fn restore(from: impl Read, path: impl AsRef<Path>) -> Result<()> {
         let reader = Reader::begin(from)?;
         let mode = reader.mode;
@@ -128,9 +129,9 @@ impl<'a> Backup<'a> {
     /// equal.
     ///
     /// With [`Durability::Wal`](crate::Durability::Wal), `f` may use the heap, but closing or copying it is
-    /// [`Error::Nested`]. With other durabilities, transactions wait during the copy: `f` may read, and must
-    /// wait for no transaction of another thread. In `f`, transactions and all other calls that wait are
-    /// [`Error::Nested`].
+    /// [`Error::Nested`]. With other durabilities, and if the heap's file was removed, transactions wait
+    /// during the copy: `f` may read, and must wait for no transaction of another thread. In `f`,
+    /// transactions and all other calls that wait are [`Error::Nested`] then.
     #[must_use]
     pub fn progress(mut self, f: impl FnMut(u64, u64) + 'a) -> Backup<'a> {
         self.progress = Box::new(f);

@@ -11,7 +11,8 @@ use crate::wal::Fold;
 /// Receives a backup: pages, the changes since they were read, which may come between pages, and the headers
 /// at the end.
 pub(super) trait Target {
-    /// Receives whole pages. Each page comes once at most; pages that do not come are zero.
+    /// Receives whole pages. Each page comes once at most; pages that do not come are zero, apart from what
+    /// records write to them.
     fn pages(&mut self, bytes: &[u8], at: u64) -> io::Result<()>;
 
     /// Makes the disk write the bytes that it has not been given yet, if they are many. For copies during
@@ -31,8 +32,7 @@ pub(super) trait Target {
 /// Bytes of memory for records that are not written yet.
 const ROOM: u64 = 16 << 20;
 
-/// Bytes after which the disk writes. If it got a whole copy at once, it would write for half a second or
-/// more.
+/// Bytes after which the disk writes. If it got a whole copy at once, it would write for long.
 const PACE: usize = 1 << 20;
 
 /// A new file as the target.

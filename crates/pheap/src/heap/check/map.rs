@@ -1,8 +1,8 @@
 //! A heap as its tables describe it, read anew for each check: where its spans and objects are, and whether a
 //! pointer leads to an object.
 //!
-//! It shares no state with the allocator and the collector, because it must find their mistakes. It trusts
-//! nothing that it reads.
+//! It shares no state with the allocator and the collector, because it must find their mistakes. It does not
+//! trust the span tables, the headers of regions and the objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -313,7 +313,7 @@ impl<'s> HeapMap<'s> {
     }
 
     /// Returns the place to which a pointer to a `target` leads that was found in an object of `region`.
-    /// Returns `None` if the pointer is null, or if a `target` has no bytes, so that there is no object.
+    /// Returns `None` if the pointer is null, or if a `target` has no bytes and there is none at the address.
     ///
     /// # Errors
     /// A text that describes the problem.
@@ -395,7 +395,8 @@ impl<'s> HeapMap<'s> {
         at / elem.size < len && len <= room && holds(elem, at % elem.size, target)
     }
 
-    /// Returns the number of elements or bytes of the object at `start` in a slot of `span`.
+    /// Returns the number of elements or bytes of the object at `start` in a slot of `span`; 0 if it is no
+    /// slice or string.
     ///
     /// # Errors
     /// A text with the length, if it does not fit into the slot.

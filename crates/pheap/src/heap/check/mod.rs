@@ -50,7 +50,7 @@ pub struct Usage {
     pub root: String,
     /// The type's name.
     pub type_name: String,
-    /// The type's [number](super::TypeInfo::number).
+    /// The type's [number](super::TypeInfo::number): of several equal types, the number of the first.
     pub type_number: u32,
     /// Number of objects that are reachable from the root.
     pub objects: u64,
@@ -95,16 +95,18 @@ impl fmt::Display for Report {
 impl Heap {
     /// Checks the whole heap: follows all pointers from the roots, and tests that each leads to an object of
     /// its type in its root; that every length, `bool`, `char`, enum and string is valid; that collections
-    /// keep their rules; and that no reachable object lies in a slot that the allocator takes for free.
-    /// Nothing is repaired.
+    /// have the structure on which their code relies; and that no reachable object lies in a slot that the
+    /// allocator takes for free. Nothing is repaired. The objects of a root whose
+    /// [conversion](Heap::evolve) is not finished are not looked at.
     ///
     /// Transactions wait until the check is complete; reads go on. It takes about as long as reading all
     /// objects, and a little memory for each.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
-    /// if it is inside another heap; [`Error::Failed`], [`Error::Closed`], [`Error::Forked`]. Problems in the
-    /// heap are not an error of this call: see [`Report::is_clean`].
+    /// if it is inside another heap; [`Error::Failed`], [`Error::Closed`], [`Error::Forked`]; with a log,
+    /// [`Error::OutcomeUnknown`] if the disk fails, and [`Error::Misplaced`] if the heap's files cannot be
+    /// found. Problems in the heap are not an error of this call: see [`Report::is_clean`].
     pub fn check(&self) -> Result<Report> {
         let still = self.inner().still()?;
         let is_live = still.is_live();

@@ -142,8 +142,9 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<PartCheck>) {
     ops.push(PartCheck { at, look });
 }
 
-/// Marks the pointers in keys and values as pointers to objects that are never written. Pointers to nodes are
-/// in enum variants, and are not marked.
+/// Marks the pointers of a [frozen](TypePromise::Frozen) type, such as those in the keys and values of a
+/// node, as pointers to objects that are never written. Pointers to nodes are in enum variants, and are not
+/// marked.
 fn freeze(ops: &mut [PartCheck]) {
     for op in ops {
         match &mut op.look {

@@ -70,9 +70,10 @@ pub(super) struct CheckTracer<'m, L> {
     root: &'m MappedRoot,
 }
 
-/// Checks everything that is reachable from the roots of `map`. `is_live` says whether an allocator has an
-/// object at an offset. Returns the report, and the slots whose objects were reached. `progress` is called
-/// now and then with the number of objects found.
+/// Checks everything that is reachable from the roots of `map`, except below a root whose conversion is not
+/// finished. `is_live` says whether an allocator has an object at an offset, if that is known. Returns the
+/// report, and the slots whose objects were reached. `progress` is called now and then with the number of
+/// objects found.
 pub(in crate::heap) fn trace(
     map: &HeapMap<'_>,
     is_live: impl Fn(u64) -> Option<bool>,

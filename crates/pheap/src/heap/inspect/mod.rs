@@ -40,7 +40,7 @@ pub struct HeapInfo {
     pub format: u32,
     /// The heap's identity. Copies of the file share it.
     pub uuid: u128,
-    /// The address at which the heap is mapped. Its pointers are relative to it.
+    /// The address at which the heap is mapped. Its pointers are addresses behind it.
     pub base: u64,
     /// Bytes of addresses reserved: the maximal size of the heap.
     pub reserved: u64,
@@ -55,14 +55,15 @@ pub struct HeapInfo {
     /// Bytes of each arena, in the order in which the heap has grown by them.
     pub growth: Vec<u64>,
     /// How the heap is in use; `None` if its last user closed it. For a heap that is open read-only, this is
-    /// the state in the file: then [`Process`](Durability::Process) or [`Pmem`](Durability::Pmem) means that
-    /// a program was killed. For other heaps it is how they are open.
+    /// the state in the file: then a durability means that a program was killed, or, for a follower's copy,
+    /// that a program has the heap open or was killed. For other heaps it is how they are open.
     pub in_use: Option<Durability>,
     /// Whether this is a [follower's](crate::Options::follower) copy. Then a program may have the heap open,
     /// or may have been killed.
     pub followed: bool,
-    /// The durability that [`Durability::Auto`] chooses for the file in its file system; `None` for a heap
-    /// without a file, and for a follower's copy.
+    /// The durability that [`Durability::Auto`] chooses for the file that is mapped, in its file system. (A
+    /// read-only heap may be mapped from a temporary copy.) `None` for a heap without a file, and for a
+    /// follower's copy.
     pub offered: Option<Durability>,
     /// Number of types in the type table.
     pub types: u64,
@@ -98,7 +99,7 @@ impl Heap {
         let roots = heap.regions().len() as u64;
         let tables = heap.tables.lock();
         let header = &tables.header;
-        // Of the heaps with a file, only a follower's copy has no lock on it.
+        // Of the heaps with a file that a program has, only a follower's copy has no lock on it.
         let followed = heap.is_read_only() && heap.file.is_none();
         HeapInfo {
             format: FORMAT,

@@ -53,8 +53,8 @@ pub struct SpanUse<'v> {
     pub slots: u64,
     /// Number of slots whose objects are reachable from the roots.
     pub reached: u64,
-    /// Number of other slots that count as taken until their root is collected again, as far as that is
-    /// known.
+    /// Number of other slots that count as taken, as far as that is known: those of objects that are not
+    /// collected yet, and those that are set aside for new objects.
     pub garbage: u64,
     map: &'v HeapMap<'v>,
     found: &'v SlotSet,
@@ -78,7 +78,8 @@ impl Heap {
     /// # Errors
     /// [`Error::Corrupt`] if the heap's tables cannot be read; [`Error::Nested`] if this thread is inside a
     /// transaction or read of the heap, [`Error::SeveralHeaps`] if it is inside another heap;
-    /// [`Error::Failed`], [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Failed`], [`Error::Closed`], [`Error::Forked`]; with a log, [`Error::OutcomeUnknown`] if the
+    /// disk fails, and [`Error::Misplaced`] if the heap's files cannot be found.
     pub fn objects<R>(&self, f: impl for<'v> FnOnce(&Objects<'v>) -> R) -> Result<R> {
         let still = self.inner().still()?;
         let map = still.map()?;
@@ -155,7 +156,7 @@ impl<'v> Objects<'v> {
 }
 
 impl<'v> SpanUse<'v> {
-    /// Returns the objects that are reachable from the roots.
+    /// Returns the objects in this span that are reachable from the roots.
     pub fn objects(&self) -> impl Iterator<Item = Object<'v>> + use<'v> {
         let SpanUse { map, found, number, .. } = *self;
         let span = &map.spans[number as usize];

@@ -1,5 +1,5 @@
-//! Values, decoded by the heap's type table, for tools that do not know the program. A collection is shown by
-//! its elements or entries, and not by its nodes.
+//! Values, decoded by the heap's type table, or by the types of a view, without the program's code. A
+//! collection is shown by its elements or entries, and not by its nodes.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout};
 #[derive(Clone, Copy)]
 pub struct Object<'v> {
     pub(super) part: ObjectPart<'v>,
-    /// The number of its type in the type table.
+    /// The number of its type in the type table, or its position among the types of a view.
     pub(super) target: u32,
 }
 
@@ -39,18 +39,19 @@ pub enum Value<'v> {
     F64(f64),
     /// A string: a `str` that a pointer leads to, a `PString` or a `SharedStr`.
     Str(&'v str),
-    /// A slice or vector of `u8`, a `PBytes`, an `InlineBytes` or a `Uuid`; also a `PVecDeque` of `u8` whose
-    /// first element is at the beginning of its buffer.
+    /// A slice, vector or `PPriorityQueue` of `u8`, a `PBytes`, an `InlineBytes` or a `Uuid`; also a
+    /// `PVecDeque` of `u8` whose first element is at the beginning of its buffer.
     Bytes(&'v [u8]),
     /// A pointer that is not null.
     Pointer(Pointer<'v>),
-    /// `None`, or an unused element.
+    /// `None`, or a slot for an element whose bytes are all zero, such as an unused one.
     Null,
     /// A struct.
     Struct(Fields<'v>),
     /// An enum: the name and the fields of its variant.
     Enum(&'v str, Fields<'v>),
-    /// An array or slice, a `PVec`, a `PVecDeque` or a `PPriorityQueue`.
+    /// An array or slice, a `PVec`, a `PVecDeque` or a `PPriorityQueue`, unless it is
+    /// [bytes](Value::Bytes).
     List(Elements<'v>),
     /// A `PHashMap`, `PBTreeMap` or `PSnapMap`.
     Map(Entries<'v>),
@@ -143,7 +144,8 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Returns the object's offset in the file, which identifies it.
+    /// Returns the object's offset in the file, or its address if it is seen through a view. It identifies
+    /// the object.
     pub fn offset(&self) -> u64 {
         self.part.at
     }
@@ -158,7 +160,7 @@ impl<'v> Object<'v> {
     }
 
     /// Returns a number below [`bound`](crate::Objects::bound) that no other object has; `None` if this is a
-    /// part of an object.
+    /// part of an object, or is seen through a view.
     pub fn number(&self) -> Option<u64> {
         let (slot, inside) = self.part.ground.map()?.spans[self.part.span as usize].slot_at(self.part.at);
         (inside == 0).then_some(slot)
@@ -198,7 +200,8 @@ impl<'v> Object<'v> {
 }
 
 impl<'v> Pointer<'v> {
-    /// Returns the offset of the target in the file; its address, if that is outside the heap.
+    /// Returns the offset of the target in the file; its address, if that is outside the heap, or if the
+    /// pointer is seen through a view.
     pub fn offset(&self) -> u64 {
         let offset = self.from.ground.map().map(|map| (map, map.offset_of(self.addr)));
         offset.filter(|(map, at)| *at < map.mapped).map_or(self.addr, |(_, at)| at)
@@ -209,7 +212,7 @@ impl<'v> Pointer<'v> {
         self.from.layout(self.target).map_or("?", |ty| &ty.name)
     }
 
-    /// Returns the target; `None` if its type is zero-sized, so that there is no object.
+    /// Returns the target; `None` if there is no object because its type is zero-sized.
     ///
     /// # Errors
     /// A text that says why the pointer is invalid.

@@ -40,8 +40,7 @@ use crate::txn::recovery::{self, read_logs, replay};
 use crate::units::PAGE;
 use crate::wal::{LogBeginning, PageSet, WalTail};
 
-/// The metadata of a heap. Read once; they stay true when the heap is mapped in another way or at another
-/// place.
+/// The metadata of a heap. They stay true when the heap is mapped in another way or at another place.
 pub(super) struct HeapMetadata {
     pub(super) mapping: Mapping,
     /// The words of the whole heap, in `mapping`.
@@ -54,8 +53,8 @@ pub(super) struct HeapMetadata {
     pub(super) page_map: PageMap,
     /// The bitmaps of live slots, if an orderly close has stored them, or the heap is new.
     pub(super) live: Option<LiveSlots>,
-    /// The complete entries in the logs of regions. The logs are mapped, and only [`recover`](Self::recover)
-    /// writes to them.
+    /// The complete entries in the logs of regions, if they are to be replayed. The logs are mapped, and only
+    /// [`recover`](Self::recover) writes to them.
     logged: recovery::FoundEntries,
     /// The least length in bytes of runs of free pages that may be holes; `None` if there are no holes.
     pub(super) holes: Option<u64>,
@@ -67,8 +66,8 @@ pub(super) struct HeapMetadata {
     pub(super) counts: recovery::RecoveredCounts,
 }
 
-/// A heap that is recovered. Its header says that it is in use, unless the heap is read-only, or its log has
-/// not begun yet.
+/// A heap that is recovered. The header in its file says that it is in use, unless the heap is read-only, or
+/// its log has not begun yet.
 pub(super) struct RecoveredHeap {
     pub(super) contents: HeapMetadata,
     pub(super) medium: Medium,
@@ -248,7 +247,7 @@ impl HeapMetadata {
                 mapping.sync_leftovers()?;
             }
         }
-        // From here on the file changes.
+        // From here on the file may change.
         let moves = relocate::rebase(header, base.addr() as u64);
         mark_in_use(mapping, heap, &medium, &media, header)?;
         if let (true, Some(wal)) = (*begins_log, medium.wal()) {
@@ -314,7 +313,7 @@ impl RecoveredHeap {
         } = contents;
         let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
         spans.retain(TakenSpan::holds_objects);
-        // Often all spans are of one region and sorted, so this takes no time.
+        // Often all spans are of one region and sorted, so this takes little time.
         spans.sort_unstable_by_key(|span| (span.entry.region, span.offset));
         let state = match medium.wal() {
             _ if mapping.is_read_only() => READ_ONLY,
@@ -450,7 +449,7 @@ fn mark_in_use(
     if let Some(wal) = medium.wal()
         && !wal.has_begun()
     {
-        // The file stays as it is until something is recorded.
+        // The file stays as it is until the log begins.
         let other = PAGE - found.1;
         let slot = heap.slice(other, SLOT_SIZE / 8).iter();
         let slot: Vec<u8> = slot.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();

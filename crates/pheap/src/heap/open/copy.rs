@@ -1,4 +1,4 @@
-//! Makes temporary copies of heaps that are only read: files without a name.
+//! Makes temporary copies of heaps that are only read: files without a name, in memory or in a folder.
 
 use std::fs::{File, Permissions};
 use std::io;

@@ -39,7 +39,7 @@ pub(super) fn create(options: &Options, place: &dyn HeapPlace) -> Result<Recover
         Ok(chosen)
     });
     let chosen = chosen.inspect_err(|_| {
-        let _ = place.file().map(|file| file.set_len(0)); // empty, as before
+        let _ = place.file().map(|file| file.set_len(0)); // there was no heap in it before
     })?;
     if place.file().is_some() {
         // SURVIVES unreached: a simulated disk has no directory; `ci/power-cut.sh` is for this.

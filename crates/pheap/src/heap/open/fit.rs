@@ -33,7 +33,7 @@ pub(super) fn survey<R>(
     let mut need = tail.bytes();
     if !options.read_only {
         if need > most {
-            // Check first whether the opening would be refused: then the file stays as it is.
+            // Check first for some reasons to refuse the opening: then the file stays as it is.
             plan::chosen(options, place, &found.header)?;
             if place.file().is_some() {
                 found.moves()?;

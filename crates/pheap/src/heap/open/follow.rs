@@ -3,12 +3,12 @@
 //! The heap's file is copied page by page, while checkpoints write to it. All that they write comes from
 //! records in the log, behind the position up to which the file had everything before. So the
 //! [log](crate::wal::LiveLog) is read on while pages are copied, and once more afterwards, and its records
-//! are replayed in the copy. No record covers the header. It is read again: while it names the same log, no
-//! other process has written to the file. New arenas are copied as well. A closed heap does not change before
-//! its header does.
+//! are replayed in the copy. No record covers the header. It is read again: while it names the same run of
+//! the same log, only the process with that run has written to the file. New arenas are copied as well. A
+//! closed heap does not change before its header does.
 //!
-//! If the check fails, the copy begins anew, after a pause that grows each time. Correctness does not depend
-//! on how long anything takes.
+//! If the check fails, the copy begins anew, after a pause. Correctness does not depend on how long anything
+//! takes.
 
 use std::fs::OpenOptions;
 use std::io;

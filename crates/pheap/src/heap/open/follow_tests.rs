@@ -1,5 +1,5 @@
-//! Tests followers, with actions of a writer between any two of their steps. A follower always shows one
-//! committed state, not older than when the follower began.
+//! Tests followers, with actions of a writer between their steps. A follower shows one committed state, not
+//! older than when the follower began, or that of a heap that has taken the place of the first one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

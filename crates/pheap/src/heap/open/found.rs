@@ -1,4 +1,5 @@
-//! The stages `FoundHeap` and `SurveyedHeap`: the header of a heap, and its metadata. Nothing is changed.
+//! The stages `FoundHeap` and `SurveyedHeap`: the header of a heap, and its metadata. No byte of the file is
+//! changed.
 
 use std::sync::Arc;
 
@@ -77,7 +78,8 @@ impl<'a> FoundHeap<'a> {
     }
 }
 
-/// Returns the bytes of private memory that relocating a read-only heap takes.
+/// Returns the most bytes of private memory that relocating a read-only heap takes; 0 if the file's blocks
+/// cannot be counted.
 pub(super) fn moved_bytes(place: &dyn HeapPlace, header: &Header) -> u64 {
     place.file().and_then(|file| copy::space(file).ok()).unwrap_or(0).min(header.mapped)
 }
@@ -96,8 +98,8 @@ impl FoundHeap<'_> {
 }
 
 impl SurveyedHeap<'_> {
-    /// Returns the bytes of private memory that the recovery of a read-only heap takes, in addition to the
-    /// pages of the log.
+    /// Returns the most bytes of private memory that the recovery of a read-only heap takes, in addition to
+    /// the pages of the log.
     pub(super) fn private_bytes(&self) -> u64 {
         let SurveyedHeap { place, contents, .. } = self;
         let moves = moves(&contents.mapping, &contents.header);

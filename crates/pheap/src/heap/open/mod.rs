@@ -6,14 +6,13 @@
 //! | [`FoundHeap`] | the header, and the records in the log | [`found`] |
 //! | [`SurveyedHeap`] | valid metadata (after a replay), reserved addresses | [`contents`], [`survey`] |
 //! | [`OpenPlan`](plan::OpenPlan) | the durability, and how the file is prepared | [`plan`], [`choose`] |
-//! | [`RecoveredHeap`] | the file is ready; it says that it is in use once a log begins | [`contents`], [`wal`] |
+//! | [`RecoveredHeap`] | the file is ready, and in use once a log (if any) begins | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
 //!
-//! If an opening needs more memory than it may have, it is [made to fit](fit) before the survey. With
-//! [`Options::follower`], [`follow`] makes a copy, even if another process has the heap open. The copy is
-//! surveyed.
+//! If an opening needs more memory than it may have, it is [made to fit](fit). With [`Options::follower`],
+//! [`follow`] makes a copy, even if another process has the heap open. The copy is surveyed.
 //!
-//! Nothing is changed before there is a plan, with one exception: a log that needs too much memory is brought
+//! No byte is changed before there is a plan, with one exception: a log that needs too much memory is brought
 //! to the file. [`place`] has the differences between a file and a simulated medium. [`create`] creates a
 //! heap where there is none. [`verify`] checks a heap more thoroughly than the survey.
 //!
@@ -67,13 +66,15 @@ impl Options {
     /// [`Error::LogMissing`], [`Error::ForeignLog`] and [`Error::MountedAlone`] for heaps whose log is not
     /// where it should be; [`Error::NotAFile`], [`Error::NoPermission`], [`Error::OutOfSpace`],
     /// [`Error::MemoryLimit`], [`Error::AddressInUse`], [`Error::TooManyHeaps`], [`Error::InvalidOption`],
-    /// [`Error::Unsupported`], [`Error::Io`].
+    /// [`Error::Unsupported`], [`Error::Io`]; [`Error::Failed`] and [`Error::Misplaced`] if the disk fails,
+    /// or the files are moved away, while the log is being made.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Heap> {
         self.check()?;
         if self.follower { follow::follow(self, path.as_ref()) } else { open_file(self, path.as_ref()) }
     }
 
-    /// Creates a heap in volatile memory, without a file. It is gone when the last handle is dropped.
+    /// Creates a heap in volatile memory, without a file. It is gone when it is closed, or when the last
+    /// handle is dropped.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::TooManyHeaps`], [`Error::InvalidOption`],

@@ -26,7 +26,8 @@ use crate::units::HEADER_SIZE;
 /// The purpose of a mapping of a heap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MappingUse {
-    /// For reading only, or for a survey with the records of the log: stores stay in this process.
+    /// For reading only, or for a survey with the records of the log: stores stay in this process, or go to a
+    /// temporary copy.
     Private,
     /// For stores to the medium itself; `sync` says whether with `MAP_SYNC`.
     Shared { sync: bool },
@@ -49,7 +50,7 @@ pub(super) trait HeapPlace {
         None
     }
 
-    /// Returns whether this is a temporary copy that is gone when the heap is closed.
+    /// Returns whether this is a temporary copy that is gone when the last handle of the heap is dropped.
     fn is_copy(&self) -> bool {
         false
     }
@@ -214,7 +215,8 @@ pub(super) fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
 }
 
-/// Returns the header of a new heap, which [reserves](Options::reservation) addresses for `most` bytes.
+/// Returns the header of a new heap, which by default [reserves](Options::reservation) addresses for `most`
+/// bytes.
 ///
 /// # Errors
 /// [`Error::Io`] if the operating system gives no random numbers.

@@ -20,8 +20,7 @@ use crate::os::storage::Disk;
 use crate::store::header::{Header, HeapUse};
 use crate::wal::{Wal, WalSettings};
 
-/// How the heap is going to be opened. It is valid, and has its addresses: from now on, only the disk can
-/// fail.
+/// How the heap is going to be opened. The heap is valid, and has its addresses.
 pub(super) struct OpenPlan<'a> {
     surveyed: SurveyedHeap<'a>,
     route: OpenRoute,
@@ -29,14 +28,14 @@ pub(super) struct OpenPlan<'a> {
 
 /// How the heap's file is made ready for its use.
 enum OpenRoute {
-    /// Neither file is written to: the log's pages are private.
+    /// Neither file is written to: the log's records are in private pages, or in a copy.
     ReadOnly,
     /// Stores go to the file itself, for this medium; the `bool` says whether it is mapped with `MAP_SYNC`.
     /// The mapping, if any, is where the heap moves when its relocation is complete.
     Mapped(Medium, bool, Option<Mapping>),
     /// The log of a killed process goes on. If it cannot, the heap gets a new log, as with `NewLog`.
     Resume,
-    /// The heap was closed in order: the first record makes the log.
+    /// The heap was closed in order: its log begins with the first transaction.
     LaterLog,
     /// The heap is mapped at its base, and has no logs of regions to replay: it only needs a log.
     NewLog,
@@ -46,7 +45,7 @@ enum OpenRoute {
 }
 
 impl<'a> SurveyedHeap<'a> {
-    /// Decides how the heap is opened. Until here nothing has been changed, except by [`fit`](super::fit).
+    /// Decides how the heap is opened. No byte of the file was changed before, except by [`fit`](super::fit).
     pub(super) fn plan(mut self) -> Result<OpenPlan<'a>> {
         let SurveyedHeap { options, place, ref tail, ref mut contents, .. } = self;
         if options.read_only {
@@ -139,7 +138,7 @@ impl SurveyedHeap<'_> {
         contents.recover(Medium::Process)
     }
 
-    /// Goes on with the log of a killed process.
+    /// Goes on with the log of a killed process. If it cannot be used, the heap gets a new one.
     fn resume(self) -> Result<RecoveredHeap> {
         let disk = disk_of(self.place);
         let of = self.contents.header.wal_identity();
@@ -159,7 +158,7 @@ impl SurveyedHeap<'_> {
     }
 
     /// Brings the log of a killed process to the heap's file, if there is one, and marks the heap as closed.
-    /// Done first because a new log may need the old log's space.
+    /// Done before a new log is made, which gets the old log's name.
     fn settle(mut self) -> Result<Self> {
         let SurveyedHeap { options, place, tail, contents, .. } = &mut self;
         if contents.header.in_use == HeapUse::In(MediumKind::Wal) {
@@ -232,8 +231,8 @@ fn disk_of(place: &dyn HeapPlace) -> &Arc<dyn Disk> {
     place.disk().expect("a heap that has a log, or gets one, has a disk")
 }
 
-/// Opens a heap that is complete, where it is mapped. The first record will make its log, unless
-/// [`HeapMetadata::begins_log`] is set: then the opening makes it.
+/// Opens a heap that is complete, where it is mapped. Its log begins with the first transaction, unless
+/// [`HeapMetadata::begins_log`] is set: then it begins with the opening.
 fn later_log(options: &Options, place: &dyn HeapPlace, contents: HeapMetadata) -> Result<RecoveredHeap> {
     let contents = contents.show(None, place.backing(MappingUse::Logged))?;
     let of = contents.header.wal_identity();

@@ -31,8 +31,9 @@ impl Options {
         Ok(super::open(self, &MemoryPlace(sim.clone()))?.finish(self, None))
     }
 
-    /// Opens a heap with a write-ahead log on a simulated disk. It makes no checkpoint by itself, unless its
-    /// log is full.
+    /// Opens a heap on a simulated disk: with a write-ahead log, or mapped if the durability is
+    /// [`Durability::Process`]. With a log, it makes no checkpoint by itself, unless its log is full or it is
+    /// closed.
     #[doc(hidden)]
     pub fn simulate_disk(&self, disk: &Arc<SimDisk>) -> Result<Heap> {
         self.check()?;

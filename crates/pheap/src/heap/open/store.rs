@@ -41,8 +41,7 @@ pub(super) fn store(
     })
 }
 
-/// Makes the kernel copy these pages. A page fault for each of them, in one thread, would take most of the
-/// time of an opening.
+/// Makes the kernel copy these pages. A page fault for each of them, in one thread, would take much longer.
 fn copy_pages(mapping: &Mapping, runs: &[(u64, u64)]) {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -54,7 +53,7 @@ fn copy_pages(mapping: &Mapping, runs: &[(u64, u64)]) {
     let threads = if runs.len() < 2 * WORTH { 1 } else { os::cores().min(THREADS).min(runs.len() / WORTH) };
     thread::scope(|scope| {
         for _ in 1..threads {
-            // If the thread cannot be started, this one does all of the work.
+            // If a thread cannot be started, the others do its work.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();

@@ -59,8 +59,8 @@ pub(super) fn read_regions(
     Ok(regions)
 }
 
-/// The heap's metadata as they will be when the logs are replayed. Known before the replay, so that each
-/// defect is found while nothing has been written yet.
+/// The heap's metadata as they will be when the logs are replayed. Known before the replay, so that their
+/// defects are found while nothing has been written yet.
 pub(super) struct ReplayedMetadata {
     pub(super) spans: Vec<TakenSpan>,
     /// The offset of each region's root object, and the number of its type. The offset is 0 if a crash has

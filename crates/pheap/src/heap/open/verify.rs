@@ -10,9 +10,9 @@ use crate::store::header::HeapUse;
 /// [`Options::verify`](crate::Options::verify) asks for that, or
 /// [`Options::restored`](crate::Options::restored) for a heap that was not closed.
 ///
-/// The check needs a heap whose logs are replayed and whose pointers are relative to its mapping. The file is
-/// not in that state yet, so a separate heap is opened for it, read-only, in private memory or a temporary
-/// copy, by the same stages.
+/// The check needs a heap whose logs are replayed and whose pointers lead into its mapping. The file may not
+/// be in that state yet, so a separate heap is opened for it, read-only, in private memory or a temporary
+/// copy, by the same stages. A heap on a simulated medium is not checked.
 pub(super) fn verify(found: &FoundHeap<'_>) -> Result<()> {
     if !is_wanted(found) || found.place.file().is_none() {
         return Ok(());

@@ -30,7 +30,7 @@ struct ChildLayout<'v> {
     directory: (i128, PointerRule),
     /// The references in a directory.
     children: SlotRun<'v>,
-    /// Bits of the hash by which a directory divides.
+    /// Number of bits of the hash by which a directory divides.
     level: u32,
 }
 
@@ -43,13 +43,13 @@ struct BucketLayout<'v> {
     slots: SlotRun<'v>,
 }
 
-/// An array of references to buckets that is being visited.
+/// An array of references to buckets or directories that is being visited.
 #[derive(Clone, Copy)]
 struct TrieFrame<'v> {
     part: ObjectPart<'v>,
     slots: SlotRun<'v>,
     next: u64,
-    /// Bits of the hash that lead to this array, and to each of its elements.
+    /// Numbers of bits of the hash that lead to this array, and to each of its elements.
     above: u32,
     known: u32,
     /// Whether this is a directory that grows, of pointers to buckets.

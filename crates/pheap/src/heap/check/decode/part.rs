@@ -1,4 +1,4 @@
-//! Parts of objects: reads bytes and numbers, and follows pointers, which are checked first.
+//! Parts of objects: reads bytes and numbers, and follows pointers. In a heap, these are checked first.
 
 #![allow(unsafe_code)]
 
@@ -108,7 +108,8 @@ impl<'v> ObjectPart<'v> {
     }
 
     /// Returns the place to which a pointer to a `target` leads, and its distance in bytes from the start of
-    /// its object. Returns `None` if the pointer is null, or a `target` has no bytes.
+    /// its object; 0 behind a view. Returns `None` if the pointer is null. In a heap, it also returns `None`
+    /// if a `target` has no bytes and there is none at the address.
     pub(in crate::heap) fn locate(
         self,
         addr: u64,
@@ -161,7 +162,7 @@ impl<'v> ObjectPart<'v> {
         as_text(self.bytes(8, self.len()?))
     }
 
-    /// Returns the number of elements or bytes of the object that begins here.
+    /// Returns the number of elements or bytes of the slice or string that begins here.
     pub(in crate::heap) fn len(self) -> Result<u64, String> {
         match self.ground {
             ObjectSource::Heap(map) => map.len_of(&map.spans[self.span as usize], self.at),

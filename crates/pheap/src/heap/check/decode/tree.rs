@@ -1,5 +1,5 @@
-//! Decodes ordered maps, with and without versions. Nodes of maps without versions have their items in order;
-//! nodes of maps with versions list their slots in order.
+//! Decodes ordered maps, with and without versions. Nodes of maps with versions have their keys and items in
+//! order; nodes of maps without versions list their slots in order.
 
 use super::part::{ObjectPart, SlotRun};
 use super::{DecodedNode, NodeKind, SlotOrder, nothing};
@@ -62,8 +62,7 @@ impl<'v> TreeNodeLayout<'v> {
     fn node(&self, part: ObjectPart<'v>, is_inner: bool) -> Result<DecodedNode<'v>, String> {
         let TreeNodeLayout { slots, beside, .. } = *self;
         let (len, count) = (part.word(self.len), slots.count);
-        // In a map with versions, a leaf may be empty for a while: it is not removed at once when it loses
-        // its last entry.
+        // In a map without versions, a panic may have left an empty leaf.
         if len > count || (len == 0 && (is_inner || self.order.is_none())) {
             return Err(format!("has a node of {len} items, with room for {count}"));
         }
