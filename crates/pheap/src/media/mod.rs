@@ -106,10 +106,11 @@ impl Medium {
     /// # Safety
     /// `len` bytes are mapped at `base`, readable and writable, until the next call of this function, or as
     /// long as the medium is used. No other thread stores to them while a storing thread calls the simulator,
-    /// which reads them.
+    /// which reads them, and no other thread accesses those of them that are new in this call.
     pub(crate) unsafe fn mapped(&self, base: *mut u8, len: u64) {
         // SAFETY: the bytes at `base` stay mapped until the next call or the last use of this medium, and no
-        // thread stores to them while the simulator reads them: the caller has promised both.
+        // thread stores to them while the simulator reads them: the caller has promised both. The simulator
+        // writes only to bytes that are new in this call, and a copy that [`SyncedFile`] gets is only read.
         let place = unsafe { MappedWords::new(base, len) };
         match self {
             Medium::Sim(sim, _) => sim.mapped(place),

@@ -72,7 +72,7 @@ pub(crate) struct Header {
     /// Bytes of addresses reserved.
     pub(crate) reserved: u64,
     /// A secret that is mixed into many checksums (of log entries and of types, for example), so that a
-    /// program that does not know it cannot choose bytes that look like one of them.
+    /// program that does not know it cannot choose bytes that look like an entry or a type.
     pub(crate) salt: u64,
     /// The base at which the heap is mapped; then other bases that pointers may be relative to, while a
     /// relocation is incomplete.
@@ -218,7 +218,8 @@ impl Header {
         (self.sequence % 2) as usize
     }
 
-    /// Makes the header that was read durable, because it may be in a cache only.
+    /// [Persists](Media::persist) the slot of the header that was read, because the header may be in a cache
+    /// only.
     #[track_caller]
     pub(crate) fn persist_again(&self, media: &Media, heap: MetadataWords<'_>) {
         media.persist(heap.addr(self.slot() as u64 * PAGE), SLOT_SIZE);
@@ -236,7 +237,7 @@ impl Header {
 
     /// [Writes](Self::write) the header to both slots, one after the other. So one slot is whole at any time,
     /// and if one is damaged later, the other says the same. `sync` is called after each. After an error,
-    /// nothing more is stored. (A failed log is no error here, but lets neither slot reach the file.)
+    /// nothing more is stored. (A failure of the log is no error here.)
     ///
     /// # Errors
     /// Those of `sync`, and of the medium's fences.

@@ -46,8 +46,8 @@ pub(crate) fn root_in(word: u64) -> Result<u64> {
     if word == 0 { Ok(0) } else { checked(word, "the root of a region") }
 }
 
-/// The header of a region, where it is mapped. While the heap is in use, a thread that changes it has the
-/// region's lock, or, for the name, the lock of the heap's metadata.
+/// The header of a region, where it is mapped. Once it was created and the heap is in use, a thread that
+/// changes it has the region's lock, or, for the name, the lock of the heap's metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionHeader {
     words: MetadataWords<'static>,
@@ -140,7 +140,7 @@ impl RegionHeader {
         removed_in(self.get(REMOVED))
     }
 
-    /// Marks the region as removed. A fence must follow.
+    /// Marks the region as removed, and flushes the mark. A fence must follow.
     #[track_caller]
     pub(crate) fn set_removed(self, media: &Media) {
         let at = self.offset_of(REMOVED);

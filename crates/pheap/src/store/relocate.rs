@@ -36,8 +36,8 @@ const PER_THREAD: usize = 4 << 20;
 const MAX_THREADS: usize = 8;
 
 /// Reserves addresses for a heap: at the `wanted` base, if the caller names one; otherwise at one of the
-/// header's bases, or else where there is room. The last is refused if the file is written and its header has
-/// no room for another base.
+/// header's bases, or else where there is room. The last is refused if stores to the mapping go to the file
+/// and its header has no room for another base.
 pub(crate) fn reserve(wanted: Option<u64>, header: &Header, mut backing: Backing) -> Result<Mapping> {
     let reserved = header.reserved;
     if let Some(base) = wanted {

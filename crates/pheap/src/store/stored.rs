@@ -2,7 +2,7 @@
 //! content as the mapping, otherwise from the mapping.
 //!
 //! The first access to a page of a mapping takes a page fault. That costs more than a read of the page from
-//! the file, and may map unneeded pages around it. An opening reads most of its pages only once.
+//! the file, and may map unneeded pages around it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

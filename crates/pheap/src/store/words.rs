@@ -37,7 +37,8 @@ impl MetadataWords<'static> {
     /// extended.
     ///
     /// # Panics
-    /// If this is not the view of all of the store, or if it ends behind `end`.
+    /// If this is not the view of all of the store, if it ends behind `end`, or if `end` is behind the
+    /// store's reservation.
     pub(super) fn extend(&mut self, store: &Store, end: u64) -> Result<()> {
         assert!(self.base == store.base() && self.start == 0, "a view of something else");
         assert!(end >= self.end, "a view does not shrink");

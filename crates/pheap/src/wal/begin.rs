@@ -114,8 +114,8 @@ impl Wal {
     /// the file may be a copy that is not on the disk yet. Returns `false` if the log has begun.
     ///
     /// # Errors
-    /// The error of a failed write or sync; the log then refuses everything. [`Error::Closed`] if the log
-    /// [must not begin any more](Self::begin_no_more).
+    /// The error of a failed write or sync; the log then refuses everything. The failure that the log has
+    /// already. [`Error::Closed`] if the log [must not begin any more](Self::begin_no_more).
     pub(super) fn sync_found(&self) -> Result<bool> {
         // SURVIVES unreached: no program of the lab syncs a heap before it changes it; a test below writes
         // the header that was found.

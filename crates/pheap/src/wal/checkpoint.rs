@@ -51,8 +51,8 @@ impl Wal {
         })
     }
 
-    /// Copies all records to the heap's file, and frees the segments that end before the last record does. If
-    /// that works, `after` runs, still before any other checkpoint.
+    /// Copies all records to the heap's file, and frees the segments before the end of the log. If that
+    /// works, `after` runs, still before any other checkpoint.
     ///
     /// # Errors
     /// The failure that the log has or gets, [`Error::OutcomeUnknown`] if the records cannot be made durable,

@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 ///
 /// A program can [`wait`](Commit::wait) for it, look with [`is_durable`](Commit::is_durable), or `await` it.
 /// The future works with any runtime: a thread of the heap wakes the task. (If that thread cannot be started,
-/// the poll waits.) It calls the waker with nothing of the heap locked, so the waker may call any method of
-/// the heap. The waker must return soon, and wait for nothing, because closing the heap waits for this
-/// thread. If a waker panics, the panic ends there.
+/// the poll waits.) That thread calls the waker with nothing of the heap locked, so the waker may call any
+/// method of the heap. The waker must return soon, and wait for nothing, because closing the heap waits for
+/// this thread. If a waker panics, the panic ends there.
 ///
 /// A `Commit` may be dropped; the transaction stays committed. It may outlive the heap and all its handles,
 /// and keeps the file of the log open. Closing a heap makes everything durable, or fails.

@@ -357,7 +357,7 @@ pub(crate) struct ReadLog {
     pub(crate) newest: u64,
     /// Position up to which the log had been synced, by the largest value in the segments that were read.
     pub(crate) synced: u64,
-    /// Bytes from `end` to the position where the reading ended. Records there belong to an incomplete
+    /// Distance from `end` to the position where the reading ended. Records between belong to an incomplete
     /// transaction.
     pub(crate) rest: u64,
 }

@@ -244,8 +244,8 @@ impl Wal {
     /// Looks for the log now.
     ///
     /// # Errors
-    /// [`Error::Misplaced`] if it is not next to the heap's file: the log refuses everything from now on.
-    /// [`Error::Failed`], or the failure that the log has already.
+    /// [`Error::Misplaced`] if it is not found next to the heap's file: the log refuses everything from now
+    /// on. [`Error::Failed`], or the failure that the log has already.
     pub(crate) fn find_log(&self) -> Result<()> {
         if let Some(failure) = self.failure() {
             return Err(failure);

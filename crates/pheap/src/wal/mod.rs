@@ -228,8 +228,8 @@ struct WalState {
     fold: bool,
     /// Whether there are enough records for a checkpoint once no more are appended for a while.
     ages: bool,
-    /// The end of the log at the last look of the background thread, and the number of looks, each after a
-    /// whole `LOOK`, that have found it unchanged since it changed or since the last round.
+    /// The end of the log at the last look of the background thread, and the number of later looks, each
+    /// after a whole `LOOK`, that have found it unchanged. Each round resets the number.
     looked: u64,
     idle: u32,
     /// Whether the log could not grow ahead of need. The next checkpoint that copies records clears this, and
@@ -383,8 +383,8 @@ impl Wal {
         &*self.data
     }
 
-    /// Returns the number of this run. The heap's header names it, which tells this log apart from logs of
-    /// copies of the heap, and from copies of this log.
+    /// Returns the number of this run. The heap's header gets it, which tells this log apart from logs of
+    /// copies of the heap, and from older copies of this log.
     pub(crate) fn nonce(&self) -> u64 {
         self.run
     }

@@ -71,13 +71,13 @@ impl WalTail {
         self.log.is_none() || self.found.transactions == 0
     }
 
-    /// Returns the bytes of the pages that the records store to.
+    /// Returns the bytes of the pages that the records, and perhaps an incomplete transaction, store to.
     pub(crate) fn bytes(&self) -> u64 {
         if self.is_empty() { 0 } else { self.found.pages.bytes() }
     }
 
-    /// Returns these pages, in a heap of `mapped` bytes, as runs (offset, bytes) of at most `most` bytes, in
-    /// order.
+    /// Returns the pages that the records, and perhaps an incomplete transaction, store to, in a heap of
+    /// `mapped` bytes, as runs (offset, bytes) of at most `most` bytes, in order.
     pub(crate) fn runs(&self, mapped: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
         self.found.pages.runs(if self.is_empty() { 0 } else { mapped }, most)
     }

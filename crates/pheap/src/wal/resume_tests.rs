@@ -233,7 +233,7 @@ fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
         Ok(Wal::resume(&disk, of, SETTINGS, &WalTail::read(&*disk, of)?)?.unwrap())
     };
     let second = of(resume(&first).unwrap().nonce(), first.id, true);
-    // Until there is a checkpoint, the header may name either run.
+    // Until there is a checkpoint, the header may name this run or the one before.
     assert_eq!((read(&first).unwrap(), read(&second).unwrap()), (1, 1));
     let wal = resume(&second).unwrap();
     let third = of(wal.nonce(), first.id, true);
