@@ -96,7 +96,8 @@ impl StagedEntry {
     /// Adds the words that differ between copies and their originals, in the heap at address `base`, and
     /// [short](GAP) runs of equal words between them. `copies` gives the address of the original, the copy,
     /// and the number of words. `room` is the number of copies plus the number of words in all of them. If
-    /// the set of copies is `large`, the originals are prefetched, except the first.
+    /// the set of copies is `large`, the originals are prefetched, except those of the first [`AHEAD`]
+    /// copies.
     ///
     /// # Safety
     /// Each copy and each original is valid for reads of the stated number of words, whose bytes are all

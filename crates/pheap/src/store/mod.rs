@@ -177,7 +177,7 @@ impl Store {
         }
     }
 
-    /// Makes the heap refuse all use (unless it is read-only), because a panic has left its state
+    /// Makes the heap refuse all use, unless it is read-only or closed, because a panic has left its state
     /// inconsistent. What was acknowledged is as durable as if the process had died.
     pub(crate) fn set_panicked(&self) {
         self.set_failed();
@@ -186,8 +186,8 @@ impl Store {
         }
     }
 
-    /// Makes the heap refuse all use, because it is unknown which threads are inside it. These threads finish
-    /// their work. Returns the error for all others.
+    /// Makes the heap refuse all use, unless it is closed or has failed, because it is unknown which threads
+    /// are inside it. These threads finish their work. Returns the error for all others.
     #[cold]
     pub(crate) fn set_unfenced(&self) -> Error {
         // The order matters: another thread may change the state from `UNCHANGED` to `OPEN` at the same time.

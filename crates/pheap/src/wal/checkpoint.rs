@@ -16,10 +16,10 @@ use crate::sync::MutexGuard;
 /// Time between two looks of the background thread at whether records were appended.
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks without a new record after which a log that has grown is cut down. If this came earlier, the log
-/// would soon grow again, and transactions would wait for that.
+/// might soon grow again, and transactions might wait for that.
 const LOOKS: u32 = 10;
 /// Bytes of records above which a log gets a checkpoint after one idle [`LOOK`]. After a crash, replaying
-/// more than this would take noticeable time.
+/// many more would take noticeable time.
 pub(super) const WORTH_FOLDING: u64 = 1 << 20;
 
 impl Wal {

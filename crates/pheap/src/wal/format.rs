@@ -190,8 +190,8 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
 pub(crate) struct ChecksumSeed(u64);
 
 impl ChecksumSeed {
-    /// Creates the seed. `salt` is a secret of the heap, so that no program can choose words that look like a
-    /// record.
+    /// Creates the seed. `salt` is a secret of the heap, so that a program that does not know it cannot
+    /// choose words that look like a record.
     pub(crate) fn new(salt: u64, layout: LogLayout) -> ChecksumSeed {
         let nonce = layout.nonce.wrapping_mul(0xe703_7ed1_a0b4_28db).rotate_left(37);
         ChecksumSeed(salt ^ layout.id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)

@@ -9,8 +9,8 @@
 //! [written](Wal::write_through) to the heap's file directly, and synced at once.
 //!
 //! After a failed write or sync, the content of the disk is unknown. The log then refuses everything until
-//! the heap is opened again. It does not fail if its file cannot be made, or the zeros that make the file
-//! longer cannot be written: no record relies on them yet.
+//! the heap is opened again. If its file cannot be made, or the zeros that make the file longer cannot be
+//! written, it fails only if a record of metadata needs that: no other record relies on them yet.
 //!
 //! This module knows offsets, records and files. It must not know what the heap's words mean: the caller of a
 //! checkpoint passes what runs after it.
