@@ -1,12 +1,12 @@
 //! The checksum of log entries.
 //!
 //! It is folded multiplication, as in wyhash (Wang Yi, public domain). One word is combined with the state,
-//! another one with a key. The two halves of their 128-bit product are combined into the new state. Four such
-//! chains run side by side. The keys come from the seed, and so from the heap's secret salt: no program can
-//! store words that make a chain forget the words before.
+//! another one with a key (if there is another one). The two halves of their 128-bit product are combined
+//! into the new state. Four such chains run side by side. The keys come from the seed, and so from the heap's
+//! secret salt: a program that does not know it cannot choose words that make a chain forget the words
+//! before.
 //!
-//! General-purpose hashes are made for more than a few hundred bytes. The entries of short transactions have
-//! 40 to 300 bytes, and this checksum takes half of the time on them.
+//! General-purpose hashes are made for longer input than the entries of short transactions.
 
 const KEYS: [u64; 4] =
     [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
@@ -18,7 +18,8 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Returns the checksum of all words except the first, which is the place of the checksum.
+/// Returns the checksum of the number of words, and of all words except the first, which is the place of the
+/// checksum.
 #[inline(always)]
 pub(crate) fn checksum(seed: u64, words: &[u64]) -> u64 {
     let key = fold(seed ^ KEYS[0], KEYS[1]);

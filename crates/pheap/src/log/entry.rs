@@ -20,7 +20,7 @@ pub(crate) enum EntryKind {
     Undo,
 }
 
-/// A flag in word 1 of an entry that is a part of a record: its last two words are the [name](name) of
+/// A flag in word 1 of an entry that is a part of a record: its last two words are the [name](EntryId) of
 /// another part.
 const PART: u64 = 1 << 34;
 
@@ -36,7 +36,7 @@ pub(crate) struct EntryId {
 const MAX_RANGE: usize = (1 << 24) - 1;
 
 /// While a copy of a large set is compared with its original, the original of the copy this many places later
-/// is prefetched. The originals of a large set are not all in the cache.
+/// is prefetched. The originals of a large set may not be in the cache.
 const AHEAD: usize = 12;
 
 /// An entry under construction.
@@ -53,7 +53,7 @@ impl StagedEntry {
         self.words.extend_from_slice(&[0, if kind == EntryKind::Undo { 1 << 32 } else { 0 }]);
     }
 
-    /// Returns whether no range was added.
+    /// Returns whether no range was added, before [`make_part`](Self::make_part).
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.words.len() <= 2
@@ -80,8 +80,9 @@ impl StagedEntry {
         while done < words {
             let n = (words - done).min(MAX_RANGE);
             self.words.reserve(n + 1 + LINE_WORDS);
-            // SAFETY: `reserve` has made room for a head and `n` words. `n` words from `src + done` on lie
-            // within the `words` that the caller has promised to be readable and definite.
+            // SAFETY: `reserve` has made room for a head and `n` words, which is memory of this entry alone.
+            // `n` words from `src + done` on lie within the `words` that the caller has promised to be
+            // readable and definite.
             unsafe {
                 let end = self.words.as_mut_ptr().add(self.words.len());
                 end.write(head(offset + done as u64 * 8, n));
@@ -92,9 +93,11 @@ impl StagedEntry {
         }
     }
 
-    /// Adds the words that differ between copies and their originals, in the heap at address `base`. `copies`
-    /// gives the address of the original, the copy, and the number of words. `room` is the number of copies
-    /// plus the number of words in all of them. If the copies are `large`, the originals are prefetched.
+    /// Adds the words that differ between copies and their originals, in the heap at address `base`, and
+    /// [short](GAP) runs of equal words between them. `copies` gives the address of the original, the copy,
+    /// and the number of words. `room` is the number of copies plus the number of words in all of them. If
+    /// the set of copies is `large`, the originals are prefetched, except those of the first [`AHEAD`]
+    /// copies.
     ///
     /// # Safety
     /// Each copy and each original is valid for reads of the stated number of words, whose bytes are all

@@ -13,7 +13,7 @@ pub(crate) struct DelayedEvents(Option<(DelayedState, Lab)>);
 struct DelayedState {
     /// Addresses and lengths of flushes that come after the next fence.
     flushes: RefCell<Vec<(usize, usize)>>,
-    /// Whether a fence comes after the next flush.
+    /// Whether a delayed fence comes after the next flush, unless another fence comes first.
     fence: Cell<bool>,
     /// Whether the next append is flushed after the next fence.
     append: Cell<bool>,
@@ -82,7 +82,7 @@ impl Media {
         }
     }
 
-    /// Runs the delayed flushes after a fence.
+    /// Runs the delayed flushes after a fence. A delayed fence is not run any more.
     #[inline(always)]
     pub(in crate::media) fn has_fenced(&self) {
         let Some((late, _)) = &self.late.0 else { return };
@@ -108,8 +108,8 @@ impl Media {
         mutation == Some(Mutation::Drop)
     }
 
-    /// Returns whether the bytes that are being appended are not to be flushed now. Their flush is kept for
-    /// later.
+    /// Returns whether the bytes that are being appended are not to be flushed now. If so, their flush is
+    /// kept for later.
     pub(in crate::media) fn appends_late(&self, addr: *const u8, len: usize) -> bool {
         let Some((late, _)) = self.late.0.as_ref().filter(|(late, _)| late.append.take()) else {
             return false;

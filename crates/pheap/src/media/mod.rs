@@ -1,5 +1,4 @@
-//! Stores, flushes and fences on each medium, by which bytes become durable. This is the only interface
-//! between the protocols and the hardware.
+//! Stores, flushes and fences on each medium, by which bytes become durable.
 //!
 //! A protocol stores, flushes and fences through [`Media`]. The effect depends on the medium:
 //!
@@ -7,18 +6,19 @@
 //! |---|---|---|---|---|
 //! | [`append`](Media::append) | non-temporal stores | stores | stores | stores, lines in flight |
 //! | [`flush`](Media::flush) | `clwb`, `clflushopt` or `clflush` | – | notes the range | lines in flight |
-//! | [`fence`](Media::fence) | `sfence` | compiler fence | one record of these ranges | lines are durable |
+//! | [`fence`](Media::fence) | `sfence` | compiler fence | records these ranges | lines are durable |
 //!
-//! On [`Synced`](Medium::Synced), an append stores, a flush does nothing, and a fence syncs the file.
+//! On [`Synced`](Medium::Synced), an append stores, a flush does nothing, and a fence syncs the file, unless
+//! an earlier sync has failed.
 //!
-//! With a [write-ahead log](wal), a fence makes nothing durable. But records become durable in the order of
-//! the fences, and the protocols rely on that order.
+//! With a [write-ahead log](wal), a fence makes nothing durable. But records become durable in the order in
+//! which they were appended, and the protocols rely on that order.
 //!
 //! This module knows addresses and lengths. It must not know the meaning of the bytes there, nor in which
 //! order a protocol needs them to be durable.
 
 #![allow(unsafe_code)]
-// Each medium is matched by name, so that a new one is not taken for another.
+// Each `match` names all media, so that a new one is not taken for another.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod late;
@@ -44,11 +44,13 @@ pub(crate) use synced::SyncedFile;
 /// How stores become durable.
 #[derive(Clone, Debug)]
 pub(crate) enum Medium {
-    /// Stores survive the process at once, because it shares its pages with the kernel.
+    /// Stores to a mapped file survive the process at once, because it shares its pages with the kernel. A
+    /// heap in memory uses this medium, too.
     Process,
     /// Stores are durable when their cache line has reached the memory.
     Pmem(FlushInstruction),
-    /// Stores are durable when their record in the log is.
+    /// Stores are durable when their record in the log is, or, without a record, when they were [persisted
+    /// directly](Media::persist_directly).
     Wal(Arc<Wal>),
     /// Stores are durable when the file is synced. This is used while a heap is prepared for `Wal`.
     Synced(Arc<SyncedFile>),
@@ -57,7 +59,7 @@ pub(crate) enum Medium {
     Sim(Arc<dyn SimulatedMemory>, Lab),
 }
 
-/// The kind of a medium, real or simulated. Its number is in the headers of heaps, and is never 0.
+/// The kind of a medium, real or simulated. Its number is in the headers of heaps in use, and is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediumKind {
     Process = 1,
@@ -98,15 +100,17 @@ impl Medium {
         if let Medium::Wal(wal) = self { Some(wal) } else { None }
     }
 
-    /// Tells the medium that `len` bytes of the heap are mapped at `base`. The simulator and a file with a
-    /// copy need that.
+    /// Tells the medium that `len` bytes of the heap are mapped at `base`. The simulator, and a simulated
+    /// file with a copy, need that.
     ///
     /// # Safety
-    /// `len` bytes are mapped at `base`, until the next call of this function, or as long as the medium is
-    /// used. No other thread stores to them while a storing thread calls the simulator, which reads them.
+    /// `len` bytes are mapped at `base`, readable and writable, until the next call of this function, or as
+    /// long as the medium is used. No other thread stores to them while a storing thread calls the simulator,
+    /// which reads them, and no other thread accesses those of them that are new in this call.
     pub(crate) unsafe fn mapped(&self, base: *mut u8, len: u64) {
         // SAFETY: the bytes at `base` stay mapped until the next call or the last use of this medium, and no
-        // thread stores to them while the simulator reads them: the caller has promised both.
+        // thread stores to them while the simulator reads them: the caller has promised both. The simulator
+        // writes only to bytes that are new in this call, and a copy that [`SyncedFile`] gets is only read.
         let place = unsafe { MappedWords::new(base, len) };
         match self {
             Medium::Sim(sim, _) => sim.mapped(place),
@@ -116,15 +120,15 @@ impl Medium {
     }
 }
 
-/// Ranges for which memory is kept after the end of a long transaction.
+/// Noted ranges for which a [`Media`] keeps memory after a record.
 const NOTED: usize = 4 << 10;
 
-/// A medium, and counters of its use. Each region has one, so that threads do not share the counters.
+/// A medium, and counters of its use. Each region has its own, so that regions do not share counters.
 #[derive(Debug)]
 pub(crate) struct Media {
     medium: Medium,
     counters: Arc<Counters>,
-    /// With a write-ahead log: addresses and lengths of the ranges that the next record will hold.
+    /// With a write-ahead log: addresses and lengths of the flushed ranges that are not recorded yet.
     noted: RefCell<Vec<(usize, usize)>>,
     late: late::DelayedEvents,
 }
@@ -161,12 +165,12 @@ impl Media {
         self.medium.wal()
     }
 
-    /// Writes whole lines that will not be read soon: a log entry. They are durable after the next fence
-    /// (except with a write-ahead log, and on `Process`).
+    /// Writes whole lines that will not be read soon: a log entry. The next fence makes them durable (except
+    /// with a write-ahead log, and on `Process`).
     ///
     /// # Safety
-    /// `dst` is aligned to a line, and valid for writes of `words`, which are whole lines, one or more. No
-    /// other thread accesses it during the call.
+    /// `dst` is aligned to a line, and valid for writes of `words`, which are whole lines, one or more, and
+    /// do not overlap it. No other thread accesses it during the call, or before the next fence.
     #[inline(always)]
     pub(crate) unsafe fn append(&self, dst: *mut u64, words: &[u64]) {
         may_panic();
@@ -175,14 +179,16 @@ impl Media {
         self.counters.log_bytes.add(words.len() as u64 * 8);
         match &self.medium {
             Medium::Process | Medium::Wal(_) | Medium::Synced(_) => {
-                // SAFETY: the caller has promised that `dst` is valid for writes of `words`.
+                // SAFETY: the caller has promised that `dst` is aligned, valid for writes of `words`, and
+                // does not overlap them.
                 unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
             }
             // SAFETY: the caller has promised that `dst` is aligned to a line and valid for writes of
-            // `words`, which are one line or more.
+            // `words`, which are one line or more, and that a fence comes before another thread reads them.
             Medium::Pmem(instruction) => unsafe { instruction.stream(dst, words) },
             Medium::Sim(sim, _) => {
-                // SAFETY: the caller has promised that `dst` is valid for writes of `words`.
+                // SAFETY: the caller has promised that `dst` is aligned, valid for writes of `words`, and
+                // does not overlap them.
                 let copy = &mut || unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
                 sim.store(dst.cast(), words.len() * 8, copy);
                 if !self.appends_late(dst.cast(), words.len() * 8) {
@@ -193,7 +199,7 @@ impl Media {
         }
     }
 
-    /// Copies bytes to their place in the heap. They are durable after a flush and a fence.
+    /// Copies bytes to their place in the heap. A flush and a fence must follow.
     ///
     /// # Safety
     /// `src` is valid for reads and `dst` for writes of `len` bytes, and they do not overlap. No other thread
@@ -204,7 +210,8 @@ impl Media {
         self.store_by(dst, len, || unsafe { dst.copy_from_nonoverlapping(src, len) });
     }
 
-    /// Calls `copy`, which stores `len` bytes at `dst`. The simulator wraps the call, to know of each store.
+    /// Calls `copy`, which stores `len` bytes at `dst`. The simulator makes the call itself, to know of each
+    /// store.
     #[inline(always)]
     fn store_by(&self, dst: *const u8, len: usize, mut copy: impl FnMut()) {
         may_panic();
@@ -216,13 +223,14 @@ impl Media {
         }
     }
 
-    /// [`store`](Self::store) of a few whole words, each in one store.
+    /// [`store`](Self::store) of whole words. If they are 16 at most, each is stored by one store.
     ///
     /// # Safety
     /// As for [`store`](Self::store), with `words` for the source; `dst` is aligned to 8.
     #[inline(always)]
     pub(crate) unsafe fn store_words(&self, dst: *mut u64, words: &[u64]) {
-        // SAFETY: the caller has promised that `dst` is aligned and valid for writes of `words`.
+        // SAFETY: the caller has promised that `dst` is aligned, valid for writes of `words`, and does not
+        // overlap them.
         let copy = || unsafe { copy_words(dst, words.as_ptr(), words.len()) };
         self.store_by(dst.cast(), words.len() * 8, copy);
     }
@@ -237,7 +245,7 @@ impl Media {
     }
 
     /// Stores and flushes many words that no thread will read soon, like [`store_words`](Self::store_words)
-    /// and [`flush`](Self::flush). On persistent memory, whole lines are not loaded into the cache for that.
+    /// and [`flush`](Self::flush). On real persistent memory, whole lines are written past the cache.
     ///
     /// # Safety
     /// As for [`store_words`](Self::store_words).
@@ -249,8 +257,8 @@ impl Media {
         let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
         let (middle, end) = (dst.wrapping_add(before), dst.wrapping_add(before + lines.len()));
         for (dst, words) in [(dst, first), (end, last)] {
-            // SAFETY: the caller has promised that `dst` is aligned and valid for writes of `words`. This is
-            // a part of both.
+            // SAFETY: the caller has promised that `dst` is aligned, valid for writes of `words`, and does
+            // not overlap them. This is a part of both.
             unsafe { self.store_words(dst, words) };
             self.flush(dst.cast(), words.len() * 8);
         }
@@ -285,7 +293,8 @@ impl Media {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Starts to write back the lines that have the `len` bytes at `addr`. The next fence completes that.
+    /// Starts to write back the lines that have the `len` bytes at `addr`, or notes these bytes for the next
+    /// record, or does nothing: see the table [above](self). The next fence completes that.
     #[inline]
     #[track_caller]
     pub(crate) fn flush(&self, addr: *const u8, len: usize) {
@@ -316,8 +325,10 @@ impl Media {
         }
     }
 
-    /// Waits until all bytes that were appended or flushed before are durable. With a write-ahead log,
-    /// appends the noted ranges as one record instead. On `Process`, only orders the stores.
+    /// Waits until all bytes that this thread has appended or flushed are durable. With a write-ahead log,
+    /// appends the noted ranges to the log instead, all of them or none. On `Process`, only keeps the
+    /// compiler from reordering stores. This reports no failure: the log keeps it, or
+    /// [`check_fences`](Self::check_fences) returns it.
     #[inline]
     #[track_caller]
     pub(crate) fn fence(&self) {
@@ -363,20 +374,20 @@ impl Media {
         synced.check().map_err(|e| Error::writing("preparing the heap's file", e))
     }
 
-    /// [`persist`](Self::persist) for bytes that no record of a write-ahead log covers: the header, new
-    /// arenas, and bytes that only a header will name. With such a log, they are written to the heap's file
-    /// and synced.
+    /// [`persist`](Self::persist) for bytes that no record of a write-ahead log covers: the header, the heads
+    /// of new arenas, and bytes that only a header will name. With such a log, they are written to the heap's
+    /// file and synced, unless the log has failed.
     #[track_caller]
     pub(crate) fn persist_directly(&self, base: *const u8, addr: *const u8, len: usize) {
         let Medium::Wal(wal) = &self.medium else { return self.persist(addr, len) };
         // SAFETY: the callers pass `len` bytes of metadata in the mapped heap, which they have just stored,
-        // and whose lock they hold.
+        // and which no other thread stores to now.
         let bytes = unsafe { std::slice::from_raw_parts(addr, len) };
         // The log keeps a failure.
         let _ = wal.write_through(bytes, (addr.addr() - base.addr()) as u64);
     }
 
-    /// With a write-ahead log: appends the ranges that were noted since the last record, as one record.
+    /// With a write-ahead log: appends the noted ranges, all of them or none.
     ///
     /// # Errors
     /// See [`Wal::append`]. The noted ranges are forgotten then, too.
@@ -413,9 +424,9 @@ impl Media {
         let base = wal.base();
         let ranges = noted.iter().map(|&(addr, len)| Range {
             offset: (addr - base) as u64,
-            // SAFETY: the range has whole words of the mapped heap, which the thread with this medium has
-            // stored to, and which no other thread accesses: exact ranges are noted, not lines, so a word of
-            // another thread is in none.
+            // SAFETY: the range has whole words of the mapped heap, which the thread with this `Media` has
+            // stored to, and which no other thread stores to now: exact ranges are noted, not lines, so a
+            // word that another thread stores to is in none. `settle` has made their bytes definite.
             words: unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(addr), len / 8) },
         });
         let result = wal.append(words, ranges, is_metadata);
@@ -445,7 +456,7 @@ impl Media {
         Ok(())
     }
 
-    /// With a write-ahead log: takes over the ranges that another medium has noted.
+    /// With a write-ahead log: takes over the ranges that another `Media` has noted.
     #[track_caller]
     pub(crate) fn take_noted(&self, other: &Media) {
         if !other.noted.borrow().is_empty() && is_left_out(Kind::LogEntry) {
@@ -464,7 +475,7 @@ impl Media {
     }
 
     /// With a write-ahead log: returns the position in it behind the last record that was appended through
-    /// this `Media`, or behind a later one that [was set](Self::set_position).
+    /// this `Media`, or the position that [was set](Self::set_position) since; 0 at first.
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
         self.counters.position.get()

@@ -1,5 +1,5 @@
-//! A medium on which each fence is a sync of the file. It is used while a heap is prepared for a write-ahead
-//! log.
+//! A medium on which each fence syncs the file, until a sync fails. It is used while a heap is prepared for a
+//! write-ahead log.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::os::reservation::MappedWords;
 use crate::os::storage::Storage;
 
-/// A file that each fence syncs.
+/// A file that each fence syncs, until a sync fails.
 #[derive(Debug)]
 pub(crate) struct SyncedFile {
     file: Arc<dyn Storage>,
@@ -20,13 +20,13 @@ impl SyncedFile {
         SyncedFile { file, failed: AtomicBool::new(false) }
     }
 
-    /// Sets where the heap is mapped. If the mapping is a copy of the file, a fence writes the sectors that
-    /// differ.
+    /// Sets where the heap is mapped. In the simulator, the mapping is a copy of the file, and a fence writes
+    /// the sectors that differ.
     pub(crate) fn set_copy(&self, copy: MappedWords) {
         self.file.set_copy(copy);
     }
 
-    /// Writes the copy, if there is one, and syncs the file.
+    /// Writes the copy, if there is one, and syncs the file. After a failure, later calls do not sync.
     pub(crate) fn sync(&self) {
         let written = self.file.write_copy();
         // After a failed sync there is no other: later stores should not reach the disk without earlier ones.
@@ -36,7 +36,7 @@ impl SyncedFile {
         }
     }
 
-    /// Fails if a sync has failed.
+    /// Fails if a [`sync`](Self::sync) has failed.
     pub(crate) fn check(&self) -> io::Result<()> {
         if self.failed.load(Ordering::Relaxed) {
             return Err(io::Error::other("the file could not be synced"));

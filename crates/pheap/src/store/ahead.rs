@@ -1,5 +1,5 @@
-//! Space that the file has behind the end of the heap. With it, a thread waits for the file to grow only if
-//! it is faster than the background thread that makes the file longer.
+//! Space that the file has behind the end of the heap. With it, a thread that needs more pages mostly finds
+//! that a background thread has made the file longer already.
 
 use std::sync::OnceLock;
 
@@ -32,8 +32,8 @@ impl Store {
         }
         let grown = self.mapping.grow_file(from, to).and_then(|()| {
             // Once the header relies on the length, a power failure must not lose it. With `Process` the heap
-            // is not opened after a power failure, so there is no sync. It would also write pages that other
-            // threads have stored to, and these threads would wait when they store there again.
+            // may be torn after a power failure anyway, so there is no sync. It would also write pages that
+            // other threads have stored to, and these threads would wait when they store there again.
             let is_torn = self.medium.kind().is_torn_by_power_failure();
             if is_torn { Ok(()) } else { self.mapping.sync_length() }
         });
@@ -57,8 +57,8 @@ impl Store {
 }
 
 impl Tables {
-    /// Starts a thread that makes the file ready for the next arena, if half of the newest arena is used, and
-    /// that is not the first one. So a small heap has no space ahead.
+    /// Starts a thread that makes the file ready for the next arena, unless it is ready, if half of the
+    /// newest arena is used, and that is not the first one. So a small heap has no space ahead.
     pub(super) fn look_ahead(&self, store: &Store) {
         let (Some(start), Some(newest)) = (store.ahead.start.get(), self.arenas.last()) else { return };
         if newest.start == 0 || newest.used - newest.start < newest.size / 2 {

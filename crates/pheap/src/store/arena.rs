@@ -2,9 +2,9 @@
 //!
 //! An arena is a run of pages of the file. Its size is a multiple of the heap's arena unit. It begins with a
 //! page for its head (in the first arena, behind the heap's header), followed by its span table: one entry of
-//! two words for each page, filled in for the first page of a span and zero elsewhere. Except in small
-//! arenas, the entries are not in the order of their pages: the entries that an opening reads, of long spans
-//! one behind the other, lie together.
+//! two words for each page, filled in for the first page of a span and zero elsewhere. If the number of an
+//! arena's pages is a multiple of [`APART`], the entries are not in the order of their pages: the entries
+//! that an opening reads, of long spans one behind the other, lie together.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -23,10 +23,9 @@ const HEAD_WORDS: usize = 8;
 pub(crate) const ENTRY: u64 = 16;
 /// The bits of an entry's first word that check the others.
 const CHECK: u64 = 0xff << 24;
-/// Number of neighbouring pages whose entries lie together, in one cache line.
+/// Number of neighbouring pages whose entries always lie together, in one cache line.
 const TOGETHER: u64 = 4;
-/// Pages at this distance have neighbouring lines of entries. It is the length of most spans of a region that
-/// is not small.
+/// Pages at this distance (1 MiB) have neighbouring lines of entries, unless all entries are in order.
 const APART: u64 = 256;
 /// A span of small objects has fewer pages than this: it is shorter than 2 MiB.
 pub(crate) const SMALL_PAGES: u32 = 512;
@@ -48,7 +47,8 @@ pub(crate) struct Arena {
     pub(crate) size: u64,
     /// Offset behind all pages that may ever have been part of a span.
     pub(crate) used: u64,
-    /// Whether the entries of the span table are in the order of their pages, as in small arenas.
+    /// Whether the entries of the span table are in the order of their pages: the number of pages is not a
+    /// multiple of [`APART`].
     in_order: bool,
 }
 
@@ -94,8 +94,8 @@ impl SpanEntry {
         ((word & !CHECK) % 255 + 1) << 24
     }
 
-    /// Reads an entry. Returns `None` for a free page or a page inside a span, and an error for words that
-    /// pheap never writes.
+    /// Reads an entry. Returns `None` for a free page or a page inside a span, and an error if the first word
+    /// fails its checks.
     pub(crate) fn from_words([a, b]: [u64; 2]) -> Result<Option<SpanEntry>> {
         if a == 0 {
             return Ok(None);
@@ -218,8 +218,8 @@ impl Arena {
         (self.head(), words)
     }
 
-    /// Writes the [head](Self::first_words) of a new arena that no other thread knows yet. It is durable on
-    /// return.
+    /// Writes the [head](Self::first_words) of a new arena that no other thread knows yet, and
+    /// [persists](MetadataWords::persist_directly) it.
     #[track_caller]
     pub(crate) fn write(&self, media: &Media, heap: MetadataWords<'_>, salt: u64) {
         let (at, words) = self.first_words(salt);
@@ -238,8 +238,8 @@ impl Arena {
         new
     }
 
-    /// Writes the used word. It is durable after a fence; before that, no entry of a newly used page may be
-    /// written.
+    /// Writes the used word, and flushes it. A fence must follow before a span of newly used pages is
+    /// recorded.
     #[track_caller]
     pub(crate) fn write_used(&self, media: &Media, heap: MetadataWords<'_>) {
         let at = self.head() + USED as u64 * 8;

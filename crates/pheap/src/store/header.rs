@@ -29,7 +29,8 @@ const WORDS: usize = 64;
 pub(crate) const SLOT_SIZE: usize = WORDS * 8;
 /// Largest number of bases in a header.
 pub(crate) const MAX_BASES: usize = 4;
-/// Address behind the half of the address space that programs have.
+/// Address behind all addresses that a heap may have: the half of the address space that programs have on
+/// x86-64.
 pub(crate) const END_OF_ADDRESSES: u64 = 1 << 47;
 
 /// Whether, and with which medium, the heap was in use.
@@ -70,8 +71,8 @@ pub(crate) struct Header {
     pub(crate) mapped: u64,
     /// Bytes of addresses reserved.
     pub(crate) reserved: u64,
-    /// A secret that is mixed into the checksums of records, log entries and tables, so that no program can
-    /// choose bytes that look like one of them.
+    /// A secret that is mixed into many checksums (of log entries and of types, for example), so that a
+    /// program that does not know it cannot choose bytes that look like an entry or a type.
     pub(crate) salt: u64,
     /// The base at which the heap is mapped; then other bases that pointers may be relative to, while a
     /// relocation is incomplete.
@@ -204,7 +205,8 @@ impl Header {
 
     /// Returns the first generation of the log of a new region. When a region is removed and the heap is
     /// opened again, its id and the pages of its log may be used again, but its generations must not. So the
-    /// sequence number of the header, which is different in each opening, is a part of the generation.
+    /// generation is a hash of, among others, the sequence number of the header, which each opening that
+    /// changes the heap increases.
     pub(crate) fn first_generation(&self, region: u32) -> u64 {
         let words = [self.salt, self.sequence, u64::from(region)];
         // 47 bits, so that there is room to count on within 48.
@@ -216,13 +218,15 @@ impl Header {
         (self.sequence % 2) as usize
     }
 
-    /// Makes the header that was read durable, because it may be in a cache only.
+    /// [Persists](Media::persist) the slot of the header that was read, because the header may be in a cache
+    /// only.
     #[track_caller]
     pub(crate) fn persist_again(&self, media: &Media, heap: MetadataWords<'_>) {
         media.persist(heap.addr(self.slot() as u64 * PAGE), SLOT_SIZE);
     }
 
-    /// Writes the header with the next sequence number to the older slot. It is durable on return.
+    /// Writes the header with the next sequence number to the older slot, and
+    /// [persists](MetadataWords::persist_directly) it. The medium or the log keeps a failure.
     #[track_caller]
     pub(crate) fn write(&mut self, media: &Media, heap: MetadataWords<'_>) {
         self.sequence += 1;
@@ -232,8 +236,8 @@ impl Header {
     }
 
     /// [Writes](Self::write) the header to both slots, one after the other. So one slot is whole at any time,
-    /// and if one is damaged later, the other says the same. `sync` is called after each. If the first slot
-    /// is not durable, the second is not stored.
+    /// and if one is damaged later, the other says the same. `sync` is called after each. After an error,
+    /// nothing more is stored. (A failure of the log is no error here.)
     ///
     /// # Errors
     /// Those of `sync`, and of the medium's fences.
@@ -254,7 +258,7 @@ impl Header {
     }
 }
 
-/// Returns whether a heap with `reserved` bytes of addresses can be mapped at `base`. All bases of a heap are
+/// Returns whether `base` can be a base of a heap with `reserved` bytes of addresses. All bases of a heap are
 /// multiples of its reservation, so the ranges at its bases do not overlap.
 pub(crate) fn is_base(base: u64, reserved: u64) -> bool {
     base.is_multiple_of(reserved)
@@ -391,7 +395,7 @@ pub(crate) mod tests {
         assert!(matches!(read(&bytes, Path::new("x")), Ok(FileStart::Nothing)));
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
         assert!(matches!(read(&bytes, Path::new("x")), Ok(FileStart::Nothing)));
-        // Slot 1 has the first header, torn anywhere.
+        // Slot 1 has a part of the first header.
         let whole = file([None, Some(&header(1))]);
         bytes[PAGE as usize..][..100].copy_from_slice(&whole[PAGE as usize..][..100]);
         assert!(matches!(read(&bytes, Path::new("x")), Ok(FileStart::Nothing)));

@@ -1,6 +1,6 @@
 //! The file of a heap: its header, arenas and their span tables, pages, types, and the headers of regions.
 //!
-//! This module knows pages, spans and types. It must not know open regions, transactions, or objects.
+//! This module knows pages, spans and types. It must not know open regions or transactions.
 
 mod ahead;
 pub(crate) mod arena;
@@ -87,8 +87,7 @@ pub(crate) struct Store {
     pub(crate) medium: Medium,
     /// Evicts private pages where no background thread does. Set when the heap is opened, or never.
     pub(crate) evict: OnceLock<Evict>,
-    /// The secret with which keys are hashed. It is the same for the whole life of the heap, and unknown to
-    /// programs that choose keys.
+    /// The secret with which keys are hashed. It is the same for the whole life of the heap.
     pub(crate) hash_secret: [u64; 2],
     pub(crate) process: Process,
     pub(crate) ahead: SpaceAhead,
@@ -105,7 +104,7 @@ pub(crate) struct Tables {
     pub(crate) arenas: Vec<Arena>,
     pub(crate) pages: FreePages,
     pub(crate) types: TypeTable,
-    /// How often a thread has waited for the file to grow.
+    /// How often a thread has needed an arena for which the file was not ready.
     pub(crate) growth_waits: u64,
 }
 
@@ -123,7 +122,7 @@ impl Store {
     }
 
     /// Returns the bitmap of the words that long transactions have logged. It is made for the first of them.
-    /// Returns `None` if there are no addresses for it: it needs a 64th of the heap's reservation.
+    /// Returns `None` if it cannot be made: it needs addresses of a 64th of the heap's reservation.
     pub(crate) fn logged(&self) -> Option<&Arc<ZeroedArray<AtomicU64>>> {
         if self.logged.get().is_none() {
             // The tables stay locked until the bitmap is stored: the heap may grow, and must extend the
@@ -178,8 +177,8 @@ impl Store {
         }
     }
 
-    /// Makes the heap refuse all use, because a panic has left its state inconsistent. Acknowledged
-    /// transactions are on the disk, or in the system's memory, as if the process had died.
+    /// Makes the heap refuse all use, unless it is read-only or closed, because a panic has left its state
+    /// inconsistent. What was acknowledged is as durable as if the process had died.
     pub(crate) fn set_panicked(&self) {
         self.set_failed();
         if let Some(wal) = self.wal() {
@@ -187,8 +186,8 @@ impl Store {
         }
     }
 
-    /// Makes the heap refuse all use, because it is unknown which threads are inside it. These threads finish
-    /// their work. Returns the error for all others.
+    /// Makes the heap refuse all use, unless it is closed or has failed, because it is unknown which threads
+    /// are inside it. These threads finish their work. Returns the error for all others.
     #[cold]
     pub(crate) fn set_unfenced(&self) -> Error {
         // The order matters: another thread may change the state from `UNCHANGED` to `OPEN` at the same time.
@@ -198,7 +197,7 @@ impl Store {
         unfenced()
     }
 
-    /// Makes the heap refuse all use, because its disk has failed.
+    /// Makes the heap refuse all use, unless it is read-only or closed, because its disk has failed.
     pub(crate) fn set_failed(&self) {
         // The order matters: another thread may change the state from `UNCHANGED` to `OPEN` at the same time.
         for state in [UNCHANGED, OPEN] {
@@ -228,7 +227,8 @@ impl Store {
         }
     }
 
-    /// Fails if the file of the heap has been removed, or its last name leads to another file.
+    /// Fails if the file of the heap had a name when it was opened and has none now: it was removed, or
+    /// another file took its last name.
     pub(crate) fn check_named(&self) -> Result<()> {
         if self.has_name
             && let (Some(file), Some(path)) = (self.mapping.file(), self.mapping.path())
@@ -240,7 +240,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns whether runs must be repeatable. Then pheap starts no threads unasked, and reads no clock.
+    /// Returns whether the heap is simulated, so that runs must be repeatable.
     pub(crate) fn is_simulated(&self) -> bool {
         self.mapping.is_simulated()
     }

@@ -1,8 +1,9 @@
 //! The span that each page belongs to: one number for each page that the heap can ever have, in volatile
 //! memory.
 //!
-//! The collector looks up each pointer that it follows, so this is an array and not a tree. It is as long as
-//! the reservation of addresses, but only the parts that are written take memory.
+//! The collector looks up each pointer that it follows, so this is an array and not a tree. It has an entry
+//! for each page of the reservation of addresses, but in a long one only the parts that are written take
+//! memory.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

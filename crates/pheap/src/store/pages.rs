@@ -1,7 +1,7 @@
 //! The free pages. This state is volatile: an opening rebuilds it from the span tables.
 //!
-//! Some free pages are [holes](FreePages::holes), whose space the file has given back. A thread that takes
-//! holes gets space for them first.
+//! Some free pages are [holes](FreePages::holes), whose space the file may have given back. A thread that
+//! takes holes gets space for them first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ pub(crate) struct FreePages {
     by_length: BTreeSet<(u64, u64)>,
     /// Free pages that may have no space in the file.
     pub(crate) holes: Ranges,
-    /// Pages that have been free since the last [watch](FreePages::watch), without holes; and the number of
-    /// that watch.
+    /// Pages that have been free since the last [watch](FreePages::watch), without holes and those that
+    /// [`next_quiet`](FreePages::next_quiet) has returned; and the number of that watch.
     quiet: Ranges,
     watches: u64,
 }
@@ -146,7 +146,7 @@ impl FreePages {
     }
 
     /// Returns a run of at least `least` bytes, and less than twice as many, that has been free since the
-    /// [watch](Self::watch) with this number. Each run is returned once.
+    /// [watch](Self::watch) with this number, if that was the last one. Each page is returned once at most.
     pub(crate) fn next_quiet(&mut self, watch: u64, least: u64) -> Option<(u64, u64)> {
         if watch != self.watches {
             return None;

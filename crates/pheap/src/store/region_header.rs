@@ -1,4 +1,4 @@
-//! The first page of a region: its identity, state and name, and the commit word of its log.
+//! The first page of a region: its identity, state and name, and the generation of its log.
 //!
 //! The byte map is in docs/design.md. Words 0 to 7 are one cache line. The name has two slots, like the
 //! heap's header.
@@ -27,7 +27,7 @@ const ROOT: usize = 3;
 const REMOVED: usize = 4;
 const GENERATION: usize = 5;
 const CHECKSUM: usize = 7;
-/// Words that identify a region.
+/// Words at the beginning of a region, from which its identity is read.
 const IDENTITY: usize = 8;
 
 const NAME_SLOTS: [u64; 2] = [512, 1024];
@@ -46,8 +46,8 @@ pub(crate) fn root_in(word: u64) -> Result<u64> {
     if word == 0 { Ok(0) } else { checked(word, "the root of a region") }
 }
 
-/// The header of a region, where it is mapped. The region's lock keeps threads from reading and writing it at
-/// once. For the name, the lock of the heap's metadata does that.
+/// The header of a region, where it is mapped. Once it was created and the heap is in use, a thread that
+/// changes it has the region's lock, or, for the name, the lock of the heap's metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionHeader {
     words: MetadataWords<'static>,
@@ -57,7 +57,8 @@ impl RegionHeader {
     /// Returns the header at `offset`.
     ///
     /// # Panics
-    /// If the header is not within the heap.
+    /// If the first [`REGION_SIZE`] bytes of the region are not within the heap, or `offset` is not a
+    /// multiple of 8.
     pub(crate) fn at(heap: MetadataWords<'static>, offset: u64) -> RegionHeader {
         RegionHeader { words: heap.part(offset, REGION_SIZE) }
     }
@@ -81,8 +82,8 @@ impl RegionHeader {
         xxh3_64(&bytes)
     }
 
-    /// Writes the header of a region without a root. The root is added later. The header is durable on
-    /// return.
+    /// Writes the header of a region without a root. The root is added later. The last step is a
+    /// [fence](Media::fence).
     pub(crate) fn create(self, media: &Media, id: u32, ty: u32, name: &str, generation: u64, salt: u64) {
         let (id, ty) = (u64::from(id), u64::from(ty));
         let words = [MAGIC, id, ty, 0, 0, with_check(generation), 0, Self::check(id, ty, salt)];
@@ -139,7 +140,7 @@ impl RegionHeader {
         removed_in(self.get(REMOVED))
     }
 
-    /// Marks the region as removed. This is durable after a fence.
+    /// Marks the region as removed, and flushes the mark. A fence must follow.
     #[track_caller]
     pub(crate) fn set_removed(self, media: &Media) {
         let at = self.offset_of(REMOVED);
@@ -156,7 +157,7 @@ impl RegionHeader {
         Ok(generation)
     }
 
-    /// Stores the generation of the log. It is durable after a fence.
+    /// Stores the generation of the log, and flushes it. A fence must follow.
     #[track_caller]
     pub(crate) fn set_generation(self, media: &Media, generation: u64) {
         let at = self.offset_of(GENERATION);
@@ -186,7 +187,8 @@ impl RegionHeader {
         newest.map(|(_, name)| name).ok_or_else(|| Error::corrupt("a root has lost its name"))
     }
 
-    /// Writes the name to the older slot. It is durable on return. The caller has locked the heap's metadata.
+    /// Writes the name to the older slot, and [persists](Media::persist) it. The caller has locked the heap's
+    /// metadata.
     #[track_caller]
     pub(crate) fn set_name(self, media: &Media, name: &str) {
         let sequences = self.names().map(|slot| slot.map_or(0, |(sequence, _)| sequence));

@@ -29,15 +29,15 @@ use crate::os::cores;
 use crate::os::mapping::{Backing, Mapping};
 use crate::units::LINE;
 
-/// Bytes that a thread takes at a time, and populates at once.
+/// Bytes that a thread takes at a time, and populates at once, at most.
 const PIECE: usize = 1 << 20;
 /// Bytes for which starting one more thread is worth its cost.
 const PER_THREAD: usize = 4 << 20;
 const MAX_THREADS: usize = 8;
 
 /// Reserves addresses for a heap: at the `wanted` base, if the caller names one; otherwise at one of the
-/// header's bases, or else where there is room. The last is refused if the file is written and its header has
-/// no room for another base.
+/// header's bases, or else where there is room. The last is refused if stores to the mapping go to the file
+/// and its header has no room for another base.
 pub(crate) fn reserve(wanted: Option<u64>, header: &Header, mut backing: Backing) -> Result<Mapping> {
     let reserved = header.reserved;
     if let Some(base) = wanted {
@@ -99,7 +99,7 @@ pub(crate) fn relocate(
         header.write(media, heap);
     }
     swizzle(mapping, heap, medium, &all, pieces);
-    // A heap that was in use with `Process` is not opened after a power failure, so its disk does not
+    // A heap that was in use with `Process` may be torn after a power failure anyway, so its disk does not
     // matter.
     if !matches!(medium, Medium::Process) {
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here;
@@ -129,8 +129,9 @@ pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a TakenSpan>, types: &[Ty
     spans.filter(|span| span.holds_objects()).flat_map(&mut pieces_of).collect()
 }
 
-/// Rewrites all pointers in `pieces` that are relative to a listed base other than the current one. This is
-/// durable on return, except in a file that is mapped without `MAP_SYNC`.
+/// Rewrites all pointers in `pieces` that are relative to a listed base other than the current one. Each
+/// thread flushes and fences what it has written. A file that is mapped without `MAP_SYNC` must still be
+/// synced.
 fn swizzle(
     mapping: &Mapping,
     heap: MetadataWords<'_>,
@@ -163,10 +164,10 @@ fn swizzle(
     });
 }
 
-/// A part of a span: some of its objects, or a window of a large one.
+/// A part of a span: some of its slots, or a window of a large one.
 pub(crate) struct SpanPiece {
     pointers: Arc<PointerMap>,
-    /// Offset of the first object in the heap.
+    /// Offset in the heap of the first slot.
     first: u64,
     /// Bytes of a slot.
     slot: usize,
@@ -179,7 +180,7 @@ impl SpanPiece {
     fn of(span: &TakenSpan, pointers: Arc<PointerMap>) -> Vec<SpanPiece> {
         let bytes = span.bytes() as usize;
         let slot = if span.entry.kind == SpanKind::Small { span.entry.slot as usize } else { bytes };
-        // Only a damaged table has slots of such a size.
+        // Only a damaged table has slots of no bytes, or not of whole words.
         if !pointers.has_pointers() || slot == 0 || !slot.is_multiple_of(8) {
             return Vec::new();
         }

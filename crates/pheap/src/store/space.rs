@@ -14,8 +14,8 @@ use crate::layout::desc::Desc;
 use crate::media::Media;
 use crate::units::PAGE;
 
-/// Largest number of bytes by which a heap grows, unless more are needed. A heap grows by half of its size.
-/// So small heaps are short files, and large ones have few arenas and little unused space.
+/// Largest number of bytes by which a heap grows, unless more are needed. A heap grows by half of its size,
+/// but not by more than this. So small heaps are short files, and large ones have little unused space.
 const LONGEST: u64 = 64 << 20;
 
 /// Bytes of holes that get space at a time.
@@ -29,7 +29,8 @@ impl Store {
         tables.take_span(self, bytes, entry)
     }
 
-    /// Returns the bytes that are free, or would be if the file grew, and the bytes in use.
+    /// Returns the bytes that are free, or would be added if the file grew (the heads and tables of new
+    /// arenas included), and the bytes in use.
     pub(crate) fn left_and_used(&self) -> (u64, u64) {
         let tables = self.tables.lock();
         let (mapped, free) = (tables.header.mapped, tables.pages.total());
@@ -64,7 +65,7 @@ impl Store {
         self.tables.lock().pages.give(span.offset, span.bytes());
     }
 
-    /// Writes the entry of a span that only the caller has. It is durable after a fence.
+    /// Writes the entry of a span that only the caller has, and flushes it. A fence must follow.
     #[track_caller]
     pub(crate) fn write_entry(&self, media: &Media, span: &TakenSpan) {
         write_entry(media, self.words(), span.entry_at, span.entry.to_words());
@@ -100,7 +101,7 @@ impl Store {
 }
 
 impl Tables {
-    /// Writes the entry of a span that no transaction records. It is durable on return.
+    /// Writes the entry of a span that no transaction records, flushes it, and fences.
     #[track_caller]
     pub(crate) fn record_span(&self, span: &TakenSpan) {
         write_entry(&self.media, self.heap, span.entry_at, span.entry.to_words());
@@ -134,14 +135,15 @@ impl Tables {
         Some(self.taken(store, offset, SpanEntry { pages, ..entry }))
     }
 
-    /// Takes `most` bytes of pages, or less, but at least `least`. The file has space for them then.
+    /// Takes `most` bytes of pages, or less, but at least `least`. The file gets space for those of them that
+    /// are holes.
     pub(crate) fn take_pages(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
         let (offset, len) = self.pages.take_up_to(most, least)?;
         if self.fill(offset, len) {
             return Some((offset, len));
         }
         self.pages.give(offset, len);
-        // The disk is full. Other free pages may have space in the file already.
+        // The holes get no space; the disk may be full. Other free pages may have space in the file already.
         self.pages.take_solid(most, least)
     }
 
@@ -163,7 +165,7 @@ impl Tables {
         })
     }
 
-    /// Returns the span of pages that were just taken. Makes the used word durable, if it changes.
+    /// Returns the span of pages that were just taken. Writes and fences the used word, if it changes.
     fn taken(&mut self, store: &Store, offset: u64, entry: SpanEntry) -> TakenSpan {
         let number = self.arenas.partition_point(|arena| arena.end() <= offset);
         let arena = &mut self.arenas[number];
@@ -175,7 +177,7 @@ impl Tables {
                 self.media.fence();
             }
             arena.write_used(&self.media, self.heap);
-            // The used word is durable before any thread can record the span.
+            // The used word is fenced before any thread can record the span.
             self.media.fence();
             self.look_ahead(store);
         }
@@ -355,7 +357,7 @@ mod tests {
         }
     }
 
-    /// The disk is full (nothing gives these holes space), but the file is longer already.
+    /// No hole gets space, as on a full disk. Pages that are no holes, and a new arena, can still be taken.
     #[test]
     fn holes_that_get_no_space_keep_nobody_from_what_has_some() {
         const SIZE: u64 = 1 << 20;

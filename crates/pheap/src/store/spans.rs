@@ -42,14 +42,14 @@ pub(crate) fn span_at(spans: &[TakenSpan], offset: u64) -> Option<&TakenSpan> {
     spans.binary_search_by_key(&offset, |span| span.offset).ok().map(|number| &spans[number])
 }
 
-/// Writes the entry of pages that are free, or that only the caller has. It is durable after a fence.
+/// Writes the entry of pages that are free, or that only the caller has, and flushes it. A fence must follow.
 #[track_caller]
 pub(crate) fn write_entry(media: &Media, heap: MetadataWords<'_>, entry_at: u64, words: [u64; 2]) {
     heap.store(media, entry_at, &words);
     media.flush(heap.addr(entry_at), 16);
 }
 
-/// Clears the entry of a span of `bytes` bytes in `arena`. This is durable after a fence.
+/// Clears the entry of a span of `bytes` bytes in `arena`, and flushes it. A fence must follow.
 #[track_caller]
 pub(crate) fn clear_entry(media: &Media, heap: MetadataWords<'_>, arena: &Arena, offset: u64, bytes: u64) {
     if clear_hidden(media, heap, arena, offset + PAGE..offset + bytes) {
@@ -59,7 +59,7 @@ pub(crate) fn clear_entry(media: &Media, heap: MetadataWords<'_>, arena: &Arena,
 }
 
 /// Clears the entries of pages inside a span, which an opening does not read, before these pages begin a span
-/// themselves. Returns whether any entry was not zero; only damage can cause that.
+/// themselves. Returns whether the first word of any entry was not zero; only damage can cause that.
 pub(crate) fn clear_hidden(media: &Media, heap: MetadataWords<'_>, arena: &Arena, pages: Range<u64>) -> bool {
     let entries = pages.step_by(PAGE as usize).map(|page| arena.entry(page));
     let hidden = entries.filter(|&at| heap.get(at) != 0);

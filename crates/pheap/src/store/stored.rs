@@ -1,8 +1,8 @@
-//! The content of a heap while no thread writes to it. It is read from the file if the file has the same
-//! content as the mapping.
+//! Reads the content of a heap: from the file if no thread writes to the heap and the file has the same
+//! content as the mapping, otherwise from the mapping.
 //!
-//! The first access to a page of a mapping takes a page fault. That costs ten times as much as a read of the
-//! page from the file, and maps unneeded pages around it. An opening looks at most pages once only.
+//! The first access to a page of a mapping takes a page fault. That costs more than a read of the page from
+//! the file, and may map unneeded pages around it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -36,7 +36,8 @@ impl<'a> StoredHeap<'a> {
     /// [`Error::Io`] if the file cannot be read.
     ///
     /// # Panics
-    /// If the words are read from the mapping, and it does not have all of them.
+    /// If the words are read from the mapping, and it does not have all of them, or `at` is not a multiple of
+    /// 8.
     pub(crate) fn words<const N: usize>(self, at: u64) -> Result<[u64; N]> {
         let Some(file) = self.file else { return Ok(self.heap.read(at)) };
         let mut bytes = [[0; 8]; N];

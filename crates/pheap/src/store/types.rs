@@ -92,7 +92,7 @@ impl TypeTable {
                 }
             }
         }
-        // Extents double, so a longer chain is a circle.
+        // Each extent is at least twice as long as the one before, so a longer chain is a circle.
         Err(bad())
     }
 
@@ -161,7 +161,8 @@ impl TypeTable {
     /// reaches and that the table does not have.
     ///
     /// # Errors
-    /// [`Error::UnsupportedType`] if the table could not be read with them.
+    /// [`Error::UnsupportedType`] if the description cannot be stored, or the table could not be read with
+    /// these types.
     pub(crate) fn prepare(&self, desc: &'static Desc) -> Result<NewTypes> {
         let graph = Graph::of(desc)?;
         let prints = fingerprints(&graph.types);
@@ -252,9 +253,9 @@ impl TypeTable {
         (!fits).then(|| (LINE as u64 + new.record_size()).max(2 * len).next_multiple_of(PAGE))
     }
 
-    /// Writes types to the table, durably, and returns the number of the type that was asked for. `extent` is
-    /// the [needed](Self::extent_needed) one, as offset and length. It was stored as zeros, and its span was
-    /// recorded; neither need be durable.
+    /// Writes types to the table, [persists](Media::persist) them, and returns the number of the type that
+    /// was asked for. `extent` is the [needed](Self::extent_needed) one, as offset and length. It was stored
+    /// as zeros, and its span was recorded; neither need be durable.
     pub(crate) fn add(
         &mut self,
         new: NewTypes,
@@ -367,7 +368,7 @@ mod tests {
     use crate::layout::pairs_tests::{describe_root, pair};
     use proptest::prelude::*;
 
-    /// Returns a table with this type alone, as an opening reads it.
+    /// Returns a table with this type and those that it reaches, as an opening reads it.
     fn table_of(desc: &'static Desc) -> TypeTable {
         let mut table = TypeTable::default();
         let new = table.prepare(desc).unwrap();

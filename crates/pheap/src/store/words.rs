@@ -1,8 +1,8 @@
-//! Words of metadata where they are mapped. The store, and the modules above it that read metadata, turn
-//! offsets into memory only here.
+//! Words of metadata where they are mapped.
 //!
-//! A view checks its bounds, and all accesses are atomic. So threads that read and write the same words at
-//! once see old words or new ones. Locks see to it that words which belong together are read together.
+//! A view checks the bounds of the words that it reads and stores, and accesses them as atomics. So threads
+//! that read and write the same words at once see old words or new ones. Locks see to it that words which
+//! belong together are read together.
 
 #![allow(unsafe_code)]
 
@@ -33,10 +33,12 @@ impl MetadataWords<'static> {
     /// Maps more of the heap, up to `end`, and extends the view to it.
     ///
     /// # Errors
-    /// See [`Mapping::map`].
+    /// See [`Mapping::map`]. Also an error if the tables with an entry for each page or word cannot be
+    /// extended.
     ///
     /// # Panics
-    /// If this is not the view of all of the store, or if it ends behind `end`.
+    /// If this is not the view of all of the store, if it ends behind `end`, or if `end` is behind the
+    /// store's reservation.
     pub(super) fn extend(&mut self, store: &Store, end: u64) -> Result<()> {
         assert!(self.base == store.base() && self.start == 0, "a view of something else");
         assert!(end >= self.end, "a view does not shrink");
@@ -65,7 +67,7 @@ impl<'a> MetadataWords<'a> {
         MetadataWords { base, start: range.start, end: range.end, mapped: PhantomData }
     }
 
-    /// Returns a view of `bytes` bytes from the offset `at` on.
+    /// Returns a view of `bytes` bytes, which are whole words, from the offset `at` on.
     ///
     /// # Panics
     /// If this view does not have all of them, or `at` is not a multiple of 8.
@@ -130,8 +132,7 @@ impl<'a> MetadataWords<'a> {
             .collect()
     }
 
-    /// Stores a word that makes other words count, after all earlier stores. It is durable after a flush and
-    /// a fence.
+    /// Stores a word that makes other words count, after all earlier stores. A flush and a fence must follow.
     pub(crate) fn set(self, media: &Media, at: u64, word: u64) {
         let place = self.slice(at, 1)[0].as_ptr();
         // SAFETY: `place` comes from a slice of the view, so it is mapped and aligned (premise 1 of `new`),
@@ -139,7 +140,7 @@ impl<'a> MetadataWords<'a> {
         unsafe { media.store_word(place, word) };
     }
 
-    /// Stores words. They are durable after a flush and a fence.
+    /// Stores words. A flush and a fence must follow.
     pub(crate) fn store(self, media: &Media, at: u64, words: &[u64]) {
         media.store_shared(self.slice(at, words.len()), words);
     }

@@ -13,12 +13,13 @@ const METADATA: &str = "recording metadata";
 
 impl Wal {
     /// Appends the new content of `ranges`, all of it or nothing, and returns the positions before and behind
-    /// it. `words` is the number of words of the ranges, heads included. This waits for the disk only if the
-    /// log is full or has not begun, or the ranges are [long](Self::is_long).
+    /// it. `words` is the number of words of the ranges, heads included. This waits for a sync only if the
+    /// log is full or has not begun.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) if the log has no room and cannot get any, the errors
-    /// of [`begin`](Self::begin), or the failure of the log.
+    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::Io`](crate::Error::Io) if the log has no
+    /// room and cannot get any, the errors of [`begin`](Self::begin) and [`checkpoint`](Self::checkpoint), or
+    /// the failure of the log.
     pub(crate) fn append<'a>(
         &self,
         words: usize,
@@ -40,8 +41,7 @@ impl Wal {
 
     /// Appends ranges of `words` words to the buffer. If the transaction is [long](Self::is_long), each
     /// segment is written as soon as it is full, so the buffer stays small. The state is locked during these
-    /// writes. Other threads lose nothing by that: their records follow this one, so they would have to wait
-    /// for it.
+    /// writes. Records of other threads would follow this one anyway.
     fn append_ranges<'a>(&self, state: &mut WalState, words: usize, ranges: impl Iterator<Item = Range<'a>>) {
         let at_once = self.writes_at_once(state);
         let is_long = self.is_long(words);
@@ -89,8 +89,9 @@ impl Wal {
         words as u64 * 8 > self.settings.log_limit / 4
     }
 
-    /// Locks the state, and waits until there is room for `words` words of ranges with their heads. If they
-    /// are [long](Self::is_long), this also waits until no thread writes to the log.
+    /// Locks the state, and waits until there is room for `words` words of ranges with their heads, and,
+    /// unless they are metadata, for the [reserve](Self::reserve). If they are [long](Self::is_long), this
+    /// also waits until no thread writes to the log with the state unlocked.
     #[inline]
     fn with_room(&self, words: usize, is_metadata: bool) -> Result<MutexGuard<'_, WalState>> {
         let mut state = self.state.lock_briefly();

@@ -1,4 +1,4 @@
-//! Tests: threads that append to a mapped log, in real files.
+//! Tests: threads that append to a log that is mapped, where the file system allows it, in real files.
 
 use std::thread;
 

@@ -1,15 +1,15 @@
 //! The log of a closed heap begins when a thread begins a transaction, or is about to append a record or to
-//! write the header. So a heap that is opened, read and closed again is not written to, and waits for no
-//! disk. Other heaps (a new one, or one that was prepared for `Wal`) count as closed first, too. Their log
-//! begins during the opening.
+//! write the header. So a heap that is only opened, read and closed gets no log and no new header, and no
+//! thread waits for a sync unless the program [asks](Wal::sync) for one. Other heaps (a new one, or one that
+//! was prepared for `Wal`) count as closed first, too. Their log begins during the opening.
 //!
-//! Until the log has [begun](Wal::begin), it has no file, the heap's file is as it was found, and its header
-//! says that the heap is closed. An opening after a crash, a copy, or a follower then finds a closed heap.
-//! The beginning writes the following, each durable before the next. A crash in between leaves a closed heap,
-//! perhaps next to an unused log, or a heap in use with a log without records.
+//! Before the log [begins](Wal::begin), it has no file, the heap's file has the content that was found, and
+//! its header says that the heap is closed. An opening after a crash, a copy, or a follower then finds a
+//! closed heap. The beginning writes the following, each durable before the next. A crash in between leaves a
+//! closed heap, perhaps next to an unused log, or a heap in use with a log without records.
 //!
-//! 1. The header that was found. Without this, a torn write of the next header could leave none. Then zeros
-//!    over the other slot, if a torn write has left it.
+//! 1. The header that was found, unless it is known to be durable. Without this, a torn write of the next
+//!    header could leave none. Then zeros over the other slot, if a torn write has left it.
 //! 2. The log, and its name.
 //! 3. Headers that say that the heap is in use, and name the log. From here on, records count.
 
@@ -23,7 +23,7 @@ use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
 use crate::units::PAGE;
 
-/// Segments of a new log, and of a log that was cut down.
+/// Segments of a new log. A log that is cut down keeps as many.
 pub(super) const FIRST_SEGMENTS: u64 = 2;
 
 /// The writes to the heap's file when the log begins.
@@ -60,10 +60,10 @@ impl Wal {
     /// return.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`], [`Error::Unsupported`], [`Error::Misplaced`] and [`Error::Io`] if the log
-    /// cannot be made: then nothing has changed, and the next call tries again. [`Error::Failed`] if the
-    /// header cannot be written: the log refuses everything from now on. [`Error::Closed`] if the log [must
-    /// not begin any more](Self::begin_no_more).
+    /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::Unsupported`], [`Error::Misplaced`] and
+    /// [`Error::Io`] if the log cannot be made: then the heap still counts as closed, and the next call tries
+    /// again. [`Error::Failed`] if the header cannot be written: the log refuses everything from now on.
+    /// [`Error::Closed`] if the log [must not begin any more](Self::begin_no_more).
     #[inline]
     pub(crate) fn begin(&self) -> Result<()> {
         if self.has_begun() { Ok(()) } else { self.begin_now() }
@@ -110,12 +110,12 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes the content of the heap's file durable, if the log has not begun: the file may be a copy that is
-    /// not on the disk yet. Returns `false` if the log has begun.
+    /// Makes the content of the heap's file durable, if the log has not begun and this was not done before:
+    /// the file may be a copy that is not on the disk yet. Returns `false` if the log has begun.
     ///
     /// # Errors
-    /// The error of a failed write or sync; the log then refuses everything. [`Error::Closed`] if the log
-    /// [must not begin any more](Self::begin_no_more).
+    /// The error of a failed write or sync; the log then refuses everything. The failure that the log has
+    /// already. [`Error::Closed`] if the log [must not begin any more](Self::begin_no_more).
     pub(super) fn sync_found(&self) -> Result<bool> {
         // SURVIVES unreached: no program of the lab syncs a heap before it changes it; a test below writes
         // the header that was found.
@@ -126,9 +126,9 @@ impl Wal {
         }
     }
 
-    /// Writes the header as it was read when the heap was opened, and syncs the heap's file. If an earlier
-    /// sync has failed, a sync alone does not make the header durable, and the page cache may have forgotten
-    /// it since. One write is enough: until the log has begun, no thread writes to the file.
+    /// Writes the header as it was read when the heap was opened, and syncs the heap's file, once. If an
+    /// earlier sync has failed, a sync alone does not make the header durable, and the page cache may have
+    /// forgotten it since. One write is enough: no thread changes this header before it is durable.
     fn write_found(&self, beginning: &mut LogBeginning) -> Result<()> {
         if let Some((bytes, at)) = &beginning.found {
             self.write_directly(bytes, *at)?;
@@ -137,7 +137,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Sets the log's file, which the log does not have yet.
+    /// Sets the log's file, which the log does not have yet, and maps it if the policy needs that.
     pub(super) fn use_log(&self, log: Arc<dyn Storage>) {
         self.mapped.store(!self.policy.keeps_records() && self.map(&*log), Ordering::Relaxed);
         self.log.set(log).expect("a log begins once");
@@ -151,8 +151,8 @@ pub(super) fn make(disk: &dyn Disk, layout: LogLayout) -> Result<Arc<dyn Storage
     let fill = || {
         let end = layout.file_offset(FIRST_SEGMENTS);
         log.extend(0, end)?;
-        // The last page of the segments is tried, before the head is written. The log's reader looks for
-        // nothing there, and a file without a head is taken for a log that was never used.
+        // The last page of the segments is tried, before the head is written. A file without a head is taken
+        // for a log that was never used, whatever a crash leaves in that page.
         let shows_writes = log.shows_writes(end - PAGE)?;
         log.write_all(&layout.to_bytes(), 0)?;
         log.sync()?;

@@ -22,18 +22,18 @@ pub(crate) struct WalBuffer {
     run: u64,
     /// Seed of the records of this run.
     records: ChecksumSeed,
-    /// The segments with records, oldest first, and the number of the next new segment.
+    /// The segments in use, oldest first, and the number of the next new segment.
     live: VecDeque<WalSegment>,
     next: u64,
-    /// Places in the file of the segments without records.
+    /// Places in the file of the free segments.
     free: VecDeque<u64>,
     /// Position up to which the log is known to be synced.
     synced: u64,
-    /// Position behind the last record.
+    /// Position behind the last record, or behind the first line of a new segment.
     end: u64,
     /// Words that are not written yet, in the order of their positions.
     chunks: Vec<SegmentChunk>,
-    /// The buffer of a chunk that was written. The next chunk uses its memory.
+    /// The buffer of a chunk that was written, or an empty one. The next chunk uses its memory.
     spare: Vec<u64>,
 }
 
@@ -52,8 +52,9 @@ impl WalBuffer {
         )
     }
 
-    /// Creates the buffer of a run behind `end`, which is where the `live` segments end. The run begins with
-    /// a new segment, with the number `next`, at the first `free` place.
+    /// Creates the buffer of a run behind `end`, which is where the records of the `live` segments end, and
+    /// up to which the log is synced. The run begins with a new segment, with the number `next`, at the first
+    /// `free` place.
     ///
     /// # Panics
     /// If no place is free.
@@ -96,7 +97,7 @@ impl WalBuffer {
         self.synced = synced;
     }
 
-    /// Returns the position behind the last record.
+    /// Returns the position behind the last record, or behind the first line of a new segment.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -109,7 +110,7 @@ impl WalBuffer {
         (self.live.len() + self.free.len()) as u64
     }
 
-    /// Returns the segments with records, oldest first.
+    /// Returns the segments in use, oldest first.
     pub(crate) fn live(&self) -> Vec<WalSegment> {
         self.live.iter().copied().collect()
     }
@@ -119,7 +120,7 @@ impl WalBuffer {
         self.free.extend(places);
     }
 
-    /// Frees the segments whose records are all before `position`. The segment of `position` stays.
+    /// Frees the segments that end at `position` or before it.
     pub(crate) fn recycle(&mut self, position: u64) {
         let last = self.layout.sequence(position);
         while let Some(segment) = self.live.front().filter(|segment| segment.sequence < last) {
@@ -128,8 +129,8 @@ impl WalBuffer {
         }
     }
 
-    /// Moves the end of the log to one of the first `segments` places of the file, one of which is free. Does
-    /// nothing if the last segment is there already. The caller has seen that all records are written.
+    /// Moves the end of the log to one of the first `segments` places of the file, if one of them is free.
+    /// Does nothing if the last segment is there already. The caller has seen that all records are written.
     pub(crate) fn move_down(&mut self, segments: u64) {
         if self.live.back().is_some_and(|last| last.place < segments) {
             return;
@@ -140,8 +141,8 @@ impl WalBuffer {
         }
     }
 
-    /// Gives up the free segments behind the last place that has records, except the first `segments`.
-    /// Returns the number of places that are left.
+    /// Gives up the free segments behind the last place in use, except the first `segments`. Returns the
+    /// number of places that are left.
     pub(crate) fn give_up_behind(&mut self, segments: u64) -> u64 {
         let left = self.live.iter().map(|segment| segment.place + 1).max().unwrap_or(0).max(segments);
         self.free.retain(|place| *place < left);
@@ -157,12 +158,12 @@ impl WalBuffer {
         bytes + records * (2 * LINE as u64 + LEAST as u64 * 8)
     }
 
-    /// Returns the bytes of records that fit into the last segment and the free ones.
+    /// Returns the bytes that are left for records in the last segment and the free ones.
     pub(crate) fn room(&self) -> u64 {
         self.left() + self.free.len() as u64 * (self.layout.segment - LINE as u64)
     }
 
-    /// Returns the bytes left in the last segment.
+    /// Returns the bytes that are left in the last segment.
     fn left(&self) -> u64 {
         let used = self.end % self.layout.segment;
         if used == 0 { 0 } else { self.layout.segment - used }
@@ -185,7 +186,7 @@ impl WalBuffer {
         self.end = start + LINE as u64;
     }
 
-    /// Returns the words at the end of the log that are not written yet.
+    /// Returns the words of the last chunk, to which records are appended. Begins a chunk if there is none.
     fn words(&mut self) -> &mut Vec<u64> {
         if self.chunks.is_empty() {
             let file_offset = self.place();
@@ -281,7 +282,7 @@ impl WalBuffer {
         std::mem::take(&mut self.chunks)
     }
 
-    /// Takes back chunks that were written, to use their memory again.
+    /// Takes back chunks that were written. The memory of the last one is used again, unless it is large.
     pub(crate) fn give_back(&mut self, mut chunks: Vec<SegmentChunk>) {
         const KEEP: usize = 1 << 20;
         if let Some(chunk) = chunks.pop()

@@ -7,10 +7,12 @@ use std::os::unix::fs::FileExt;
 
 use crate::os::maps::PrivatePage;
 
-/// The largest number that a test writes. A crash may leave any of the test's numbers in the file.
+/// The largest number that the test writes to the file. A crash may leave any of the numbers that it writes
+/// there.
 pub(super) const MOST_TRIED: u8 = 4;
 
-/// Tests it at the offset `at` of a file, in a page that no other thread uses and that the test leaves zero.
+/// Tests it at the offset `at` of a file, in a page that no other thread uses and that the test leaves zero
+/// unless a write fails.
 pub(super) fn shows_writes(file: &File, at: u64) -> io::Result<bool> {
     shows(file, at, |word| file.write_all_at(&word.to_le_bytes(), at))
 }

@@ -16,15 +16,14 @@ use crate::sync::MutexGuard;
 /// Time between two looks of the background thread at whether records were appended.
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks without a new record after which a log that has grown is cut down. If this came earlier, the log
-/// would soon grow again, and transactions would wait for that.
+/// might soon grow again, and transactions might wait for that.
 const LOOKS: u32 = 10;
 /// Bytes of records above which a log gets a checkpoint after one idle [`LOOK`]. After a crash, replaying
-/// more than this would take noticeable time.
+/// many more would take noticeable time.
 pub(super) const WORTH_FOLDING: u64 = 1 << 20;
 
 impl Wal {
-    /// Writes to the heap's file, and syncs it. This is for the header and new arenas, which no record
-    /// covers.
+    /// Writes to the heap's file, and syncs it. This is for bytes that no record covers, such as the header.
     ///
     /// # Errors
     /// The error of the write or sync; the log then refuses everything. Also the errors of
@@ -52,12 +51,13 @@ impl Wal {
         })
     }
 
-    /// Copies all records to the heap's file, and frees their segments except the last. Then `after` runs,
-    /// still before any other checkpoint.
+    /// Copies all records to the heap's file, and frees the segments before the end of the log. If that
+    /// works, `after` runs, still before any other checkpoint.
     ///
     /// # Errors
-    /// The failure that the log has or gets, or [`Error::OutcomeUnknown`] if the records cannot be made
-    /// durable; the log then refuses everything.
+    /// The failure that the log has or gets, [`Error::OutcomeUnknown`] if the records cannot be made durable,
+    /// or [`Error::Io`] if they cannot while a heap with a misplaced log is being closed. The log then
+    /// refuses everything.
     pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
         self.may_write()?;
         let closing = self.closing.load(Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl Wal {
             state.full_disk = false;
             self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
             // Threads that wait for room can go on now. Without this notification, the one at the end of the
-            // background thread's round would wake them a little later.
+            // background thread's round, if that has made this checkpoint, would wake them a little later.
             self.changed.notify_all();
         }
         after();
@@ -126,8 +126,8 @@ impl Wal {
     /// Writes the records between two positions to the heap's file, and returns the number of bytes written.
     fn fold(&self, folded: &CheckpointState, positions: Range<u64>, live: &[WalSegment]) -> io::Result<u64> {
         let log = self.log();
-        // This is enough for half of the log and a little more, if so much memory is allowed. Each page is
-        // written once then.
+        // If so much memory is allowed, this is mostly enough for half of the log and a little more. Each
+        // page is written once then.
         let room = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit / 2);
         let mut fold = Fold::with_room(&*self.data, room);
         each_record(log, self.layout, live, positions, |record| {
@@ -156,7 +156,7 @@ impl Wal {
         refused
     }
 
-    /// Waits until no thread makes a checkpoint, or writes or syncs the log, and returns the locked state.
+    /// Waits until no thread makes a checkpoint, or writes or syncs records, and returns the locked state.
     /// Without this, a thread whose write is about to fail could still write, and a thread that has looked
     /// for the log before could still acknowledge a commit.
     pub(super) fn quiesce(&self) -> MutexGuard<'_, WalState> {
@@ -264,7 +264,8 @@ impl Wal {
         }
     }
 
-    /// Returns whether a checkpoint is due: half of the log is used, or too many pages are private.
+    /// Returns whether a checkpoint is due: records take more than half of `log_limit`, or too many pages are
+    /// private.
     pub(super) fn is_checkpoint_due(&self, state: &WalState) -> bool {
         let is_half_used = state.buffer.end() - state.folded > self.settings.log_limit / 2;
         is_half_used || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed)
@@ -278,7 +279,7 @@ impl Wal {
 
     /// Does one round of work: in the background thread, or, without one, in a thread that needs memory. If a
     /// checkpoint is due, `before` runs before it, and `after` gets the result of `before` when the
-    /// checkpoint is complete.
+    /// checkpoint is complete, unless it fails.
     pub(crate) fn work<T>(&self, before: impl FnOnce() -> T, after: impl FnOnce(T)) {
         let (free, segments, due, idle) = {
             let mut state = self.state.lock();
@@ -289,8 +290,8 @@ impl Wal {
         };
         let size = segments * self.layout.segment;
         if free == 0 && size < self.settings.log_limit {
-            // The log grows ahead, so that no transaction waits for that. If this fails, the transaction that
-            // needs the room gets the error.
+            // The log grows ahead, so that no transaction waits for that. If this fails, a transaction that
+            // needs the room tries again, and gets the error.
             let grown = self.grow(1);
             self.state.lock().full_disk = grown.is_err();
             // A failure is kept in the state.

@@ -13,13 +13,13 @@ use crate::error::{Error, Result};
 /// [deferred read](crate::Root::read_deferred) has seen, is durable.
 ///
 /// A program can [`wait`](Commit::wait) for it, look with [`is_durable`](Commit::is_durable), or `await` it.
-/// The future works with any runtime: a thread of the heap wakes the task. This thread calls the waker with
-/// nothing locked, so the waker may call any method of the heap. It must return soon, and wait for nothing,
-/// because closing the heap waits for this thread. If a waker panics, the panic ends there.
+/// The future works with any runtime: a thread of the heap wakes the task. (If that thread cannot be started,
+/// the poll waits.) That thread calls the waker with nothing of the heap locked, so the waker may call any
+/// method of the heap. The waker must return soon, and wait for nothing, because closing the heap waits for
+/// this thread. If a waker panics, the panic ends there.
 ///
 /// A `Commit` may be dropped; the transaction stays committed. It may outlive the heap and all its handles,
-/// and keeps the file of the log open. Closing a heap makes everything durable, or fails, and the `Commit`
-/// says which.
+/// and keeps the file of the log open. Closing a heap makes everything durable, or fails.
 ///
 /// The [`SyncPolicy`](crate::SyncPolicy) says when a commit is synced. With `EveryCommit` it is synced at
 /// once, also if the `Commit` is dropped. With the other policies it is synced at the latest when the
@@ -36,10 +36,11 @@ use crate::error::{Error, Result};
 /// their sense when it returns, and its `Commit` says so at once.
 ///
 /// # Errors
-/// As a future, and from [`wait`](Commit::wait): [`Error::OutcomeUnknown`] if the disk has failed before the
-/// commit was durable, or the heap's files were [misplaced](Error::Misplaced), or a thread has panicked
-/// within pheap. Only opening the heap again tells then whether the commit is on the disk. The error stays.
-/// [`Error::Forked`] in a forked child, if the parent had not made the commit durable before the fork.
+/// As a future, and from [`wait`](Commit::wait): [`Error::OutcomeUnknown`] if the log has failed before the
+/// commit was durable: because the disk has failed, the heap's files were [misplaced](Error::Misplaced), or a
+/// thread has panicked within pheap, for example. Only opening the heap again tells then whether the commit
+/// is on the disk. The error stays. [`Error::Forked`] in a forked child, if the parent had not made the
+/// commit durable before the fork.
 ///
 /// # Example
 /// ```
@@ -50,7 +51,7 @@ use crate::error::{Error, Result};
 ///     tx[hits] += 1;
 ///     Ok(tx[hits])
 /// })?;
-/// // Others see it already. Whoever relies on it waits.
+/// // Other threads see the change already. A thread that relies on it waits.
 /// commit.wait()?;
 /// assert!(commit.is_durable() && n == 1);
 /// # Ok(())
@@ -78,8 +79,8 @@ impl Commit {
         Commit(Some(Ticket { wal: wal.clone(), position, waker: None }))
     }
 
-    /// Waits until the commit is durable. The waiting thread syncs the log, for all commits up to this one,
-    /// unless another thread is doing that.
+    /// Waits until the commit is durable. The waiting thread syncs the log, for all commits up to this one at
+    /// least, unless another thread is doing that.
     ///
     /// Do not wait inside a transaction or read: other threads may wait for its root.
     ///
@@ -89,8 +90,8 @@ impl Commit {
         self.0.as_ref().map_or(Ok(()), |ticket| ticket.known().unwrap_or_else(|| ticket.sync()))
     }
 
-    /// Returns whether this commit is durable once `other` is: it took place before `other` in the same heap,
-    /// or is the same, or was durable from the beginning.
+    /// Returns whether it is certain that this commit is durable once `other` is: it took place before
+    /// `other` in the same heap, or is the same, or was durable from the beginning.
     pub fn is_before(&self, other: &Commit) -> bool {
         match (&self.0, &other.0) {
             (None, _) => true,
@@ -99,7 +100,7 @@ impl Commit {
         }
     }
 
-    /// Returns whether the commit is durable now. This neither waits nor makes any thread sync. If the disk
+    /// Returns whether the commit is durable now. This neither waits nor makes any thread sync. If the log
     /// has failed before the commit was durable, it stays `false`; [`wait`](Commit::wait) then returns the
     /// error without waiting.
     pub fn is_durable(&self) -> bool {

@@ -62,7 +62,7 @@ pub(super) fn get(root: &Root<u64>) -> Result<u64> {
 
 /// Runs `f` while nothing can be written to the log, nor synced.
 pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -> R {
-    /// Makes the log look as if another thread were writing and syncing.
+    /// Its drop ends what makes the log look as if another thread were writing and syncing.
     struct Busy<'w>(&'w Wal);
     impl Drop for Busy<'_> {
         fn drop(&mut self) {
@@ -149,7 +149,7 @@ fn nobody_waits_for_a_disk_that_stands_still() {
     assert!(a.read_deferred(|_, _| ()).unwrap().1.is_durable());
 }
 
-/// With durabilities that never wait for a disk.
+/// A heap in memory never waits for a disk.
 #[test]
 fn other_durabilities_are_durable_at_once() {
     let heap = Options::new().reserve(1 << 30).in_memory().unwrap();
@@ -178,7 +178,7 @@ fn what_fails_is_no_commit() {
     assert!(matches!(a.read_deferred(|_, _| ()), Err(Error::Closed)));
 }
 
-/// No thread waits for the commit, or has asked for a sync.
+/// No thread waits for the commits, or polls them.
 #[test]
 fn a_commit_that_is_dropped_becomes_durable() {
     let setup = Setup::new(&options(SyncPolicy::EveryCommit));
@@ -266,7 +266,7 @@ fn a_commit_that_is_dropped_forgets_its_waker() {
     });
 }
 
-/// The wakers are called in the order of the commits, whatever the order of the polls.
+/// The tasks poll in the reverse order of their commits, and all are woken.
 #[test]
 fn many_tasks_wait() {
     let setup = Setup::every_commit();

@@ -28,7 +28,7 @@ struct OpenLogFile {
     /// must be written whole.
     window: OnceLock<FileWindow>,
     /// Bytes up to which this process may make a file. This is asked when the file is opened or made longer,
-    /// and may be stale in between: asking takes a tenth of the time of a commit in memory.
+    /// and may be stale in between: asking before each short write would make commits slower.
     size_limit: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl Storage for OpenLogFile {
     }
 
     fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        // A longer write is faster by a system call than by the page faults of the map.
+        // A longer write is made by a system call, to avoid the page faults of the map.
         if bytes.len() < 256 << 10 && self.window.get().is_some_and(|window| window.write(bytes, at)) {
             return Ok(bytes.len());
         }
@@ -141,8 +141,8 @@ pub(crate) fn storage(file: OwnFile) -> io::Result<impl Storage> {
 }
 
 /// Time for which a sync relies on the last look at the names. A file can be renamed right after any look;
-/// this makes "right after" a moment longer. The two system calls of a look take long compared to the sync of
-/// a fast disk.
+/// this makes "right after" a moment longer. The system calls of a look take long compared to the sync of a
+/// fast disk.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// The file of a heap, and the one next to it for its log.
@@ -151,8 +151,8 @@ pub(crate) struct Files {
     data: Arc<OpenLogFile>,
     /// Time of the last look by [`find_log_lately`](Disk::find_log_lately) that has found the log.
     found: Mutex<Option<Instant>>,
-    /// The names of both files. This is a mutex of the standard library: no thread waits for it long, and the
-    /// names are checked again before they are relied on.
+    /// The last known names of both files. This is a mutex of the standard library: a panic while it is
+    /// locked leaves names that can still be used.
     names: Mutex<HeapFileNames>,
 }
 

@@ -8,9 +8,9 @@ use crate::os::storage::Storage;
 use crate::units::{HEADER_SIZE, PAGE};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
-/// Bytes of memory for records, at least.
+/// Bytes of memory for records that a fold may fill, at least.
 const LEAST: u64 = 1 << 20;
-/// Pages that are read and written at once.
+/// Pages that are read and written at once, at most.
 const RUN: usize = 256;
 /// Pages that the kernel is asked for ahead of reading, if they may be only on the disk. It reads many at a
 /// time.
@@ -19,7 +19,7 @@ const AHEAD: u64 = 4096;
 /// The part of a record's range that lies in one page.
 struct PagePiece {
     page: u64,
-    /// Index of its first word in `words`. A larger index is a newer record.
+    /// Index of its first word in `words`. Of pieces that overlap, the one with the larger index is newer.
     at: u32,
     /// First word within the page, and number of words.
     first: u16,
@@ -40,8 +40,9 @@ pub(crate) struct Fold<'a> {
 }
 
 impl<'a> Fold<'a> {
-    /// Creates a fold that fills `room` bytes of memory before it writes, or as much as a [`PagePiece`] can
-    /// address. With more room, pages that many records change are written less often.
+    /// Creates a fold that fills about `room` bytes of memory before it writes, but at least [`LEAST`], and
+    /// at most what a [`PagePiece`] can address. With more room, pages that many records change are written
+    /// less often.
     pub(crate) fn with_room(data: &'a dyn Storage, room: u64) -> Fold<'a> {
         let most = (room.max(LEAST) / 8).min(u32::MAX.into()) as usize;
         Fold { data, most, pieces: Vec::new(), words: Vec::new(), written: 0, ahead: 0 }
@@ -52,8 +53,8 @@ impl<'a> Fold<'a> {
         Fold { ahead: AHEAD, ..Fold::with_room(data, room) }
     }
 
-    /// Adds the ranges of a record, which is newer than all records added before. Writes the older ones if
-    /// the memory is full.
+    /// Adds the ranges of a record, which is newer than all records added before. Writes the older ones first
+    /// if the memory is full.
     pub(crate) fn add(&mut self, record: &[u64]) -> io::Result<()> {
         if self.words.len() + record.len() + size_of::<PagePiece>() / 8 * self.pieces.len() > self.most {
             self.write()?;
@@ -76,7 +77,8 @@ impl<'a> Fold<'a> {
         self.words.extend_from_slice(range.words);
     }
 
-    /// Writes the collected pages in order of their offsets: each page once, and neighbours together.
+    /// Writes the collected pages in order of their offsets: each page once, and up to [`RUN`] neighbours
+    /// together.
     fn write(&mut self) -> io::Result<()> {
         if self.pieces.is_empty() {
             return Ok(());

@@ -3,8 +3,8 @@
 //! The first page names the heap and the log, and says up to which position the heap's file has everything.
 //! Segments of equal size follow. They are filled with zeros when they are added, and used again when a
 //! checkpoint has brought their records to the heap's file. A position in the log is the number of its
-//! segment times their size, plus the offset in it. A position is never used again, so it is in the seed of
-//! the checksum of each record, and of each segment's first line.
+//! segment times their size, plus the offset in it. No run uses a position twice, so it is in the seed of the
+//! checksum of each record, and of each segment's first line.
 //!
 //! A *run* is the records that one process appends, from an opening of the heap on. It begins with a new
 //! segment, and its number is in the seeds of its records. So anything that an earlier run has left behind
@@ -32,8 +32,8 @@ use crate::units::{LINE, LINE_WORDS, PAGE};
 
 /// Bytes before the first segment.
 pub(crate) const HEAD: u64 = 4096;
-/// Offsets of the two marks in the first page. Each has a sector to itself, and one is written between two
-/// syncs. So one is whole, also on a disk that tears a write when the power fails.
+/// Offsets of the two marks in the first page. Each has a sector to itself, and at most one of them is
+/// written between two syncs. So one is whole, also on a disk that tears a write when the power fails.
 pub(crate) const MARKS: [u64; 2] = [512, 1024];
 /// First word of the file. It is not text, so no text file begins with it.
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEWAL\n");
@@ -45,7 +45,7 @@ const HEAD_WORDS: usize = 8;
 pub(crate) const MORE: u64 = 1 << 33;
 /// Largest number of words of a record.
 pub(crate) const PIECE: usize = 4096;
-/// Bytes of a log that are read at a time: several records, at least.
+/// Bytes of a log that are read at a time, at most. They are more than a record has.
 const READ: u64 = 256 << 10;
 /// A record begins where at least this many words are left in its segment.
 pub(crate) const LEAST: usize = 32;
@@ -66,17 +66,17 @@ pub(crate) struct LogLayout {
 /// The kinds of heads that a file may have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Head {
-    /// A log that was never completed.
+    /// The head is empty, or was never completed.
     Nothing,
     /// Not a log, or one of another format.
     Foreign(&'static str),
-    /// A log of the heap with this uuid, whose head is damaged or was never completed.
+    /// A log whose head is damaged or was never completed. It may be that of the heap with this uuid.
     Damaged(u128),
     Log(LogLayout),
 }
 
 impl LogLayout {
-    /// Returns the first bytes of the file.
+    /// Returns the head, the first bytes of the file.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut words =
             [MAGIC, FORMAT, self.uuid as u64, (self.uuid >> 64) as u64, self.id, self.segment, self.nonce, 0];
@@ -89,7 +89,8 @@ impl LogLayout {
         position / self.segment
     }
 
-    /// Returns the position at which a segment begins. The log has had this segment, so the product fits.
+    /// Returns the position at which a segment begins. The log has this segment or gets it, so the product
+    /// fits.
     pub(crate) fn start(&self, sequence: u64) -> u64 {
         sequence * self.segment
     }
@@ -106,7 +107,7 @@ impl LogLayout {
         HEAD + index * self.segment
     }
 
-    /// Returns the places of the segments of a file, except segments that are holes.
+    /// Returns the places of the whole segments of a file, except segments that are holes.
     pub(crate) fn segments(&self, file: &dyn Storage) -> io::Result<Vec<u64>> {
         let end = file.len()?.saturating_sub(HEAD) / self.segment;
         let (mut segments, mut next) = (Vec::new(), 0);
@@ -189,8 +190,8 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
 pub(crate) struct ChecksumSeed(u64);
 
 impl ChecksumSeed {
-    /// Creates the seed. `salt` is a secret of the heap, so that no program can choose words that look like a
-    /// record.
+    /// Creates the seed. `salt` is a secret of the heap, so that a program that does not know it cannot
+    /// choose words that look like a record.
     pub(crate) fn new(salt: u64, layout: LogLayout) -> ChecksumSeed {
         let nonce = layout.nonce.wrapping_mul(0xe703_7ed1_a0b4_28db).rotate_left(37);
         ChecksumSeed(salt ^ layout.id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
@@ -279,7 +280,7 @@ impl LogMark {
     }
 }
 
-/// A segment that has records.
+/// A segment in use: it has records, or gets the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WalSegment {
     pub(crate) sequence: u64,
@@ -291,7 +292,7 @@ pub(crate) struct WalSegment {
     pub(crate) seed: ChecksumSeed,
 }
 
-/// The words of a segment from a position on, as they are in the file.
+/// Words of a segment from a position on, as they are in the file.
 pub(crate) struct SegmentRecords {
     seed: ChecksumSeed,
     words: Vec<u64>,
@@ -324,7 +325,7 @@ impl SegmentRecords {
         self.start + self.at as u64 * 8
     }
 
-    /// Returns the next record, if it is complete.
+    /// Returns the next record, if all of it was read and its checksum is right.
     pub(crate) fn next(&mut self) -> Option<&[u64]> {
         let rest = &self.words[self.at.min(self.words.len())..];
         let len = *rest.get(1)? as u32 as usize;
@@ -350,13 +351,13 @@ pub(crate) struct ReadLog {
     /// Position at which reading began, and the position behind the last complete transaction.
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    /// The segments that were read, oldest first.
+    /// The segments that the last call of [`read_on`] has read, oldest first.
     pub(crate) segments: Vec<WalSegment>,
-    /// Number of the newest segment, whether it was read or not.
+    /// Number of the newest segment, whether it was read or not; 0 without segments.
     pub(crate) newest: u64,
     /// Position up to which the log had been synced, by the largest value in the segments that were read.
     pub(crate) synced: u64,
-    /// Bytes from `end` to the position where the reading ended. Records there belong to an incomplete
+    /// Distance from `end` to the position where the reading ended. Records between belong to an incomplete
     /// transaction.
     pub(crate) rest: u64,
 }
@@ -368,7 +369,7 @@ impl ReadLog {
     }
 }
 
-/// Returns the smallest range that has both ranges.
+/// Returns the smallest range that has both ranges, `None` for an empty one.
 fn around(one: Option<Range<u64>>, other: Option<Range<u64>>) -> Option<Range<u64>> {
     let Some(one) = one else { return other };
     let other = other.unwrap_or(one.clone());
@@ -436,7 +437,7 @@ fn line(bytes: &[u8]) -> [u64; LINE_WORDS] {
     std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")))
 }
 
-/// Returns the newest mark, and its index in [`MARKS`].
+/// Returns the newest whole mark, and its index in [`MARKS`]; without one, [`LogMark::first`].
 pub(super) fn read_mark(
     file: &dyn Storage,
     layout: LogLayout,

@@ -13,8 +13,8 @@ use crate::os::storage::Storage;
 use crate::sync::{Mistake, MutexGuard, mistake};
 use crate::wal::SyncPolicy;
 
-/// Unsynced bytes from which on a sync is faster if the log is unmapped first. With fewer bytes, this would
-/// cost more than it saves: the next records would fault their pages in again.
+/// Unsynced bytes from which on the log's pages are taken out of the map before a sync, which is then faster.
+/// With fewer bytes, this would cost more than it saves: the next records would fault their pages in again.
 const MUCH: u64 = 256 << 10;
 
 impl Wal {
@@ -39,7 +39,7 @@ impl Wal {
         }
     }
 
-    /// Returns whether [`acknowledge`](Self::acknowledge) would not wait.
+    /// Returns whether [`acknowledge`](Self::acknowledge) has nothing to wait for.
     #[inline]
     pub(crate) fn is_acknowledged(&self, position: u64) -> bool {
         self.level(self.syncs_commits()) >= position
@@ -149,8 +149,9 @@ impl Wal {
         self.changed.notify_all();
     }
 
-    /// [`write_buffer`](Self::write_buffer) with the state locked, where the write takes less time than
-    /// unlocking and locking. No other thread is writing, so no thread waits for this write to end.
+    /// [`write_buffer`](Self::write_buffer) with the state locked. No other thread is writing, and none can
+    /// begin, so no thread waits for the end of this write other than by the lock. A write to a mapped log
+    /// takes less time than unlocking and locking.
     pub(super) fn write_at_once(&self, state: &mut WalState) {
         let chunks = state.buffer.take();
         let end = state.buffer.end();
@@ -209,7 +210,7 @@ impl Wal {
         match synced {
             Ok(found) => {
                 self.note_found(state, &found);
-                // Another thread may have looked since, and not found the log.
+                // Another thread may have noted a failure since.
                 if state.failure.is_none() {
                     self.durable.fetch_max(end, Ordering::Release);
                     state.buffer.set_synced(end);
@@ -221,7 +222,8 @@ impl Wal {
         }
     }
 
-    /// Fails if the next opening would not find the log. `find` looks for it.
+    /// Fails if the next opening would not find the log, unless the heap is being closed. `find` looks for
+    /// it.
     fn look(&self, find: impl FnOnce(&dyn Storage) -> io::Result<()>) -> io::Result<()> {
         if !self.has_begun() || bug(Bug::TrustLogName) {
             // Without a log, the next opening looks for none.
@@ -242,8 +244,8 @@ impl Wal {
     /// Looks for the log now.
     ///
     /// # Errors
-    /// [`Error::Misplaced`] if it is not next to the heap's file: the log refuses everything from now on.
-    /// [`Error::Failed`].
+    /// [`Error::Misplaced`] if it is not found next to the heap's file: the log refuses everything from now
+    /// on. [`Error::Failed`], or the failure that the log has already.
     pub(crate) fn find_log(&self) -> Result<()> {
         if let Some(failure) = self.failure() {
             return Err(failure);

@@ -3,13 +3,14 @@
 //! The heap is mapped privately, so stores stay in this process. A transaction [appends](Wal::append) the new
 //! content of its ranges to the log. The log orders all transactions, and has each one whole or not at all.
 //! One of the threads that wait for the log, the *leader*, [writes and syncs](Wal::reach) it for all of them
-//! (group commit). A [checkpoint](Wal::checkpoint) copies durable records from the log to the heap's file,
-//! syncs the file, and only then frees their segments. The heap's file gets two other kinds of writes: the
-//! header, and the growth of the file. Both are [synced](Wal::write_through) at once.
+//! (group commit). With some policies, each thread [writes](Wal::is_at_once) its records itself. A
+//! [checkpoint](Wal::checkpoint) copies durable records from the log to the heap's file, syncs the file, and
+//! only then frees their segments. Bytes that no record covers, such as the header, are
+//! [written](Wal::write_through) to the heap's file directly, and synced at once.
 //!
 //! After a failed write or sync, the content of the disk is unknown. The log then refuses everything until
-//! the heap is opened again. It does not fail if its file cannot be made, or the zeros that make the file
-//! longer cannot be written: no record relies on them yet.
+//! the heap is opened again. If its file cannot be made, or the zeros that make the file longer cannot be
+//! written, it fails only if a record of metadata needs that: no other record relies on them yet.
 //!
 //! This module knows offsets, records and files. It must not know what the heap's words mean: the caller of a
 //! checkpoint passes what runs after it.
@@ -85,10 +86,10 @@ pub(crate) use recovery::{WalTail, fold_tail, write_again};
 pub(crate) struct WalIdentity {
     /// The uuid of the heap.
     pub(crate) uuid: u128,
-    /// A secret of the heap. It seeds all checksums, so that no program can store words that look like
-    /// records.
+    /// A secret of the heap. It seeds the checksums of marks, segments and records, so that a program that
+    /// does not know it cannot store words that look like them.
     pub(crate) salt: u64,
-    /// The number of the heap's newest log, and the number of that log's newest run (0 for none).
+    /// The number of the heap's newest log, and the run of that log that the header names (0 for none).
     pub(crate) id: u64,
     pub(crate) nonce: u64,
     /// Whether the header says that the heap is in use with `Wal`, and so needs the records of its log.
@@ -112,9 +113,10 @@ const HIDES_WRITES: &str = "`Durability::Wal` needs a file system that shows in 
 pub(crate) struct WalSettings {
     /// The sync policy that the log begins with.
     pub(crate) policy: SyncPolicy,
-    /// Bytes of the log's file beyond which transactions wait for a checkpoint.
+    /// Bytes of the log's file beyond which it grows only for a large transaction. Others wait for a
+    /// checkpoint, or make one.
     pub(crate) log_limit: u64,
-    /// Bytes of private pages beyond which transactions wait for a checkpoint.
+    /// Bytes of private pages beyond which transactions wait for a checkpoint, or make one, if it may help.
     pub(crate) memory_limit: u64,
     /// Bytes that deferred commits may leave unsynced without waiting.
     pub(crate) unsynced_limit: u64,
@@ -131,12 +133,14 @@ impl WalSettings {
 #[derive(Debug)]
 pub(crate) struct Wal {
     disk: Arc<dyn Disk>,
-    /// The log's file. It is set when the log [begins](Wal::begin).
+    /// The log's file. It is set when the log [begins](Wal::begin) or [goes on](Wal::resume).
     log: OnceLock<Arc<dyn Storage>>,
-    /// Whether the log exists and the heap's header names it. Set while `beginning` is locked.
+    /// Whether the log exists and the heap's header names it. Set from the start if the log [goes
+    /// on](Wal::resume), otherwise while `beginning` is locked.
     begun: atomic::AtomicBool,
-    /// The writes that are still to be done before the log has begun. `None` once it has begun, or if it
-    /// never will because the heap is being closed.
+    /// The writes that are still to be done before the log has begun. `None` before
+    /// [`will_begin`](Wal::will_begin), once the log has begun, or if it never will because the heap is being
+    /// closed.
     beginning: Mutex<Option<LogBeginning>>,
     data: Arc<dyn Storage>,
     layout: LogLayout,
@@ -151,16 +155,16 @@ pub(crate) struct Wal {
     /// locked.
     mapped: atomic::AtomicBool,
     state: Mutex<WalState>,
-    /// Position up to which records have been handed to the kernel. Changed while the state is locked.
+    /// Position up to which records are known to have been handed to the kernel. Changed while the state is
+    /// locked.
     written: AtomicU64,
-    /// Signalled after a sync, a checkpoint, a round of [work](Wal::work), a failure, or a write with the
-    /// state unlocked, and when the background thread comes or goes.
+    /// Signalled after a sync, a checkpoint that has copied records, a round of [work](Wal::work), a failure,
+    /// or a write with the state unlocked, and when the background thread comes or goes.
     changed: Condvar,
     /// Set while the heap is being closed, if the log is misplaced or is about to be removed. From then on it
     /// is no failure if the log is not found.
     closing: AtomicBool,
-    /// Wakes the background thread. It is separate from `changed`, which would wake that thread at each
-    /// commit.
+    /// Wakes the background thread. It is separate from `changed`, which would wake that thread at each sync.
     requested: Condvar,
     /// Wakes the thread that syncs.
     ordered: Condvar,
@@ -168,18 +172,19 @@ pub(crate) struct Wal {
     /// changed while the state is locked.
     has_syncer: AtomicBool,
     wanted: AtomicU64,
-    /// Position up to which the log has been synced. Changed while the state is locked.
+    /// Position up to which the log is known to have been synced. Changed while the state is locked.
     durable: AtomicU64,
     failed: AtomicBool,
-    /// Locked during a checkpoint.
+    /// Locked during a checkpoint, and while none may run.
     folded: Mutex<CheckpointState>,
     /// Address at which the heap is mapped.
     base: AtomicUsize,
     /// Locked while the log's file grows, and while nothing else may change its length.
     growth: Mutex<()>,
     pub(crate) pages: PrivatePages,
-    /// Bytes of private pages above which a checkpoint is due. Each round of [work](Wal::work) sets it: to
-    /// half of `memory_limit`, or to a quarter of it more than is private then, whichever is more.
+    /// Bytes of private pages above which a checkpoint is due. At first it is half of `memory_limit`. Each
+    /// round of [work](Wal::work) sets it to that, or to a quarter of `memory_limit` more than is private
+    /// then, whichever is more.
     memory_trigger: AtomicU64,
     counters: WalCounters,
     process: Process,
@@ -206,9 +211,10 @@ struct WalCounters {
 #[derive(Debug)]
 struct WalState {
     buffer: WalBuffer,
-    /// While a thread writes to the log: the position behind the records that it has taken from the buffer.
+    /// While a thread writes to the log with the state unlocked: the position behind the records that it has
+    /// taken from the buffer.
     writing: Option<u64>,
-    /// While a thread syncs the log: the position up to which it syncs.
+    /// While a thread syncs the written records with the state unlocked: the position up to which it syncs.
     syncing: Option<u64>,
     failure: Option<WalFailure>,
     /// Position up to which the heap's file has everything. Changed only while `Wal::folded` is locked, too.
@@ -222,8 +228,8 @@ struct WalState {
     fold: bool,
     /// Whether there are enough records for a checkpoint once no more are appended for a while.
     ages: bool,
-    /// The end of the log at the last look of the background thread, and the number of looks since it
-    /// changed.
+    /// The end of the log at the last look of the background thread, and the number of later looks, each
+    /// after a whole `LOOK`, that have found it unchanged. Each round resets the number.
     looked: u64,
     idle: u32,
     /// Whether the log could not grow ahead of need. The next checkpoint that copies records clears this, and
@@ -244,8 +250,8 @@ struct WalFailure {
     code: Option<i32>,
     kind: io::ErrorKind,
     text: String,
-    /// The disk has not failed, but a look has not found the files where the next opening would look for
-    /// them.
+    /// The disk has not failed, but a look for the files, where the next opening would look for them, has
+    /// failed.
     misplaced: bool,
 }
 
@@ -262,9 +268,9 @@ impl WalFailure {
     }
 }
 
-/// Returns the offset in the log's file up to which segments are mapped, at most. All segments of a log
-/// within its limit are mapped, up to 1 TiB. Segments that a large transaction adds beyond the limit are not
-/// mapped.
+/// Returns the offset in the log's file up to which segments are mapped, at most: that of a log of
+/// `log_limit` bytes, or of 1 TiB if the limit is larger, in whole segments. Segments that a large
+/// transaction adds behind it are not mapped.
 fn most_mapped(layout: LogLayout, settings: WalSettings) -> u64 {
     const ENOUGH: u64 = 1 << 40;
     layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
@@ -286,8 +292,8 @@ impl Wal {
         Wal::of(disk, None, &of, settings, layout, (mark, 1), buffer)
     }
 
-    /// Creates the state of a log from `buffer`, whose synced position counts as durable. `mark` is the
-    /// newest mark, and `place` is its index.
+    /// Creates the state of a log from `buffer`, whose synced position (without a file, whose end) counts as
+    /// durable. `mark` is the newest mark, and `place` is its index.
     fn of(
         disk: Arc<dyn Disk>,
         log: Option<Arc<dyn Storage>>,
@@ -377,8 +383,8 @@ impl Wal {
         &*self.data
     }
 
-    /// Returns the number of this run. The heap's header names it, which tells this log apart from logs of
-    /// copies of the heap, and from copies of this log.
+    /// Returns the number of this run. The heap's header gets it, which tells this log apart from logs of
+    /// copies of the heap, and from older copies of this log.
     pub(crate) fn nonce(&self) -> u64 {
         self.run
     }

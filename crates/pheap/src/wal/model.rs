@@ -1,4 +1,4 @@
-//! The log in a model: threads that commit, sync and make checkpoints, in every order.
+//! The log in a model: threads that commit, sync and make checkpoints, in every order with few preemptions.
 //!
 //! The code is the real one; [only the files](disk) are simulated. A program of the model fails by a panic if
 //! a thread waits for ever, or if an acknowledged commit would not survive a power failure at that moment.
@@ -40,7 +40,8 @@ const IDENTITY: WalIdentity = WalIdentity {
 };
 
 impl Log {
-    /// Creates a log of two segments that may not grow. `maps` says whether its file can be mapped.
+    /// Creates a log of two segments, which is longer than its limit. `maps` says whether its file can be
+    /// mapped.
     fn new(policy: SyncPolicy, maps: bool) -> Log {
         let disk = ModelDisk::new(maps);
         let (log_limit, memory_limit, unsynced_limit) = (64 << 10, 1 << 30, 64 << 10);
@@ -203,7 +204,7 @@ fn the_second_sync_fails() {
     other.join().unwrap();
 }
 
-/// The heap's file fails, not the log: synced commits stay durable, and all threads get the failure.
+/// The heap's file fails, not the log: acknowledged commits are durable, and all threads end.
 fn a_checkpoint_fails() {
     let log = Log::every_commit();
     log.disk.data.fail_after(0);
@@ -247,7 +248,7 @@ fn a_failure_ends_the_thread_in_the_background() {
     background.join().unwrap();
 }
 
-/// Words of a transaction of which two fill the log.
+/// Words of a transaction of which two leave no room for a third in the log.
 const MANY: usize = 6 << 10;
 
 /// Appends a long record of the kind that may use the reserve.

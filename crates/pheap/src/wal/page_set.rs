@@ -48,7 +48,8 @@ impl PageSet {
         self.len * PAGE
     }
 
-    /// Returns the pages before the byte `end`, in order, as runs (offset, bytes) of at most `most` bytes.
+    /// Returns the pages before the byte `end`, in order, as runs (offset, bytes) of at most `most` bytes,
+    /// which are a page at least.
     pub(crate) fn runs(&self, end: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
         let mut pages = self.pages().take_while(move |page| page * PAGE < end).peekable();
         std::iter::from_fn(move || {

@@ -36,13 +36,13 @@ impl PrivatePages {
         self.pages.open((mapped / PAGE) as usize)
     }
 
-    /// Returns the entry of a page that is recorded now.
+    /// Returns the entry of a page that is noted now.
     fn mark(&self) -> u8 {
         PRIVATE | (self.epoch.load(Ordering::Relaxed) << 1) as u8 & EPOCH
     }
 
-    /// Notes that the bytes were stored to. The caller has the lock of their region. Bytes of metadata may be
-    /// noted by any thread.
+    /// Notes that the bytes were stored to, in this epoch. No other thread [drops](Self::forget) their pages
+    /// meanwhile.
     #[inline]
     pub(crate) fn note(&self, offset: u64, len: u64) {
         let mark = self.mark();
@@ -54,7 +54,7 @@ impl PrivatePages {
         }
     }
 
-    /// Ends an epoch. Pages that are recorded from now on belong to the next one.
+    /// Ends an epoch. Pages that are noted from now on belong to the next one.
     pub(crate) fn next_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
     }
@@ -76,8 +76,8 @@ impl PrivatePages {
         self.pages.entries()[(offset / PAGE) as usize].load(Ordering::Relaxed) & PRIVATE != 0
     }
 
-    /// Notes that the pages are private no more, because they were dropped. The caller has the lock of their
-    /// region, or of the metadata if the pages are free.
+    /// Notes that these whole pages are private no more, because they were dropped. No other thread stores to
+    /// them meanwhile.
     pub(crate) fn forget(&self, offset: u64, len: u64) {
         let pages = offset / PAGE..(offset + len) / PAGE;
         for page in &self.pages.entries()[pages.start as usize..pages.end as usize] {

@@ -12,7 +12,7 @@ use crate::os::storage::Storage;
 #[non_exhaustive]
 pub enum SyncPolicy {
     /// Before a transaction returns: a power failure loses no commit that has returned, and nothing that a
-    /// read has returned. Transactions that commit at the same time share a sync. (A deferred
+    /// read has returned. Transactions that commit at the same time may share a sync. (A deferred
     /// [transaction](crate::Root::txn_deferred) or [read](crate::Root::read_deferred) may return before the
     /// sync.)
     #[default]
@@ -29,7 +29,7 @@ pub enum SyncPolicy {
     OnDemand,
     /// Like `OnDemand`, and in the background at least this often while anything is unsynced. A power failure
     /// loses no transaction that returned longer ago than this time and two syncs. The end of the process
-    /// loses none. Where pheap can start no thread (in a forked child), like `EveryCommit`.
+    /// loses none. Where pheap has no thread for that (in a forked child, for example), like `EveryCommit`.
     Every(Duration),
 }
 
@@ -89,7 +89,7 @@ impl Wal {
         self.policy.get()
     }
 
-    /// Changes the policy, and syncs. So earlier commits are durable, whatever the new policy.
+    /// Changes the policy, and syncs. So earlier commits are durable on success, whatever the new policy.
     ///
     /// # Errors
     /// As for [`sync`](Wal::sync).
@@ -125,8 +125,8 @@ impl Wal {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Returns whether records are written at once by the thread that appends them. Once the log has begun,
-    /// this changes only while the state is locked.
+    /// Returns whether the thread that appends records writes them at once, if no other thread is writing.
+    /// Once the log has begun, this changes only while the state is locked.
     #[inline]
     pub(super) fn is_at_once(&self) -> bool {
         self.is_mapped() && !self.policy.keeps_records()
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Changes the policy while threads commit, and while the log grows, is checkpointed and cut down.
+    /// Changes the policy while threads commit, and while the log grows and checkpoints run.
     #[test]
     fn a_policy_changes_beside_commits() {
         let folder = tempfile::tempdir().unwrap();

@@ -27,7 +27,8 @@ pub(crate) struct WalTail {
 }
 
 impl WalTail {
-    /// Reads the log of this heap, if the heap needs one. Changes nothing.
+    /// Reads the log of this heap, if the heap needs one. Otherwise checks that no foreign file has the log's
+    /// name. Changes nothing.
     ///
     /// # Errors
     /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if a record lies outside the heap,
@@ -70,13 +71,13 @@ impl WalTail {
         self.log.is_none() || self.found.transactions == 0
     }
 
-    /// Returns the bytes of the pages that the records store to.
+    /// Returns the bytes of the pages that the records, and perhaps an incomplete transaction, store to.
     pub(crate) fn bytes(&self) -> u64 {
         if self.is_empty() { 0 } else { self.found.pages.bytes() }
     }
 
-    /// Returns these pages, in a heap of `mapped` bytes, as runs (offset, bytes) of at most `most` bytes, in
-    /// order.
+    /// Returns the pages that the records, and perhaps an incomplete transaction, store to, in a heap of
+    /// `mapped` bytes, as runs (offset, bytes) of at most `most` bytes, in order.
     pub(crate) fn runs(&self, mapped: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
         self.found.pages.runs(if self.is_empty() { 0 } else { mapped }, most)
     }
@@ -119,9 +120,9 @@ impl WalTail {
         self.log.iter().filter(|_| !self.is_empty()).try_for_each(|(log, _)| log.sync())
     }
 
-    /// Fails if the log no longer holds what was read of it and then written again. After a failed sync, the
-    /// page cache may forget at any time what the disk has never got. Records that were appended behind the
-    /// gap would not be found by the next opening.
+    /// Fails if the log no longer holds what was read of it and then written again, or has another mark.
+    /// After a failed sync, the page cache may forget at any time what the disk has never got. Records that
+    /// were appended behind the gap would not be found by the next opening.
     pub(super) fn check_there(&self, salt: u64) -> io::Result<()> {
         let Some((log, layout)) = &self.log else { return Ok(()) };
         let (found, seed) = (&self.found, ChecksumSeed::new(salt, *layout));
@@ -212,7 +213,8 @@ fn is_part(found: u128, uuid: u128) -> bool {
 
 /// Returns whether only the head of a log was ever written: a heap was about to use the log, and did not.
 fn is_unused(log: &dyn Storage, layout: LogLayout) -> io::Result<bool> {
-    // A record comes behind the first line of a segment, and a checkpoint writes a mark.
+    // A record comes behind the first line of a segment, and each checkpoint, and each opening that goes on
+    // with the log, writes a mark.
     let segments = layout.segments(log)?.into_iter().map(|index| layout.file_offset(index));
     for place in MARKS.into_iter().chain(segments) {
         let mut line = [0; LINE];
@@ -231,7 +233,7 @@ pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64, room: u6
     if let Some((log, layout)) = leftover.log.as_ref().filter(|_| !leftover.is_empty()) {
         write_unsynced_again(&**log, *layout, leftover, &leftover.live(*layout))?;
         leftover.check_there(salt)?;
-        // All of a record must be on the disk before any part of it reaches the heap's file.
+        // All of a transaction must be on the disk before any part of it reaches the heap's file.
         log.sync()?;
         let mut fold = Fold::of_cold(&*data, room);
         leftover.each_record(|record| fold.add(record))?;

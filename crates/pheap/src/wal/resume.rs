@@ -1,4 +1,4 @@
-//! The log that a crash has left goes on when its heap is opened. The opening has the records in memory, so
+//! The log that a crash has left can go on when its heap is opened. The opening has the records in memory, so
 //! it does not bring them to the heap's file, and rewrites in the log only those that are not known to be on
 //! the disk. A later checkpoint brings them to the file, like any other records.
 
@@ -16,8 +16,8 @@ use crate::os::cpu::bytes;
 use crate::os::storage::{Disk, Storage};
 use crate::units::PAGE;
 
-/// Segments that are free when an opening goes on with the log, so that the records of the opening itself
-/// wait for nothing.
+/// Segments that are free, at least, when an opening goes on with the log, so that the records of the opening
+/// itself wait for nothing.
 const LEAST_FREE: u64 = 2;
 
 impl Wal {
@@ -25,11 +25,12 @@ impl Wal {
     /// records of `tail` in memory. The header that was read is durable. On return the records that were read
     /// are durable, and the header may name the new run.
     ///
-    /// Returns `None` if the log cannot be used with these settings, the disk is full, the log is too long,
-    /// or the file system [hides writes](super::HIDES_WRITES). The log then has the same records as before.
+    /// Returns `None` if `tail` has no log, the log cannot be used with these settings, the disk is full, the
+    /// log is too long, or the file system [hides writes](super::HIDES_WRITES). The log then has the same
+    /// records as before.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`], [`Error::NoPermission`], [`Error::OutOfSpace`].
     pub(crate) fn resume(
         disk: &Arc<dyn Disk>,
         of: &WalIdentity,
@@ -53,9 +54,9 @@ impl Wal {
         let begun =
             LogMark { runs: mark.runs + 1, run: disk.nonce().map_err(error)?, before: of.nonce, ..mark };
         let begin = || {
-            // The newest mark is written again before anything else, because the disk may not have it.
-            // Segments before it are going to be overwritten, so no later opening may begin at an older mark.
-            // Records behind it are going to be shown to readers.
+            // The newest mark is written again before the new one, because the disk may not have it. Segments
+            // before it are going to be overwritten, so no later opening may begin at an older mark. Records
+            // behind it are going to be shown to readers.
             // SURVIVES drop: in no program of the lab does the sync of a mark fail, and the log then fill
             // until a segment is used again.
             // SURVIVES delay: in no program of the lab does the sync of a mark fail, and the power fail
@@ -105,7 +106,7 @@ fn free_segments(
 ) -> io::Result<Option<VecDeque<u64>>> {
     let have = log.len()?.saturating_sub(HEAD) / layout.segment;
     let add = LEAST_FREE.saturating_sub(have - live.len() as u64);
-    // Each opening takes a segment. A program that always ends early makes no checkpoint, and only a
+    // Each opening takes a segment at least. A program that always ends early makes no checkpoint, and only a
     // checkpoint would free them.
     if add > 0 && have + add > log_limit / layout.segment + LEAST_FREE {
         return Ok(None);

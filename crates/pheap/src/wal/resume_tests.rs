@@ -22,7 +22,7 @@ const SECTOR: usize = 512;
 struct Cut {
     now: InMemory,
     synced: Mutex<Vec<u8>>,
-    /// Number of syncs that still succeed. The power fails at the next one.
+    /// Number of syncs that still succeed, `None` for all. The power fails at the next one.
     ends: Mutex<Option<usize>>,
     full: AtomicBool,
 }
@@ -145,7 +145,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Each run finds everything that was synced, and a prefix of the rest; and what was not found never
-    /// comes back. A run ends by a kill or a power failure, and so may openings, at each of their syncs.
+    /// comes back. A run ends by a kill or a power failure, and an opening may end by a power failure at one
+    /// of its syncs.
     #[test]
     fn runs_that_are_cut_short_lose_nothing(
         runs in prop::collection::vec((steps(), any::<bool>(), any::<bool>(), 0usize..4), 1..8),
@@ -160,7 +161,7 @@ proptest! {
         let mut all: Vec<Vec<(u64, Vec<u64>)>> = Vec::new();
         let mut number = 0;
         for (steps, is_named, mut is_killed, syncs) in runs {
-            // Otherwise the run is cut short before the header names it, and nothing is synced.
+            // Otherwise the run is cut short before the header names it, and has no steps.
             if is_named {
                 header.nonce = wal.nonce();
             }
@@ -207,7 +208,7 @@ proptest! {
                 *files.log.ends.lock().unwrap() = None;
                 match resumed {
                     Ok(Some(wal)) => break wal,
-                    // The log is too long to go on.
+                    // The log cannot go on, because it is too long.
                     Ok(None) => return Ok(()),
                     Err(e) => prop_assert!(ends.take().is_some_and(|syncs| syncs < 2), "{e}"),
                 }
@@ -232,7 +233,7 @@ fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
         Ok(Wal::resume(&disk, of, SETTINGS, &WalTail::read(&*disk, of)?)?.unwrap())
     };
     let second = of(resume(&first).unwrap().nonce(), first.id, true);
-    // Until there is a checkpoint, the header may name either run.
+    // Until there is a checkpoint, the header may name this run or the one before.
     assert_eq!((read(&first).unwrap(), read(&second).unwrap()), (1, 1));
     let wal = resume(&second).unwrap();
     let third = of(wal.nonce(), first.id, true);
@@ -245,8 +246,8 @@ fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
     assert!(matches!(read(&third), Err(Error::ForeignLog { .. })));
 }
 
-/// With segments of another size, a new log is made; also if the log would need one more segment, and the
-/// disk is full.
+/// With segments of another size, the log does not go on; nor if it would need one more segment, and the disk
+/// is full.
 #[test]
 fn a_log_does_not_go_on_where_it_cannot() {
     let files = Arc::new(Files::default());
@@ -325,7 +326,7 @@ fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
     }
 }
 
-/// Returns the log of a closed heap, whose file is not empty.
+/// Returns the file of a closed heap, which is not empty, and its log, which has not begun.
 fn later(torn: Option<(usize, u64)>) -> (Arc<Cut>, Arc<Wal>) {
     let (data, log) = (Arc::new(Cut::default()), Arc::new(Cut::default()));
     (&*data as &dyn Storage).write_all(&[7; 100], 0).unwrap();

@@ -13,7 +13,7 @@ use crate::error::Result;
 
 impl Wal {
     /// Makes the log's file as short as at first, if it has grown, is not mapped, and the heap's file has
-    /// everything by a durable mark. Writes nothing.
+    /// everything by a durable mark. Writes no record and no mark.
     ///
     /// # Errors
     /// The failure of the log. It is no error if the file cannot be made shorter.

@@ -28,7 +28,7 @@ use crate::os::check_file_size;
 use crate::os::cpu::{bytes, bytes_mut};
 use crate::sync::{Mistake, Mutex, mistake};
 
-/// Words that are kept in memory. A checkpoint may add all records of a log at once.
+/// Words of records that are kept in memory, at most. A checkpoint may add all records of a log at once.
 pub(super) const MOST: usize = 8 << 20 >> 3;
 /// Words that are read from the file at once: more than one record has.
 const CHUNK: u64 = 1 << 20 >> 3;
@@ -36,7 +36,7 @@ const CHUNK: u64 = 1 << 20 >> 3;
 /// Makes a file for records that do not fit into memory.
 pub(crate) type MakeSpillFile = Box<dyn Fn() -> io::Result<File> + Send>;
 
-/// The records of a log, from the beginning of the stream on.
+/// The records that checkpoints bring to the heap's file, from the beginning of the stream on.
 #[derive(Debug)]
 pub(crate) struct RecordStream {
     wal: Arc<Wal>,
@@ -81,8 +81,7 @@ impl RecordStream {
         std::mem::take(&mut self.queue.0.lock().news) * 8
     }
 
-    /// Ends the stream, once no checkpoint is at work. The records that it has can still be
-    /// [taken](Self::take).
+    /// Ends the stream, once no checkpoint is at work. Published records can still be [taken](Self::take).
     pub(crate) fn end(&self) {
         // SURVIVES unreached: no backup is made in the lab.
         self.wal.folded.lock().streams.retain(|queue| !Arc::ptr_eq(queue, &self.queue));

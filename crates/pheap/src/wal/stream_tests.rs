@@ -15,7 +15,7 @@ use crate::units::{HEADER_SIZE, PAGE};
 
 const WORDS: usize = 10 * PAGE as usize / 8;
 const END: usize = HEADER_SIZE as usize + WORDS * 8;
-/// Bytes that are read at once. They are fewer than most writes have, so the copy is torn.
+/// Bytes that are read at once. They are fewer than most writes have, so the copy may be torn.
 const PIECE: usize = 512;
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Copier {
     }
 }
 
-/// The heap's file. Each write of a few words lets the copier make some steps.
+/// The heap's file. Each write and each sync lets the copier make a few steps, or none.
 #[derive(Debug)]
 struct Data {
     file: InMemory,
@@ -139,7 +139,7 @@ impl World {
         World { data, wal, random: random(), state: vec![0; WORDS], states: BTreeMap::new(), number: 0 }
     }
 
-    /// Appends a transaction. If the log is full, this makes a checkpoint.
+    /// Appends a transaction. If the log has no room and may not grow, this makes a checkpoint.
     fn append(&mut self) {
         let mut content = Vec::new();
         for _ in 0..=self.random.below(4) {

@@ -125,8 +125,8 @@ impl Wal {
         self.has_syncer.load(Ordering::Acquire)
     }
 
-    /// Calls `start` to start the thread, unless it is there or may not begin any more. The thread calls
-    /// [`sync_deferred`](Self::sync_deferred) until that returns `false`, and then
+    /// Calls `start` to start the thread, unless it is there or may not begin any more, or the log has
+    /// failed. The thread calls [`sync_deferred`](Self::sync_deferred) until that returns `false`, and then
     /// [`end_syncer`](Self::end_syncer).
     pub(crate) fn begin_syncer<T>(&self, start: impl FnOnce() -> Option<T>) -> Option<T> {
         // The state stays locked, so that no task leaves a waker to a thread that cannot be started.
@@ -139,8 +139,9 @@ impl Wal {
         started
     }
 
-    /// Waits until there is work, syncs the log up to the wanted position, and calls the wakers of durable
-    /// positions. Returns `false` if the thread is to end.
+    /// Waits until a sync is wanted, syncs the log up to the wanted position, and returns `true`. Meanwhile
+    /// it calls the wakers of durable positions. Returns `false` if the thread is to end, or the log has
+    /// failed.
     pub(crate) fn sync_deferred(&self) -> bool {
         let mut state = self.state.lock();
         loop {

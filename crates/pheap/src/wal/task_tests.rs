@@ -207,7 +207,7 @@ fn a_panic_comes_out_of_the_poll_and_leaves_nothing() {
 #[derive(Default)]
 struct Executor {
     ready: Mutex<VecDeque<Arc<Task>>>,
-    /// Notified when a task is ready, or none is left.
+    /// Notified when a task is ready or complete.
     changed: Condvar,
     left: Mutex<usize>,
 }

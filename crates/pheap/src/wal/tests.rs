@@ -173,7 +173,7 @@ impl Log {
         self.buffer.give_back(chunks);
     }
 
-    /// Marks all records that were written as being in the heap's file.
+    /// Writes the buffer, and marks all records as being in the heap's file.
     fn checkpoint(&mut self) {
         self.write();
         let end = self.buffer.end();
@@ -321,8 +321,8 @@ fn a_head_says_whose_log_it_is() {
             matches!(found, Head::Nothing | Head::Damaged(_)) || is_whole && found == Head::Log(LAYOUT),
             "{words:#b}: {found:?}"
         );
-        // With other bytes behind the head, it is a foreign file, or a log that was in use, unless only the
-        // first half of the head is there.
+        // With other bytes behind the head, the file does not count as an unused log, unless only the first
+        // half of the head is there.
         torn[4500] = 1;
         let found = read_head(&InMemory(Mutex::new(torn))).unwrap();
         assert!(found != Head::Nothing || words & 0b1111_0000 == 0, "{words:#b}");
@@ -367,8 +367,8 @@ fn a_segment_is_read_only_behind_the_end_of_the_one_before() {
 
 #[test]
 fn segments_that_are_used_again_are_not_read() {
-    // Three segments are used again, and the disk gets any of them: the first has its old first line, or a
-    // part of its old records behind a new first line.
+    // Segments are used again, and a part of them still has its old content on the disk: first lines,
+    // records, or both.
     for lost in [0..512, 0..64 << 10, 512..1024, 64 << 10..65 << 10, 0..192 << 10] {
         let mut log = Log::new(5);
         let mut number = 0;

@@ -1,5 +1,5 @@
-//! Simulated files, of which only synced writes survive. Other threads can come between the operations on
-//! them.
+//! Simulated files, of which only synced writes survive a power failure. Other threads can come between the
+//! operations on them.
 
 use std::io;
 use std::path::PathBuf;
