@@ -68,7 +68,7 @@ use desc::{Desc, Kind, Prim};
 /// * `At<'r>` is `Self` with its brand replaced by `'r`, and otherwise equal (same layout, same description),
 /// * every pointer in it is a [`P`] of the brand of `Self`, and it contains no reference, no interior
 ///   mutability, and nothing that is meaningful in one process only,
-/// * it needs no drop, and implements neither `Drop` nor `Deref`,
+/// * it needs no drop, and implements neither `Drop` nor `Deref` (except to a type without fields),
 /// * `zero_padding` writes padding bytes only, and `PADDED` is `false` only if there are none,
 /// * `POINTERS` is `false` only if no value contains a [`P`].
 ///
