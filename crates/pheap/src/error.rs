@@ -98,7 +98,7 @@ pub enum Error {
         what: String,
     },
 
-    /// Another process has the heap open.
+    /// Another process has the heap open. (Several processes can have it open at a time if all only read it.)
     #[error(
         "{} is open in another process; close it there first, or read a copy of it with `Options::follower`",
         path.display()
@@ -149,8 +149,8 @@ pub enum Error {
     AlreadyOpen {
         /// The file, as named in the refused call.
         path: PathBuf,
-        /// The handles that keep it open, for example "held by 1 handle of a root (`jobs`)", or "being
-        /// opened".
+        /// The handles that keep it open, for example "held by 1 handle of a root (`jobs`)"; or "being
+        /// opened" or "being closed".
         held_by: Box<str>,
     },
 
@@ -272,8 +272,8 @@ pub enum Error {
         reason: String,
     },
 
-    /// The root has another type. A value is never read as another type. Annotations declare renamed and new
-    /// fields, and [`Heap::migrate`](crate::Heap::migrate) makes a new root from the old one.
+    /// The root has another type. Annotations declare renamed and new fields, and
+    /// [`Heap::migrate`](crate::Heap::migrate) makes a new root from the old one.
     #[error(
         "root {root:?} holds values of another layout; `Heap::migrate` brings them to the new one\n{difference}"
     )]

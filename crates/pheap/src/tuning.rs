@@ -1,4 +1,4 @@
-//! Thresholds at which code takes another path. They affect speed, never results.
+//! Thresholds at which code takes another path. They affect speed and space, never results.
 //!
 //! Every build has the same set: [`Tuning::SHIPPED`]. The crash lab sets smaller ones at run time, through a
 //! method of `Options` that only it can call, so that its short programs reach both sides of each threshold.

@@ -71,7 +71,7 @@ impl<'r> Parts<'r> for () {
         seq: &mut A,
         index: usize,
     ) -> Result<(), A::Error> {
-        // In a format that is not self-describing, there is never an additional element.
+        // A format that is not self-describing ends the sequence after the elements that were asked for.
         match seq.next_element::<IgnoredAny>()? {
             Some(_) => Err(A::Error::invalid_length(index + 1, visitor)),
             None => Ok(()),

@@ -76,7 +76,7 @@ impl<'de, 'r, T: Import<'r>, const N: usize> Visitor<'de> for Array<'_, '_, 'r, 
                 None => return Err(A::Error::invalid_length(elements.len(), &self)),
             }
         }
-        // In a format that is not self-describing, there is never an additional element.
+        // A format that is not self-describing ends the sequence after the elements that were asked for.
         if seq.next_element::<IgnoredAny>()?.is_some() {
             return Err(A::Error::invalid_length(N + 1, &self));
         }

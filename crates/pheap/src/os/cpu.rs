@@ -215,10 +215,11 @@ pub(crate) fn equal_words(words: &[u16; 24], last: [u16; 4], mask: u16, word: u1
 /// memory whose address was exposed. Does nothing under Miri.
 ///
 /// Padding bytes of a value have no definite value in Rust's model, yet checksums and comparisons read every
-/// byte. An opaque block of assembly that could have stored to them makes them definite, and costs nothing.
-/// It could have stored to any memory to which it can have a pointer: memory that it is given, or whose
-/// provenance was [exposed](pointer::expose_provenance). The memory of a heap is exposed when it is mapped,
-/// and that of a write set's copies when it is allocated. So a commit need not name them: `addr` may be null.
+/// byte. An opaque block of assembly that could have stored to them makes them definite, and executes
+/// nothing. It could have stored to any memory to which it can have a pointer: memory that it is given, or
+/// whose provenance was [exposed](pointer::expose_provenance). The memory of a heap is exposed when it is
+/// mapped, and that of a write set's copies when it is allocated. So a commit need not name them: `addr` may
+/// be null.
 #[inline(always)]
 pub(crate) fn settle(addr: *mut u8) {
     #[cfg(not(miri))]

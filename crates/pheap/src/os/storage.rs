@@ -69,7 +69,8 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Reserves space for holes in the first `len` bytes, which a copy of the file may have. Changes no byte.
+    /// Reserves space for the holes in the first `len` bytes, and for blocks that the file shares with
+    /// another one: a copy of a file may have both. Changes no byte.
     ///
     /// # Errors
     /// The error of the operating system.
