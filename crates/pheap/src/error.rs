@@ -349,9 +349,9 @@ pub enum Error {
         why: String,
     },
 
-    /// This thread is already inside a transaction or read of this heap, or in code that a method of the heap
-    /// calls, such as [`on_progress`](crate::Evolution::on_progress), while it has the heap locked. Waiting
-    /// might never end.
+    /// This thread is already inside a transaction, a read or a snapshot of this heap, or in code that a
+    /// method of the heap calls, such as [`on_progress`](crate::Evolution::on_progress), while it has the
+    /// heap locked. Waiting might never end.
     #[error(
         "this thread is already inside a transaction or read of this heap, or inside a function that a \
          method of the heap has called; pass on the `tx` of the outer transaction, open several roots \
@@ -366,9 +366,9 @@ pub enum Error {
     /// Within a transaction of one heap, a program can read another heap, and within a read, change another
     /// heap. A transaction within a transaction is refused: one heap cannot roll back a commit of another, so
     /// the two are not one transaction. If an error, a panic or a crash follows the inner transaction, its
-    /// changes stay. Inside a heap, methods that wait for a whole other heap are refused,
-    /// too: to create, rename, remove or convert a root, to collect, check, inspect, copy or close the heap.
-    /// (The last handle may be dropped anywhere.)
+    /// changes stay. Within a transaction, a read or a snapshot, methods that wait for a whole other heap are
+    /// refused, too: to create, rename, remove or convert a root, to collect, check, inspect, copy or close
+    /// the heap. (The last handle may be dropped anywhere.)
     ///
     /// [`with_several_heaps`](crate::with_several_heaps) allows all of that. In any case, nest the heaps in
     /// the same order everywhere: if two threads, each in a transaction of one heap, read the other heap,

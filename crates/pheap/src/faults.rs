@@ -281,7 +281,7 @@ pub enum Bug {
     ForksKeepFiles,
     /// A forked child rolls back the transaction of the parent in which it was forked.
     ForksRollBack,
-    /// A follower reads the log before it copies the heap, and not again.
+    /// A follower that has found records in the log does not read the log again.
     FollowOnce,
     /// A follower does not check whether records may have been overwritten before it has read them.
     OverlookLap,

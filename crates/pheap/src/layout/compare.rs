@@ -50,8 +50,8 @@ struct Comparison<'a> {
 struct TypeDifference {
     /// The path to the place of the difference.
     path: String,
-    /// What differs there. Empty if the two types as a whole are different: then the struct that has them as
-    /// fields, if there is one, describes the difference.
+    /// What differs there. Empty if the two types as a whole are different: then the struct or variant that
+    /// has them as fields, if there is one, describes the difference.
     what: String,
 }
 

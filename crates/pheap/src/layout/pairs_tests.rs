@@ -425,8 +425,8 @@ pub(crate) fn pair(seed: u64) -> (World, World, &'static str) {
     (world, other, what)
 }
 
-/// Returns a description of the root, as in a program that describes each
-/// struct or enum up to `copies` times.
+/// Returns a description of the root, as in a program that describes each struct or enum up to `copies`
+/// times.
 pub(crate) fn describe_root(world: &World, copies: usize) -> &'static Desc {
     let named = vec![Vec::new(); world.defs.len()];
     let mut program = Program { world, named, copies, random: Rng(copies as u64) };

@@ -399,7 +399,7 @@ impl Mapping {
     }
 
     /// Like [`populate_again`](Self::populate_again), for a range that may not be written everywhere. Does
-    /// nothing outside a tmpfs: there, populating would mark all of the pages as written.
+    /// something only in a tmpfs: elsewhere, populating would mark all of the pages as written.
     pub(crate) fn populate_around(&self, offset: u64, len: u64) {
         if self.tmpfs {
             self.populate_again(offset, len);
