@@ -7,31 +7,30 @@ use std::path::PathBuf;
 /// The result of most calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The reason for which a call has failed. No error loses a committed transaction: a failed transaction is
-/// rolled back (for an exception see [`OutcomeUnknown`](Error::OutcomeUnknown)), and a file that cannot be
-/// opened is left as it was.
+/// The reason for which a call has failed. A transaction that returns an error is rolled back (for exceptions
+/// see [`OutcomeUnknown`](Error::OutcomeUnknown) and [`Failed`](Error::Failed)).
 ///
 /// Its `Debug` is its text as well, because a `main` that returns a `Result` prints `Debug`.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused a call on the heap file.
+    /// A call of the operating system failed, for instance on a heap's file or its log.
     #[error("{context}: {source}")]
     Io {
-        /// The operation, with the path.
+        /// The operation, in most cases with the path.
         context: String,
-        /// The operating system's answer.
+        /// The cause.
         source: std::io::Error,
     },
 
-    /// The file exists, and another program than pheap wrote it. It was not changed.
+    /// The file exists, and has no header of a heap. It was not changed.
     #[error("{} is not a pheap file; choose another path, or move it away first", path.display())]
     NotAHeap {
         /// The file.
         path: PathBuf,
     },
 
-    /// The path leads to a directory, a FIFO, a socket or a device. It was not opened.
+    /// The path does not lead to a regular file, but for example to a directory or a device.
     #[error(
         "{} is {kind}, and a heap is a regular file; give the path of a heap, or a path where no file is yet",
         path.display()
@@ -44,8 +43,8 @@ pub enum Error {
     },
 
     /// The file of the open heap was removed, or another file took its name: the heap's content is lost when
-    /// its last handle is dropped. Transactions that need not grow the file continue, and
-    /// [`Heap::backup`](crate::Heap::backup) saves all commits.
+    /// its last handle is dropped. [`Heap::backup`](crate::Heap::backup) saves all commits. Transactions that
+    /// need not grow the file continue, unless the heap has a log (see [`Misplaced`](Error::Misplaced)).
     #[error(
         "{} was removed or replaced while the heap was open, so its data are lost when the heap is closed; \
          save them with `Heap::backup` to a path where no file is, and open the heap there",
@@ -56,7 +55,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file is shorter than its header says.
+    /// The file is shorter than its header says, or than a header.
     #[error(
         "{} is truncated: {have} of {need} bytes are there; restore the whole file from a copy",
         path.display()
@@ -66,16 +65,16 @@ pub enum Error {
         path: PathBuf,
         /// Its length in bytes.
         have: u64,
-        /// The length that the header records.
+        /// The length that it should have at least, in bytes.
         need: u64,
     },
 
-    /// A newer version of pheap wrote the file, in a format that this version does not know.
+    /// A newer version of pheap wrote the heap or the backup, in a format that this version does not know.
     #[error(
         "the heap has format {found}, this program knows formats up to {supported}; use a program built with a newer pheap"
     )]
     NewerFormat {
-        /// The format (or the set of feature flags) found.
+        /// The format found. If the heap has unknown feature flags, these are in the upper 32 bits.
         found: u64,
         /// The newest format that this version knows.
         supported: u64,
@@ -92,14 +91,14 @@ pub enum Error {
         oldest: u64,
     },
 
-    /// A checksum or an invariant of the metadata does not hold.
+    /// A checksum or an invariant of the heap, its log or a backup does not hold.
     #[error("the heap is corrupt: {what}; restore it from a copy")]
     Corrupt {
         /// The checksum or invariant that does not hold, and its place.
         what: String,
     },
 
-    /// Another process has the heap open.
+    /// Another process has the heap open. (Several processes can have it open at a time if all only read it.)
     #[error(
         "{} is open in another process; close it there first, or read a copy of it with `Options::follower`",
         path.display()
@@ -109,8 +108,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The heap is in use in a way that writes no log, so a [follower](crate::Options::follower) could not
-    /// distinguish its states.
+    /// The heap is in use in a way that writes no log, or is only being prepared for its log, so a
+    /// [follower](crate::Options::follower) could not distinguish its states.
     #[error(
         "{} is in use with {how}, and a follower can read only a heap that is closed or in use with \
          `Durability::Wal`; use that durability in the program that has the heap open, or let that program \
@@ -125,8 +124,9 @@ pub enum Error {
         how: &'static str,
     },
 
-    /// Each time that a [follower](crate::Options::follower) had copied the heap, its log or the heap itself
-    /// had changed: the program that has the heap open writes, or opens and closes it, too fast.
+    /// A [follower](crate::Options::follower) has tried several times to copy the heap, and its log or the
+    /// heap itself had changed too much during the copy: the program that has the heap open writes, or opens
+    /// and closes it, too fast.
     #[error(
         "{} changes faster than it can be copied: in {tries} attempts, its log was overwritten before it was read, or the heap was opened, closed or replaced; try again later, open it with a \
          larger `Options::log_limit` in the program that writes to it, or let that program make a `Heap::backup`",
@@ -135,7 +135,7 @@ pub enum Error {
     Overtaken {
         /// The file.
         path: PathBuf,
-        /// How often it was copied.
+        /// The number of attempts.
         tries: u32,
     },
 
@@ -149,11 +149,12 @@ pub enum Error {
     AlreadyOpen {
         /// The file, as named in the refused call.
         path: PathBuf,
-        /// The handles that keep it open: "held by 1 handle of a root (`jobs`)".
+        /// The handles that keep it open, for example "held by 1 handle of a root (`jobs`)"; or "being
+        /// opened" or "being closed".
         held_by: Box<str>,
     },
 
-    /// The heap was written in `Process` durability, and the machine went down before it was closed.
+    /// The heap was in use with `Process` durability, and the machine went down before it was closed.
     #[error(
         "the heap was in use with `Durability::Process` when the machine went down, so it may be torn; \
          restore it from a copy, or open it with `Options::verify(true)`, which checks all of it first (the \
@@ -163,7 +164,8 @@ pub enum Error {
 
     /// The heap was in use with `Process` durability and was not closed, and it is unknown whether the
     /// machine has been down since: there is no `/proc` now, or there was none when the heap was opened.
-    /// Without `/proc`, a heap of a killed process opens with this durability only in a tmpfs.
+    /// Without `/proc`, a heap that a killed process has used with this durability opens only in a tmpfs, or
+    /// with `Options::verify` or `Options::restored`.
     #[error(
         "{} was in use with `Durability::Process` and was not closed. Without /proc it is unknown whether \
          the machine went down since then, so the heap may be torn; open it with `Options::verify(true)`, \
@@ -188,8 +190,9 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not next to it:
-    /// the file is a copy of the heap without its log, or the log was removed.
+    /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not next to it,
+    /// or is empty: the file is a copy of the heap without its log, or the log was removed, or the heap
+    /// renamed.
     #[error(
         "{} is missing: it is the log, which has the newest transactions of the heap; put it back, or \
          restore the heap and its log from a copy. (If the heap was renamed, or opened by another name, the \
@@ -201,7 +204,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file with the name of the heap's log is not its log. It was not changed.
+    /// The file with the name of the heap's log is not its log, or its head is damaged. It was not changed.
     #[error(
         "{} is not the log of this heap ({why}); move it away, or put the log back that belongs there",
         path.display()
@@ -243,24 +246,24 @@ pub enum Error {
         reason: String,
     },
 
-    /// The transaction has committed in memory, but the disk failed while its log was written, or the log
-    /// could not be found afterwards: only the next opening of the heap shows whether the transaction
-    /// survives. The heap cannot be used until then. If the files are just [misplaced](Error::Misplaced),
-    /// closing the heap saves the transaction.
+    /// The transaction (for a sync: some transaction) has committed in memory, but the disk failed while the
+    /// log was written, or the log could not be found afterwards: only the next opening of the heap shows
+    /// whether the transaction survives. The heap cannot be used until then. If the files are just
+    /// [misplaced](Error::Misplaced), closing the heap saves the transaction.
     #[error(
         "the disk failed while the transaction was written to the log, or the log cannot be found \
          ({source}), so it is unknown whether the transaction is durable; close the heap, open it again, and \
          look whether the changes are there"
     )]
     OutcomeUnknown {
-        /// The operating system's answer.
+        /// The cause.
         source: std::io::Error,
     },
 
-    /// The disk failed earlier, or a panic has interrupted pheap in the middle of a commit or rollback, or
-    /// the program has installed a filter of system calls that refuses `membarrier` although threads already
-    /// rely on it. Memory may be ahead of the disk, or inconsistent, so the heap cannot be read or written
-    /// until it is reopened, which recovers everything that was acknowledged.
+    /// The disk failed earlier, or a panic has interrupted pheap in the middle of a commit, a rollback or a
+    /// collection, or the program has installed a filter of system calls that refuses `membarrier` although
+    /// threads already rely on it. Memory may be ahead of the disk, or inconsistent, so the heap cannot be
+    /// read or written until it is reopened, which recovers all durable transactions.
     #[error(
         "the heap has failed ({reason}); close it and open it again, which recovers all durable transactions"
     )]
@@ -269,15 +272,15 @@ pub enum Error {
         reason: String,
     },
 
-    /// The root has another type. A value is never read as another type. Annotations declare renamed and new
-    /// fields, and [`Heap::migrate`](crate::Heap::migrate) makes a new root from the old one.
+    /// The root has another type. Annotations declare renamed and new fields, and
+    /// [`Heap::migrate`](crate::Heap::migrate) makes a new root from the old one.
     #[error(
         "root {root:?} holds values of another layout; `Heap::migrate` brings them to the new one\n{difference}"
     )]
     TypeMismatch {
         /// Name of the root.
         root: String,
-        /// Both layouts, the first field that differs, and a hint.
+        /// A text that shows the two layouts and where they differ, and mostly has a hint.
         difference: String,
     },
 
@@ -294,9 +297,10 @@ pub enum Error {
         root: String,
     },
 
-    /// Annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) declare that the type of a root has
-    /// changed. The heap accepts the new type only if the program has no pointer to the values that was made
-    /// for the old type: no [`Held`](crate::Held), and no [`Snapshot`](crate::Snapshot).
+    /// A root is to get a new type: its annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) allow
+    /// it, or [`Heap::evolve`](crate::Heap::evolve) converts it. The heap accepts the new type only if the
+    /// program has no pointer to the values that was made for the old type: no [`Held`](crate::Held), and no
+    /// [`Snapshot`](crate::Snapshot).
     #[error(
         "root {root:?} cannot get its new type while the program has a `Held` pointer or a `Snapshot` of it; \
          drop them first (`Heap::holders` counts them)"
@@ -307,9 +311,9 @@ pub enum Error {
     },
 
     /// The objects of a root are being [converted](crate::Heap::evolve) to other types: a thread does it now,
-    /// or a crash has interrupted it. The program that has begun the conversion continues it when it calls
-    /// `evolve` again. Until then, no program can open the root, and a program with other types cannot
-    /// complete the conversion.
+    /// or it was interrupted, by a crash for example. The program that has begun the conversion continues it
+    /// when it calls `evolve` again. Until then, no program can open the root, and a program with other types
+    /// cannot complete the conversion.
     #[error(
         "the conversion of root {root:?} to other types is not finished; run `Heap::evolve` in the program \
          that began it, with the same types. Until then, no program can open the root"
@@ -322,7 +326,7 @@ pub enum Error {
     /// A pointer in the heap leads to a part of an object, and the type of the part or of the object has
     /// changed: in the new type, the part may have moved, or may be something else than the type of the
     /// pointer. Or the pointer is to a type without bytes that gets some, or the other way round: such a
-    /// pointer leads nowhere. Nothing was changed; [`Heap::migrate`](crate::Heap::migrate) can do changes
+    /// pointer leads nowhere. No value was changed; [`Heap::migrate`](crate::Heap::migrate) can do changes
     /// that [`Heap::evolve`](crate::Heap::evolve) and annotations cannot.
     #[error(
         "root {root:?} has pointers to parts of objects of type `{type_name}`, so these objects cannot be \
@@ -345,9 +349,9 @@ pub enum Error {
         why: String,
     },
 
-    /// This thread is already inside a transaction or read of this heap, or in code that a method of the heap
-    /// calls, such as [`on_progress`](crate::Evolution::on_progress), while it has the heap locked. Waiting
-    /// might never end.
+    /// This thread is already inside a transaction, a read or a snapshot of this heap, or in code that a
+    /// method of the heap calls, such as [`on_progress`](crate::Evolution::on_progress), while it has the
+    /// heap locked. Waiting might never end.
     #[error(
         "this thread is already inside a transaction or read of this heap, or inside a function that a \
          method of the heap has called; pass on the `tx` of the outer transaction, open several roots \
@@ -356,15 +360,15 @@ pub enum Error {
     Nested,
 
     /// This thread is already inside another heap, and two threads that nest two heaps in opposite orders
-    /// would wait for ever. A thread is inside a heap in a transaction, in a read, at a snapshot, and in code
+    /// could wait for ever. A thread is inside a heap in a transaction, in a read, at a snapshot, and in code
     /// that pheap calls while it checks, converts or copies the heap.
     ///
     /// Within a transaction of one heap, a program can read another heap, and within a read, change another
     /// heap. A transaction within a transaction is refused: one heap cannot roll back a commit of another, so
     /// the two are not one transaction. If an error, a panic or a crash follows the inner transaction, its
-    /// changes stay. Within a transaction or a read, methods that wait for a whole other heap are refused,
-    /// too: to create, rename, remove or convert a root, to collect, check, inspect, copy or close the heap.
-    /// (The last handle may be dropped anywhere.)
+    /// changes stay. Within a transaction, a read or a snapshot, methods that wait for a whole other heap are
+    /// refused, too: to create, rename, remove or convert a root, to collect, check, inspect, copy or close
+    /// the heap. (The last handle may be dropped anywhere.)
     ///
     /// [`with_several_heaps`](crate::with_several_heaps) allows all of that. In any case, nest the heaps in
     /// the same order everywhere: if two threads, each in a transaction of one heap, read the other heap,
@@ -385,8 +389,8 @@ pub enum Error {
         root: String,
     },
 
-    /// The disk is full, or `Options::max_size` is reached. The transaction was rolled back; the heap is
-    /// usable.
+    /// The disk, a quota or a file is full, or another limit is reached, such as `Options::max_size`. A
+    /// transaction that returns this error is rolled back, and the heap stays usable.
     #[error("there is no space: {reason}; free some space, or raise the limit, and try again")]
     OutOfSpace {
         /// The limit that was hit.
@@ -457,7 +461,7 @@ pub enum Error {
     )]
     ReadOnly,
 
-    /// The path or file is not writable by this program.
+    /// This program may not open, create or write the file, or the file system is read-only.
     #[error(
         "no permission to open or write {}; change the mode of that file or of its directory, or choose a \
          place that this program may write to. To read a heap without permission to write, open it with \
@@ -494,18 +498,19 @@ pub enum Error {
     )]
     Closed,
 
-    /// A [`Held`](crate::Held) pointer belongs to another root, or to a transaction that was rolled back.
+    /// A [`Held`](crate::Held) pointer belongs to another root, or to a transaction that was rolled back or
+    /// has not committed yet.
     #[error("the held pointer belongs to another root, or to a transaction that was rolled back")]
     NotHeld,
 
     /// The object is larger than a heap can hold.
     #[error("an object of {bytes} bytes is too large; split it into several objects")]
     TooLarge {
-        /// Its size in bytes; `u64::MAX` if that overflows.
+        /// Its size in bytes; `u64::MAX` if that overflows or was not computed.
         bytes: u64,
     },
 
-    /// The requested durability is not available here.
+    /// The requested durability is not available here, or this thread is inside too many heaps at a time.
     #[error("{0}")]
     Unsupported(&'static str),
 
@@ -521,15 +526,15 @@ pub enum Error {
     )]
     Forked,
 
-    /// The data do not match the type, or are not valid in their format. Existing objects are unchanged.
+    /// The data do not match the type, are nested too deep, or are not valid in their format.
     #[cfg(feature = "serde")]
     #[error("the data cannot be imported: {what}; correct them, or import another type")]
     Malformed {
-        /// The path in the data, the deserialiser's message, and the position in the text.
+        /// The path in the data, if it is known, and the deserialiser's message.
         what: String,
     },
 
-    /// The program aborted the transaction, with this reason. pheap itself never returns it.
+    /// The program aborted the transaction, with this reason. pheap itself never makes this error.
     #[error("transaction given up: {0}")]
     Aborted(Cow<'static, str>),
 }
@@ -561,7 +566,8 @@ impl Error {
         }
     }
 
-    /// Converts an error of creating or writing a file at `path`: `NoPermission`, `OutOfSpace`, or `Io`.
+    /// Converts an error of opening, creating or writing a file at `path`: `NoPermission`, `OutOfSpace`, or
+    /// `Io`.
     pub(crate) fn making(doing: &str, path: &std::path::Path, source: std::io::Error) -> Error {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match (source.kind(), source.raw_os_error()) {
@@ -579,7 +585,7 @@ impl Error {
     }
 }
 
-/// Whether a disk, a quota or a file is full.
+/// Returns whether the error says that a disk or a quota is full, or a file as long as it may be.
 pub(crate) fn is_full(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }

@@ -52,8 +52,8 @@ pub enum Kind {
 pub enum Mutation {
     /// The request is not done. A check of a checksum always succeeds.
     Drop,
-    /// The request is done too late: a flush or write just after the next fence or sync, a fence or sync
-    /// after the next flush or write.
+    /// The request is done too late: for example, a flush just after the next fence, or a fence after the
+    /// next flush.
     Delay,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn is_left_out(_kind: Kind) -> bool {
     false
 }
 
-/// Returns whether there may be a mutant of a lock, so that locks must be watched.
+/// Returns whether there may be a mutant of a lock, or locks are noted, so that locks must be watched.
 #[inline(always)]
 pub(crate) fn watches_locks() -> bool {
     #[cfg(feature = "sim")]
@@ -87,7 +87,8 @@ pub(crate) fn watches_locks() -> bool {
     false
 }
 
-/// Returns whether a seeded bug is switched on. It is always `false` outside the crash explorer's builds.
+/// Returns whether this seeded bug is switched on for this thread. It is always `false` outside the crash
+/// explorer's builds.
 #[inline(always)]
 pub(crate) fn bug(_bug: Bug) -> bool {
     #[cfg(feature = "sim")]
@@ -122,7 +123,7 @@ pub(crate) mod panics {
         static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     }
 
-    /// Makes this thread panic when it has passed `places` such places.
+    /// Makes this thread panic at the next such place after it has passed `places` of them.
     pub(crate) fn after(places: u32) {
         LEFT.set(Some(places));
     }
@@ -280,7 +281,7 @@ pub enum Bug {
     ForksKeepFiles,
     /// A forked child rolls back the transaction of the parent in which it was forked.
     ForksRollBack,
-    /// A follower reads the log before it copies the heap, and not again.
+    /// A follower that has found records in the log does not read the log again.
     FollowOnce,
     /// A follower does not check whether records may have been overwritten before it has read them.
     OverlookLap,

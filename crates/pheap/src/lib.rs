@@ -74,7 +74,7 @@ pub use heap::{Elements, Entries, Entry, Field, Fields, Object, Objects, Pointer
 #[cfg(feature = "serde")]
 pub use exchange::{Export, Import};
 
-/// The programs in the documents are tests.
+/// The programs in these documents are tests.
 #[cfg(all(doctest, feature = "serde"))]
 mod documents {
     #[doc = include_str!("../../../docs/cookbook.md")]

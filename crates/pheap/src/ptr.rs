@@ -23,12 +23,13 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 /// brand `'r`.
 ///
 /// It is a raw address of 8 bytes, `Copy`, and the only kind of pointer that may be stored in a heap. Read by
-/// `tx[p].field`, write by `tx[p].field = v`. `'r` is *generative*: each transaction has a unique brand that
-/// equals no other lifetime, so a pointer cannot leave its transaction or reach another root. To keep one,
-/// see [`Txn::hold`](crate::Txn::hold).
+/// `tx[p].field`, write by `tx[p].field = v`. `'r` is *generative*: each transaction or read has a unique
+/// brand that equals no other lifetime, so a pointer cannot leave it or reach another root. To keep one, see
+/// [`Txn::hold`](crate::Txn::hold).
 ///
 /// Pointers compare for equality only: the next opening may map the heap at other addresses, so an address
-/// must not be stored as a sort or hash key. [`key`](P::key) returns a key for use within the transaction.
+/// must not be stored as a sort or hash key. [`key`](P::key) returns a key for use within the transaction or
+/// read.
 ///
 /// A pointer to a type without bytes leads nowhere: it keeps no object alive, and may equal any other.
 //
@@ -201,7 +202,7 @@ unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
     one_word!(nullable: true);
 }
 
-/// Identity of an object within one transaction; made by [`P::key`].
+/// Identity of an object within one transaction or read; made by [`P::key`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key<'r> {
     addr: usize,
@@ -214,7 +215,8 @@ impl Hash for Key<'_> {
     }
 }
 
-/// Returns a range of indices below `len`: its first index, and the one after its last.
+/// Returns a range of indices below `len`: its first index, and the one after its last. Panics if the range
+/// is not within `0..len`.
 #[track_caller]
 pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
     let start = match range.start_bound() {
@@ -231,7 +233,7 @@ pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usiz
     (start, end)
 }
 
-/// Returns the object at an address, for `Index`.
+/// Returns the address of the value of an object, with its length if it is a slice or string.
 #[inline(always)]
 pub(crate) fn value_of<T: Pointee + ?Sized>(p: P<'_, T>) -> *mut T {
     // SAFETY: a `P` points to a live object of its type, by its invariant.

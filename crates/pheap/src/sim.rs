@@ -1,14 +1,16 @@
 //! A memory that keeps track of the words that a power failure may leave.
 //!
 //! The model: memory is words of 8 bytes in lines of 64. A word reaches the medium whole or not at all. A
-//! flush takes the content that the line has at that moment, and a fence makes all flushed content durable.
-//! Any subset of the words that are stored and not yet durable may have reached the medium at any time,
-//! because caches evict lines freely. This is also what `microsoft/verified-storage` assumes. If a word was
-//! stored several times since it was last durable, the medium may have any of these values, independently of
-//! other words: an evicted line can become dirty again.
+//! flush takes the content that the line has at that moment, and a fence makes all flushed content durable
+//! (if threads are scheduled, what its own thread has flushed). Any subset of the words that are stored and
+//! not yet durable may have reached the medium at any time, because caches evict lines freely. This is also
+//! what `microsoft/verified-storage` assumes. If a word was stored several times since it was last durable,
+//! the medium may have any of these values, independently of other words: an evicted line can become dirty
+//! again.
 //!
 //! The simulator keeps the durable image apart from the mapped one. It notes a [`Point`] before each event
-//! that makes words durable (a fence, a locked instruction, a sync of the file), and at each acknowledgement.
+//! of the running heap that makes words durable (a fence, a locked instruction, a sync of the file), and at
+//! each acknowledgement.
 //! Between two points the set of possible images only grows, so these points show all of them. Stores by the
 //! program itself (`&mut T`) are found by comparing. If a word changes that the transaction has not
 //! announced, that is a violation.
@@ -138,8 +140,8 @@ impl Sim {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Notes that `n` operations have been acknowledged. This is a point. The heap must be open, or must not
-    /// have been opened yet.
+    /// Notes that `n` operations have been acknowledged. This is a point, unless the medium is
+    /// [silent](Self::be_silent). The heap must be open, or must not have been opened yet.
     pub fn acknowledge(&self, n: usize) {
         let mut state = self.lock();
         state.settle();
@@ -171,7 +173,7 @@ impl Sim {
         self.lock().violations.clone()
     }
 
-    /// Returns the durable image, as after an orderly end.
+    /// Returns the durable content, also that behind the end of the heap.
     pub fn durable(&self) -> Vec<u64> {
         let state = self.lock();
         [&state.durable[..], &state.tail].concat()

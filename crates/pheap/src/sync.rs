@@ -1,5 +1,5 @@
-//! The locks, condition variables and atomics by which threads synchronize. All code takes them from here, so
-//! that builds for models and for the lab can replace them.
+//! The locks, condition variables and atomics by which threads synchronize. Code that models or the lab check
+//! takes them from here, so that builds for these can replace them.
 //!
 //! The [lock](access) of regions is pheap's own. The others are those of std. In models (`cfg(pheap_loom)`)
 //! they are those of [loom], and the lock of regions is made of these. Loom runs a test under every order of
@@ -104,7 +104,7 @@ pub enum Mistake {
     LetGoTwice,
 }
 
-/// Whether this mistake was seeded. A constant, except in models and the lab.
+/// Returns whether this mistake was seeded. A constant, except in models and the lab.
 #[inline(always)]
 pub(crate) fn mistake(mistake: Mistake) -> bool {
     #[cfg(all(test, pheap_loom))]

@@ -1,4 +1,4 @@
-//! Thresholds at which code takes another path. They affect speed, never results.
+//! Thresholds at which code takes another path. They affect speed and space, never results.
 //!
 //! Every build has the same set: [`Tuning::SHIPPED`]. The crash lab sets smaller ones at run time, through a
 //! method of `Options` that only it can call, so that its short programs reach both sides of each threshold.
@@ -19,8 +19,8 @@ pub struct Tuning {
     /// Number of lines that a commit flushes if there are that many more than `kept_lines`; otherwise it
     /// flushes none. A fence that waits for many lines takes little longer than one that waits for a few.
     pub lines_at_a_time: usize,
-    /// Most bytes of fresh objects in a redo record; if there are more, they are flushed before it. A second
-    /// fence takes about as long as writing that many bytes twice.
+    /// Most bytes of fresh objects in a redo record. If there are more, they are flushed before it, which
+    /// needs a second fence.
     pub fresh_in_record: usize,
     /// Consecutive transactions that do not access again the data that they have written, after which stores
     /// copy single fields.

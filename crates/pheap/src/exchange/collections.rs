@@ -26,7 +26,8 @@ impl<'r, T: Import<'r>> Import<'r> for PVec<'r, T> {
     }
 }
 
-/// Queues, and an additional bound of their elements. They are exported in the order of their iterators.
+/// Queues, and the additional bound of their elements, if any. They are exported in the order of their
+/// iterators.
 macro_rules! queues {
     ($($queue:ident of [$($order:ident)?];)*) => {$(
         impl<'r, T: Persist + Export<'r>> Export<'r> for $queue<'r, T> {

@@ -1,5 +1,5 @@
-//! Export and import of counterparts of the standard library's types, in the form of those types; and of
-//! numbers of other crates.
+//! Export and import of counterparts of the standard library's types, of `NonZero` and the like, and of types
+//! of other crates.
 
 use std::cmp::Reverse;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The functions and types that `#[persist(serde)]` expands to.
+//! The functions and types that the expansion of `#[persist(serde)]` uses.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,7 +17,7 @@ pub use serde::ser::{
     SerializeStruct, SerializeStructVariant, SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-/// Exports a field of a struct.
+/// Exports a field of a struct with named fields.
 pub fn export_field<'v, 'r, S: SerializeStruct, T: Export<'r> + ?Sized>(
     state: &mut S,
     name: &'static str,
@@ -27,7 +27,7 @@ pub fn export_field<'v, 'r, S: SerializeStruct, T: Export<'r> + ?Sized>(
     state.serialize_field(name, &at.of(field))
 }
 
-/// Exports a field of a variant.
+/// Exports a field of a variant with named fields.
 pub fn export_variant_field<'v, 'r, S: SerializeStructVariant, T: Export<'r> + ?Sized>(
     state: &mut S,
     name: &'static str,
@@ -110,7 +110,7 @@ impl<'de, 'r, T: Import<'r>> Visitor<'de> for Newtype<'_, '_, 'r, T> {
     }
 }
 
-/// Imports a struct without fields.
+/// Imports a unit struct.
 pub fn import_unit<'de, D: Deserializer<'de>>(
     deserializer: D,
     name: &'static str,
@@ -135,7 +135,7 @@ impl Visitor<'_> for Unit {
     }
 }
 
-/// Imports the field of a variant with one field.
+/// Imports the field of a variant with one field that has no name.
 pub fn import_newtype_variant<'de, 'r, A: VariantAccess<'de>, T: Import<'r>>(
     into: &mut Importer<'_, 'r>,
     variant: A,
@@ -143,7 +143,7 @@ pub fn import_newtype_variant<'de, 'r, A: VariantAccess<'de>, T: Import<'r>>(
     variant.newtype_variant_seed(into.seed())
 }
 
-/// An enum.
+/// An enum that can be imported.
 pub trait Variants<'r>: Sized {
     /// Its name.
     const NAME: &'static str;

@@ -38,7 +38,7 @@ impl<'v, 'r> Exporter<'v, 'r> {
         self.view
     }
 
-    /// Returns a part of the value that is being exported.
+    /// Makes `value`, a part of the value that is being exported, serialisable.
     pub fn of<T: Export<'r> + ?Sized>(self, value: &'v T) -> Exported<'v, 'r, T> {
         Exported { value, at: self }
     }
@@ -71,7 +71,7 @@ impl fmt::Debug for Exporter<'_, '_> {
     }
 }
 
-/// A value that serde can serialise; made by [`View::export`].
+/// A value that serde can serialise; made by [`View::export`] and [`Exporter::of`].
 #[derive(Debug)]
 pub struct Exported<'v, 'r, T: ?Sized> {
     value: &'v T,
@@ -79,8 +79,8 @@ pub struct Exported<'v, 'r, T: ?Sized> {
 }
 
 impl<T: ?Sized> Exported<'_, '_, T> {
-    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB
-    /// of the stack, or 4 KiB without optimisation.
+    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each level takes space
+    /// on the stack.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
         self.at.max_depth = levels;

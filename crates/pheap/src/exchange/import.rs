@@ -92,9 +92,8 @@ impl<'t, 'r> Importer<'t, 'r> {
         Importer { tx, depth: 0, max_depth: MAX_DEPTH, failure: None, path: ValuePath::default() }
     }
 
-    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB
-    /// of the stack, or 4 KiB without optimisation, and several times the size of the values themselves. The
-    /// deserialiser may have another limit.
+    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each level takes space
+    /// on the stack, also for the values themselves. The deserialiser may have another limit.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
         self.max_depth = levels;
@@ -106,7 +105,7 @@ impl<'t, 'r> Importer<'t, 'r> {
         self.tx
     }
 
-    /// Reads a value: for `next_element_seed` and the like.
+    /// Returns a seed that reads a value, for `next_element_seed` and the like.
     pub fn seed<T: Import<'r>>(&mut self) -> Seed<'_, 't, 'r, T> {
         Seed { into: self, of: PhantomData }
     }
@@ -148,7 +147,7 @@ impl<'t, 'r> Importer<'t, 'r> {
         }
     }
 
-    /// Records the place of a failure.
+    /// Records a step of the path to the place of a failure; the innermost step first.
     pub(super) fn failed_at(&mut self, step: PathStep) {
         self.path.push(step);
     }
@@ -197,9 +196,10 @@ impl<'r> Txn<'r> {
     /// of serde_json's).
     ///
     /// # Errors
-    /// [`Error::Malformed`], with the deserialiser's message and the place in the data; [`Error::OutOfSpace`]
-    /// and the like if there is no memory for the objects. Existing objects are unchanged; if the transaction
-    /// continues, the new ones are garbage.
+    /// [`Error::Malformed`], with the deserialiser's message and the place in the data, if it is known;
+    /// [`Error::OutOfSpace`] and the like if there is no memory for the objects. If the transaction
+    /// continues, the new objects are garbage. (Existing objects are unchanged, unless an [`Import`] of the
+    /// program changes them.)
     pub fn import<'de, T: Import<'r>, D: Deserializer<'de>>(&mut self, deserializer: D) -> crate::Result<T> {
         let mut into = Importer::new(self);
         T::import(&mut into, deserializer).map_err(|error| into.error(error))

@@ -19,7 +19,8 @@ use crate::ptr::P;
 /// `SharedStr`.
 /// JSON has no other keys; serde_json also writes numbers, `bool`, and variants without fields as strings,
 /// and reads them back. Keys of bytes (`[u8; N]`, `P<[u8]>`, `PBytes`, `InlineBytes`) are written in
-/// hexadecimal in human-readable formats. Keys of other kinds need another format, or a `Vec` of pairs.
+/// hexadecimal in human-readable formats. Keys of other kinds need another format, or a sequence of pairs
+/// instead of a map.
 #[diagnostic::on_unimplemented(
     message = "a map with keys of type `{Self}` cannot be exported and imported",
     label = "not an `ExchangeKey`",
@@ -48,7 +49,7 @@ pub trait ExchangeKey<'r>: MapKey<'r> {
         deserializer: D,
     ) -> Result<Self::Owned, D::Error>;
 
-    /// Returns the key for a message.
+    /// Returns a text for the key, for messages: `..` unless the type has a better one.
     fn describe(query: &Self::Query) -> String {
         let _ = query;
         "..".to_owned()

@@ -40,11 +40,12 @@
 //! | `PBytes`, `InlineBytes` | bytes; in human-readable formats such as JSON, a string in hexadecimal |
 //! | `PHashMap`, `PBTreeMap`, `PSnapMap` | a map with the borrowed keys (see [`ExchangeKey`] for keys that JSON cannot have); a duplicate key is an error |
 //! | `PHashSet`, `PBTreeSet` | a sequence, which may have duplicates |
-//! | structs | maps by the names of the fields; tuple structs are sequences; with one field, just that field |
+//! | structs | maps by the names of the fields; tuple structs are sequences, or with one field just that field |
 //! | enums | the name of the variant, or a map from the name to its content |
 //!
-//! serde's derives represent Rust types in the same way, so programs without pheap can read and write the
-//! same data. Unknown fields are ignored; duplicate fields are errors, and missing ones that are no options.
+//! serde's derives represent structs and enums in the same way, so programs without pheap can read and write
+//! the same data. Unknown fields are ignored; duplicate fields are errors, and missing ones that are no
+//! options.
 //!
 //! # Shared objects and cycles
 //!

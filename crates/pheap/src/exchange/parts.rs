@@ -15,7 +15,7 @@ pub struct Part<T, Rest>(pub T, pub Rest);
 
 /// The names of a struct or variant and its fields.
 pub struct Shape {
-    /// Name of the struct.
+    /// Name of the struct or enum.
     pub name: &'static str,
     /// The expected data, for messages: "struct Shop".
     pub expecting: &'static str,
@@ -25,10 +25,10 @@ pub struct Shape {
 
 /// A list of fields.
 pub trait Parts<'r>: Sized {
-    /// A place for each field that was read.
+    /// A place for each field, empty until the field was read.
     type Places: Default;
 
-    /// Reads field `index` from a map.
+    /// Reads the value of field `index` from a map. A second value of the field is an error.
     fn from_map<'de, A: MapAccess<'de>>(
         places: &mut Self::Places,
         index: usize,
@@ -37,7 +37,7 @@ pub trait Parts<'r>: Sized {
         map: &mut A,
     ) -> Result<(), A::Error>;
 
-    /// Returns all fields, if none is missing.
+    /// Returns all fields. A missing one is an error, unless its type has a value for that.
     fn from_places<E: Error>(places: Self::Places, names: &[&'static str]) -> Result<Self, E>;
 
     /// Reads all fields from a sequence. `index` is the index of the first field of this list among the
@@ -71,7 +71,7 @@ impl<'r> Parts<'r> for () {
         seq: &mut A,
         index: usize,
     ) -> Result<(), A::Error> {
-        // In a format that is not self-describing, there is never an additional element.
+        // A format that is not self-describing ends the sequence after the elements that were asked for.
         match seq.next_element::<IgnoredAny>()? {
             Some(_) => Err(A::Error::invalid_length(index + 1, visitor)),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Export and import of primitives, arrays, pointers, slices and strings.
+//! Export and import of primitives, arrays, pointers, options of pointers, slices and strings.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -68,7 +68,7 @@ impl<'de, 'r, T: Import<'r>, const N: usize> Visitor<'de> for Array<'_, '_, 'r, 
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<[T; N], A::Error> {
-        // On the heap, because an incomplete array may be too large for the stack.
+        // A `Vec` can hold an incomplete array.
         let mut elements = Vec::with_capacity(N);
         while elements.len() < N {
             match sequence::next(self.into, &mut seq, elements.len())? {
@@ -76,7 +76,7 @@ impl<'de, 'r, T: Import<'r>, const N: usize> Visitor<'de> for Array<'_, '_, 'r, 
                 None => return Err(A::Error::invalid_length(elements.len(), &self)),
             }
         }
-        // In a format that is not self-describing, there is never an additional element.
+        // A format that is not self-describing ends the sequence after the elements that were asked for.
         if seq.next_element::<IgnoredAny>()?.is_some() {
             return Err(A::Error::invalid_length(N + 1, &self));
         }

@@ -1,10 +1,10 @@
-//! Mutants: the crate with one flush, fence, log entry, checksum test or lock left out, or with one that
-//! comes too late.
+//! Mutants: the crate with one request of some [`Kind`] left out, or done too late.
 //!
-//! A *site* is a place in the source that asks for one of these. The functions that do them are
-//! `#[track_caller]` in builds with the simulator, and the small helpers between them and the protocols are,
-//! too. So a site is the line of the protocol that asks. Each function reports to `reached`, and does the
-//! request as always, not at all, or late, as that returns. A test suite is good if it notices each mutant.
+//! A *site* is a place in the source that makes such a request. The functions that do requests are
+//! `#[track_caller]`, at least in builds with the simulator, and the small helpers between them and the
+//! protocols are, too. So a site is the line of the protocol that asks. Each function reports its site, and
+//! does the request as always, not at all, or late, as the answer says. A test suite is good if it notices
+//! each mutant.
 //!
 //! A mutant is switched on for one thread, because the explorer of crash images is single-threaded and tests
 //! run side by side. A mutant of a lock is switched on for the whole process.
@@ -275,7 +275,7 @@ pub fn add_noted(noted: Noted) {
     });
 }
 
-/// Returns how often the active mutant has changed what the crate does.
+/// Returns how often the mutant of this thread and that of a lock, if there are such, were applied.
 pub fn fired() -> u64 {
     FIRED.get() + FIRED_LOCKS.load(Ordering::Relaxed)
 }
@@ -291,7 +291,7 @@ pub(crate) fn meet() {
     MEETINGS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns whether there may be a mutant of a lock.
+/// Returns whether there may be a mutant of a lock, or locks are noted.
 #[inline]
 pub(crate) fn watches_locks() -> bool {
     SHARES.load(Ordering::Acquire)

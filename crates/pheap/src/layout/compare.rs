@@ -50,8 +50,8 @@ struct Comparison<'a> {
 struct TypeDifference {
     /// The path to the place of the difference.
     path: String,
-    /// What differs there. Empty if the types have nothing in common: then the type that holds them describes
-    /// the difference.
+    /// What differs there. Empty if the two types as a whole are different: then the struct or variant that
+    /// has them as fields, if there is one, describes the difference.
     what: String,
 }
 
@@ -64,7 +64,7 @@ impl TypeDifference {
         TypeDifference::new(format!("the {what} differ: {old} in the heap, {new} in the program"))
     }
 
-    /// Adds a step to the front of the path, as seen from one level further out.
+    /// Adds a step to the front of the path, as seen from one level further out; not if `what` is empty.
     fn below(mut self, step: impl Display) -> TypeDifference {
         if !self.what.is_empty() {
             self.path.insert_str(0, &step.to_string());

@@ -83,7 +83,7 @@ pub(super) struct ConvertedPointers {
 }
 
 impl ConvertedPointers {
-    /// Returns `None` if the new type has no pointers.
+    /// Returns `None` if the new type has no pointers, or one of the types cannot be described.
     fn of(old: &'static Desc, new: &'static Desc) -> Option<ConvertedPointers> {
         // A type that cannot be described is not in a heap.
         let (given, made) = (Graph::of(old).ok()?.types, Graph::of(new).ok()?.types);
@@ -170,12 +170,12 @@ pub(super) enum ConvertStep {
         call: ConvertFn,
         pointers: Option<Arc<ConvertedPointers>>,
     },
-    /// Does nothing if all of the `size` bytes are zero.
+    /// Runs the ops, unless all of the `size` bytes of the old value are zero.
     UnlessZero {
         size: u64,
         ops: Vec<ConvertOp>,
     },
-    /// Copies the tag, which has `tag` bytes, and runs the ops of its variant.
+    /// Copies the tag, which has `tag` bytes, and runs the ops of its variant, if the tag is known.
     Variants {
         tag: usize,
         variants: Vec<(u128, Vec<ConvertOp>)>,
@@ -199,7 +199,7 @@ pub(super) enum VacantSlots {
     Untagged { tags: u64 },
     /// A slot is vacant if its number, of one byte, is not among the first `len` of the `order`.
     Unordered { len: u64, order: u64 },
-    /// A slot is vacant if its number is not less than `len`. It has a copy of the last value.
+    /// A slot is vacant if its number is not less than `len`. It gets a copy of the slot before it.
     Behind { len: u64 },
 }
 
@@ -279,7 +279,8 @@ impl ConvertOp {
         }
     }
 
-    /// Returns the end of the bytes that the op writes, from the new value's start.
+    /// Returns the end of the bytes that the op writes, from the new value's start; only its start for a
+    /// default or a call.
     fn reach(&self) -> u64 {
         self.to
             + match &self.step {

@@ -9,7 +9,7 @@ use super::names::{is_id, is_identifier};
 /// Names a type without evaluating its description.
 pub type DescFn = fn() -> &'static Desc;
 
-/// The stable id of a type: its name in Rust, or `#[persist(id = "…")]`.
+/// The stable id of a type: its name in Rust, or `#[persist(id = "…")]`; for pheap's own, `pheap::…`.
 #[derive(Debug, Clone, Copy)]
 pub struct Name(&'static str);
 
@@ -18,7 +18,7 @@ pub struct Name(&'static str);
 const OWN: &[u8] = b"pheap::";
 
 impl Name {
-    /// The id of a user's type.
+    /// Makes the id of a program's type.
     ///
     /// # Panics
     /// If it is empty, begins with `pheap::`, or has characters that ids may not have. Derived code calls
@@ -34,7 +34,7 @@ impl Name {
         Name(id)
     }
 
-    /// Makes the id of one of pheap's own types, `pheap::…`.
+    /// Makes the id of one of pheap's own types, `pheap::…`, or of a type of the language.
     pub(crate) const fn own(id: &'static str) -> Name {
         Name(id)
     }
@@ -170,7 +170,7 @@ pub struct History {
     pub(super) removed: &'static [&'static str],
 }
 
-/// Derived code calls these in a constant, so a panic is a compile error.
+/// Derived code calls the public functions in a constant, so a panic is a compile error.
 impl History {
     /// The history of something that was always the same.
     pub(crate) const NONE: History = History { was: &[], since: 1, default: None, removed: &[] };

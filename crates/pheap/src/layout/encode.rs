@@ -200,7 +200,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Any layout that a record of the type table may decode to.
+    /// Layouts of all kinds, most of them impossible: decoding does not check that.
     pub(in crate::layout) fn any_layout() -> impl Strategy<Value = TypeLayout> {
         let name = || "[a-z]{1,9}";
         let number = || prop_oneof![0..70u64, any::<u64>(), Just(u64::MAX), (0..64u32).prop_map(|n| 1 << n)];

@@ -48,7 +48,7 @@ pub(crate) struct Successor {
 }
 
 /// Returns the successor of each type that is reachable from a value of type `number` in the heap, itself
-/// included. The error is a text that says what would help.
+/// included. The error is a text that says what is wrong, or what would help.
 pub(crate) fn successors(
     stored: &[TypeLayout],
     number: u32,
@@ -94,18 +94,18 @@ fn are_same(a: &'static Desc, b: &'static Desc) -> bool {
     std::ptr::eq(a, b) || graphs().is_some_and(|(a, b)| difference((&a.types, 0), (&b.types, 0)).is_none())
 }
 
-/// Two types that a pointer leads to, in the heap and in the program.
+/// Two types in the same place, in the heap and in the program: of the root, or of a pointer's target.
 #[derive(Clone, Copy)]
 struct TypePair {
     old: u32,
     new: &'static Desc,
-    /// Whether a map finds an entry by this object.
+    /// Whether a collection finds an entry by this object.
     is_key: bool,
 }
 
 struct TypeWalk<'a> {
     converters: &'a [Converter],
-    /// Targets of pointers that are still to be compared.
+    /// The root and targets of pointers that are still to be compared.
     todo: Vec<TypePair>,
     /// Names of types in the heap, with their arguments, and the program's types in the same place.
     names: Vec<(&'a str, &'static Desc)>,
@@ -117,7 +117,7 @@ struct Obstacle {
     /// The innermost type with a name, and the path from there to the place of the obstacle.
     within: Option<&'static Desc>,
     path: String,
-    /// What the program can do about it.
+    /// What is wrong, or what the program can do about it.
     help: String,
 }
 
@@ -129,7 +129,7 @@ fn obstacle<T>(help: String) -> Result<T, Obstacle> {
 }
 
 impl Obstacle {
-    /// Adds a step to the front of the path, as seen from one level further out.
+    /// Adds a step to the front of the path, as seen from one level further out, unless the path has ended.
     fn below(mut self, step: &str) -> Obstacle {
         if self.within.is_none() {
             self.path.insert_str(0, step);
@@ -137,7 +137,7 @@ impl Obstacle {
         self
     }
 
-    /// Ends the path at a type with a name.
+    /// Ends the path at a type with a name, unless it has ended before.
     fn within(self, ty: &'static Desc) -> Obstacle {
         Obstacle { within: self.within.or(Some(ty)), ..self }
     }

@@ -8,7 +8,7 @@ use super::graph::TypeLayout;
 /// Number of pointers that a fingerprint follows along a path.
 const ROUNDS: usize = 3;
 
-/// Returns a hash of each type of a list, and of the types a few pointers away. Equal types have equal
+/// Returns for each type of a list a hash of it and of the types a few pointers away. Equal types have equal
 /// hashes, in any list. Unequal types may have equal hashes, too, so a match is compared by
 /// [`difference`](super::difference).
 pub(crate) fn fingerprints(types: &[TypeLayout]) -> Vec<u64> {

@@ -1,9 +1,9 @@
 //! `Persist` for types of other crates whose layout is guaranteed: by their documentation, or because they
 //! have one field, which is public.
 //!
-//! A type without such a guarantee (`Option<u32>`, a tuple, `SystemTime`) has no impl, even if today's
-//! compiler lays it out suitably: a file outlives the compiler. It has a counterpart in the module `values`,
-//! which [`instead`](super::instead) recommends.
+//! A type without such a guarantee (`Option<u32>`, a tuple, `SystemTime`) is not `Persist`, even if today's
+//! compiler lays it out suitably: a file outlives the compiler. These have counterparts in the module
+//! `values`, which [`instead`](super::instead) recommends.
 
 #![allow(unsafe_code)]
 
@@ -77,8 +77,7 @@ macro_rules! around {
     ($($of:ident as $name:literal;)*) => {$(
         // SAFETY: `desc` and `PADDED` assert that the public field lies at the start, and that there is no
         // room for another. So the value has the properties of its field that the trait requires. The type
-        // has no drop glue except its field's. If it is `Deref`, then to that field, so no code of the
-        // program runs.
+        // implements neither `Drop` nor `Deref`.
         unsafe impl<T: Persist> Persist for $of<T> {
             type At<'r> = $of<T::At<'r>>;
             const PADDED: bool = {
@@ -111,8 +110,7 @@ unsafe impl<T: Pointee + ?Sized> Persist for PhantomData<T> {
     const PADDED: bool = false;
     const POINTERS: bool = false;
 
-    /// Returns the description of `()`: the type argument is among the arguments of the type that has the
-    /// field.
+    /// Returns the description of `()`. The type argument is not described here.
     fn desc() -> &'static Desc {
         const { &Desc::own("()", (size_of::<Self>(), align_of::<Self>()), Kind::Prim(Prim::Unit)) }
     }

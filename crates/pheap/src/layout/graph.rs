@@ -239,7 +239,7 @@ impl TypeLayout {
         self.size == 0 && !matches!(self.shape, Shape::Slice(_) | Shape::Str)
     }
 
-    /// Returns whether a value is a number, or an array of numbers.
+    /// Returns whether a value is a primitive, or an array of primitives.
     pub(crate) fn is_number(&self) -> bool {
         match &self.shape {
             Shape::Array { elem, .. } => elem.is_number(),

@@ -1,5 +1,6 @@
-//! `Persist`: the types that may live in a heap, and their layouts there. Has the impls for primitive types,
-//! arrays, slices, strings and types of other crates, and the compiler's messages for types without one.
+//! `Persist` and `Pointee`: the types that may live in a heap, and their layouts there. Has the impls for
+//! primitive types, arrays, slices, strings and types of other crates, and the compiler's messages for many
+//! types that cannot live in a heap.
 //!
 //! This module knows types: the program's descriptions, and those in a heap's type table. It must not know
 //! where objects lie.
@@ -43,8 +44,9 @@ use desc::{Desc, Kind, Prim};
 /// A sized type that may live in a heap. Derive it.
 ///
 /// The field types are a closed list with guaranteed layouts: fixed-width numbers, `bool`, `char`, `()`,
-/// arrays, [`P`], `Option<P>`, `NonZero` and `Option<NonZero>`, `Wrapping`, `Reverse`, `PhantomData`, and
-/// other types that derive `Persist`. Other types of the standard library have a counterpart:
+/// arrays, [`P`], `Option<P>`, `NonZero` and `Option<NonZero>`, `Wrapping`, `Reverse`, `PhantomData`, other
+/// types that derive `Persist`, and the types of pheap in the table. Many other types of the standard library
+/// have a counterpart:
 ///
 /// | instead of | use |
 /// |---|---|
@@ -66,11 +68,11 @@ use desc::{Desc, Kind, Prim};
 /// * `At<'r>` is `Self` with its brand replaced by `'r`, and otherwise equal (same layout, same description),
 /// * every pointer in it is a [`P`] of the brand of `Self`, and it contains no reference, no interior
 ///   mutability, and nothing that is meaningful in one process only,
-/// * it needs no drop, and implements neither `Drop` nor `Deref`,
+/// * it needs no drop, and implements neither `Drop` nor `Deref` (except to a type without fields),
 /// * `zero_padding` writes padding bytes only, and `PADDED` is `false` only if there are none,
 /// * `POINTERS` is `false` only if no value contains a [`P`].
 ///
-/// `#[derive(Persist)]` checks all of this.
+/// `#[derive(Persist)]` sees to all of this.
 ///
 /// [`P`]: crate::P
 /// [`PBTreeMap`]: crate::PBTreeMap
@@ -112,8 +114,9 @@ pub unsafe trait Persist: Sized {
     unsafe fn zero_padding(this: *mut Self);
 }
 
-/// A type without pointers: numbers, `bool`, `char`, `()`, structs and enums without parameters that derive
-/// [`Persist`], [`Stored`], and arrays, `POption`s and tuples (`PTuple2` and so on) of such types.
+/// A type without pointers. For example numbers, `bool`, `char`, `()`, structs and enums without lifetime and
+/// type parameters that derive [`Persist`], [`Stored`], and arrays, `POption`s and tuples (`PTuple2` and so
+/// on) of plain types.
 ///
 /// A [`P`](crate::P) has the brand of its region. So a type that is the same at each brand has no `P` in it.
 #[diagnostic::on_unimplemented(
@@ -181,11 +184,11 @@ pub trait Pointee: sealed::Sealed {
     #[doc(hidden)]
     unsafe fn value(addr: *mut u8) -> *mut Self;
 
-    /// Returns a pointer to `data`, with the length of `this`.
+    /// Returns a pointer to `data`, with the length of `this` if it is a slice or string.
     #[doc(hidden)]
     fn relocated(this: *mut Self, data: *mut u8) -> *mut Self;
 
-    /// Returns the bytes of the value.
+    /// Returns the number of bytes of the value, without the length of a slice or string.
     #[doc(hidden)]
     fn bytes(this: *const Self) -> usize;
 
@@ -456,8 +459,8 @@ impl<'a> Words<'a> {
         self.start.wrapping_add(word).cast_mut()
     }
 
-    /// Returns the number in the first `bytes` bytes of a word, behind which may be padding; `None` if there
-    /// is no such word.
+    /// Returns the number in the first `bytes` bytes of a word (in all 8 unless `bytes` is 1, 2 or 4), behind
+    /// which may be padding; `None` if there is no such word.
     #[inline(always)]
     fn read(self, word: usize, bytes: usize) -> Option<u64> {
         let at = self.at(word);

@@ -1,11 +1,11 @@
 //! Checks the characters of the names in descriptions.
 //!
-//! Names are combined to longer names (`Pair<u64, P<str>>`) and shown in messages, so an id has none of the
-//! characters that have a meaning there. The derive refuses other ids, and so does the reader of a type
+//! Names are combined to longer names (`Pair<u64, P<str>>`) and shown in messages, so an id has no spaces,
+//! brackets, commas or semicolons. The derive refuses other ids, and so does the reader of a type
 //! table.
 
-/// Returns whether an id consists of letters, digits and `_`, `.`, `-`, `/` and `:`. Every character outside
-/// ASCII counts as a letter: only the compiler knows which of them identifiers may have.
+/// Returns whether an id is not empty and consists of letters, digits and `_`, `.`, `-`, `/` and `:`. Every
+/// character outside ASCII counts as a letter: only the compiler knows which of them identifiers may have.
 pub(super) const fn is_id(id: &str) -> bool {
     let bytes = id.as_bytes();
     let mut i = 0;
@@ -18,7 +18,7 @@ pub(super) const fn is_id(id: &str) -> bool {
     !bytes.is_empty()
 }
 
-/// Returns whether this can name a field or a variant: an identifier, or a number in a tuple.
+/// Returns whether this has the characters of a field's or variant's name: an identifier, or a number.
 pub(super) const fn is_identifier(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut i = 0;
@@ -45,7 +45,7 @@ pub(super) fn is_type_name(name: &str) -> bool {
         return true;
     }
     let mut rest = name;
-    // The open brackets. On the heap, because a `P<P<…>>` may be deeply nested.
+    // The open brackets. A list instead of recursion, because a `P<P<…>>` may be deeply nested.
     let mut open = Vec::new();
     loop {
         // A type begins here.

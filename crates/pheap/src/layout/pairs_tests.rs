@@ -94,8 +94,8 @@ impl World {
         world
     }
 
-    /// Returns a type that holds some of the first `own` types of the world by value, and points to any of
-    /// `all`.
+    /// Returns a type that may hold some of the first `own` types of the world by value, and may point to
+    /// any of the first `all`.
     fn ty(&self, random: &mut Rng, own: usize, all: usize, depth: usize) -> Ty {
         let inner = |random: &mut Rng| Box::new(self.ty(random, own, all, depth - 1));
         match random.below(8) {
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// Changes one mention of a type.
+    /// Changes one mention of a type. Returns what; `None` if nothing changed.
     fn change_type(&mut self, random: &mut Rng) -> Option<&'static str> {
         let mut count = 0;
         self.visit(&mut |_| count += 1);
@@ -350,7 +350,7 @@ impl Program<'_> {
         DESCS.with_borrow_mut(|descs| descs[n] = Some(desc));
     }
 
-    /// Returns the description of a type that has no parameters.
+    /// Makes the description of a type without type arguments.
     fn plain(name: &'static str, layout: (usize, usize), kind: Kind) -> DescFn {
         let (n, function) = Self::new_place();
         Self::set(n, Name::own(name), &[], layout, kind);
@@ -425,7 +425,8 @@ pub(crate) fn pair(seed: u64) -> (World, World, &'static str) {
     (world, other, what)
 }
 
-/// Returns a description of the root, as in a program that describes each type up to `copies` times.
+/// Returns a description of the root, as in a program that describes each struct or enum up to `copies`
+/// times.
 pub(crate) fn describe_root(world: &World, copies: usize) -> &'static Desc {
     let named = vec![Vec::new(); world.defs.len()];
     let mut program = Program { world, named, copies, random: Rng(copies as u64) };

@@ -1,6 +1,6 @@
 //! Pointer maps: a [`TypeLayout`] compiled to the form over which tracing and relocation loop.
 //!
-//! Pointers are aligned words, so all positions here are in words. A layout that a program cannot have (from
+//! Pointers are aligned words, so most positions here are in words. A layout that a program cannot have (from
 //! a damaged file) makes a map that finds fewer pointers, and never one outside the object.
 
 use std::ops::Range;
@@ -131,8 +131,8 @@ impl PointerMap {
         }
     }
 
-    /// Does the same as [`visit`](Self::visit) for consecutive objects, in slots of `bytes` bytes. Faster
-    /// than one by one.
+    /// Does the same as [`visit`](Self::visit) for consecutive objects, in slots of `bytes` bytes. If the map
+    /// is [`plain`](Self::plain), this is faster than one by one.
     pub(crate) fn visit_slots(
         &self,
         objects: Words<'_>,
@@ -202,7 +202,7 @@ fn bits((from, to): WordWindow) -> u64 {
 }
 
 impl ElementPointers {
-    /// Returns `None` if an element has no pointers.
+    /// Returns `None` if an element has no pointers, or its size is not that of a type with pointers.
     fn of(elem: &TypeLayout) -> Option<ElementPointers> {
         let places = PointerPlaces::of(elem);
         // A type with a pointer is aligned like a pointer.
@@ -228,7 +228,7 @@ impl ElementPointers {
             return;
         }
         if stride == 1 {
-            // Each element is a pointer.
+            // Each element is a pointer (in a layout that a program can have).
             return (from..to).for_each(|at| visit(value.at(at)));
         }
         for i in (from - first) / stride..(to - first).div_ceil(stride) {

@@ -1,8 +1,8 @@
 //! Checks whether a layout can be that of a type that derives `Persist`, made by a compiler.
 //!
-//! Everything that follows from other parts is computed again and compared: names, sizes, alignments, and the
-//! offsets of fields. So a type table never gets a layout that contradicts itself, and a layout read from one
-//! never does.
+//! What follows from other parts is computed again and compared: the names of arrays, pointers and the like,
+//! sizes, alignments, and the offsets of fields. So a type table gets no layout that contradicts itself
+//! there.
 
 use super::desc::Prim;
 use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
@@ -11,8 +11,8 @@ use super::names::is_type_name;
 /// A function that returns the names of types by number.
 pub(crate) type TypeNames<'a> = &'a dyn Fn(u32) -> Option<&'a str>;
 
-/// Checks the layout of a type. The error describes the problem. `names` has the types that pointers may lead
-/// to.
+/// Checks the layout of a type. The error describes the problem. `names` has the names of the types that
+/// pointers may lead to.
 pub(crate) fn check(ty: &TypeLayout, names: TypeNames<'_>) -> Result<(), String> {
     match &ty.shape {
         Shape::Slice(elem) => {

@@ -64,8 +64,8 @@ pub struct Stored<T, A: StoreAs<T>> {
     of: PhantomData<fn() -> T>,
 }
 
-// SAFETY: the struct is `repr(transparent)` with the form as its only sized field, and is described as the
-// form. A form is `Plain`, so it is the same type at each brand, and so is this.
+// SAFETY: the struct is `repr(transparent)`, has no field but the form and a `PhantomData`, and is described
+// as the form. A form is `Plain`, so it is the same type at each brand, and so is this.
 unsafe impl<T, A: StoreAs<T>> Persist for Stored<T, A> {
     type At<'r> = Self;
     const PADDED: bool = <A::Form as Persist>::PADDED;

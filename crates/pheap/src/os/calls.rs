@@ -1,4 +1,4 @@
-//! System calls for which the standard library has no function.
+//! System calls: most of them have no function in the standard library, or one without checks of limits.
 
 #![allow(unsafe_code)]
 
@@ -161,8 +161,9 @@ pub(super) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
     again(|| unsafe { libc::fallocate(fd, how, offset, len) }).map(drop)
 }
 
-/// Makes the disk write the bytes that were written to a file, and waits for that. They are not durable then,
-/// because the file's metadata are not written. Some file systems do nothing, such as those in memory.
+/// Makes the kernel write the bytes of a file to the disk, and waits for that. They are not durable then: the
+/// file's metadata are not written, and the disk may have the bytes in a cache. Some file systems do nothing,
+/// such as those in memory.
 pub(crate) fn write_out(file: &File) -> io::Result<()> {
     let how =
         libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
@@ -175,8 +176,8 @@ pub(crate) fn write_out(file: &File) -> io::Result<()> {
     }
 }
 
-/// Returns this process's limit of file sizes, in bytes. A call that would make a file longer raises a
-/// signal, which kills the process by default.
+/// Returns this process's limit of file sizes, in bytes; the largest number if there is none. A call that
+/// would make a file longer raises a signal, which kills the process by default.
 pub(crate) fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the call writes to `limit`, or fails and leaves it unchanged.
@@ -226,7 +227,7 @@ pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     match seek(file, at, libc::SEEK_DATA) {
         Ok(found) => Ok(Some(found)),
         Err(e) if e.raw_os_error() == Some(libc::ENXIO) => Ok(None),
-        // The file system has no holes.
+        // The file system does not know the call.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(Some(at)),
         Err(e) => Err(e),
     }
@@ -234,8 +235,7 @@ pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
 
 fn seek(file: &File, at: u64, how: libc::c_int) -> io::Result<u64> {
     loop {
-        // SAFETY: the call takes no addresses. It changes the file's position, which nothing uses: all reads
-        // and writes give an offset.
+        // SAFETY: the call takes no addresses.
         let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, how) };
         match io::Error::last_os_error() {
             _ if found >= 0 => return Ok(found as u64),
@@ -308,7 +308,7 @@ impl Stat {
 }
 
 /// Returns the properties `what` of a file. Never ask for times: then Linux (6.13 and newer) would give the
-/// next write an exact time, and write the inode with each sync, which is a quarter of the time of a commit.
+/// next write an exact time, and write the inode with each sync, which makes commits slower.
 pub(super) fn statx(directory: &File, name: &CStr, flags: libc::c_int, what: u32) -> io::Result<Stat> {
     let fd = directory.as_raw_fd();
     // SAFETY: the structure is plain data, for which zeros are valid.
@@ -346,7 +346,8 @@ pub(super) fn fstatat(directory: &File, name: &CStr, flags: libc::c_int) -> io::
     Ok(Stat { id, links: stat.st_nlink as u32, mount: None })
 }
 
-/// Opens the file with this name in a directory. Child processes that run another program do not inherit it.
+/// Opens, or if `flags` say so creates, the file with this name in a directory. Child processes that run
+/// another program do not inherit it.
 pub(super) fn open_at(directory: &File, name: &CStr, flags: libc::c_int, mode: u32) -> io::Result<File> {
     let (fd, flags) = (directory.as_raw_fd(), flags | libc::O_CLOEXEC);
     // SAFETY: `name` is a string that ends with a zero.
@@ -364,7 +365,7 @@ pub(super) fn unlink_at(directory: &File, name: &CStr) -> io::Result<()> {
 /// Since Linux 6.3. A system may forbid files in memory without it.
 const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 
-/// Creates a file in memory, without a name, which is gone when no process has it open.
+/// Creates a file in memory, without a name, which is gone when no process has it open or mapped.
 pub(crate) fn file_in_memory() -> io::Result<File> {
     // SAFETY: the name is a string that ends with a zero.
     let create =

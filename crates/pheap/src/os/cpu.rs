@@ -1,5 +1,5 @@
 //! Code that depends on the processor: instructions that move lines to memory (flushes, fences, non-temporal
-//! stores), and words and lines as bytes.
+//! stores), prefetches and comparisons of several words. Also copies of words, and words as bytes.
 
 #![allow(unsafe_code)]
 
@@ -39,8 +39,8 @@ mod imp {
         /// Returns the cheapest instruction that this processor has; `None` if it has none (or is of an
         /// unknown kind).
         pub(crate) fn detect() -> Option<FlushInstruction> {
-            // Execute `cpuid` as seldom as possible: the host of a virtual machine emulates it, which can
-            // take longer than all system calls of an opening.
+            // Execute `cpuid` as seldom as possible: the host of a virtual machine emulates it, which takes
+            // long.
             let extended = if cpuid(0, 0).eax >= 7 { cpuid(7, 0).ebx } else { 0 };
             if extended & 1 << 24 != 0 {
                 Some(FlushInstruction::Clwb)
@@ -212,13 +212,14 @@ pub(crate) fn equal_words(words: &[u16; 24], last: [u16; 4], mask: u16, word: u1
 }
 
 /// Tells the compiler that other code may have written definite values to the bytes at `addr`, and to all
-/// memory whose address was exposed.
+/// memory whose address was exposed. Does nothing under Miri.
 ///
 /// Padding bytes of a value have no definite value in Rust's model, yet checksums and comparisons read every
-/// byte. An opaque block of assembly that could have stored to them makes them definite, and costs nothing.
-/// It could have stored to any memory to which it can have a pointer: memory that it is given, or whose
-/// provenance was [exposed](pointer::expose_provenance). The memory of a heap is exposed when it is mapped,
-/// and that of a write set's copies when it is allocated. So a commit need not name them: `addr` may be null.
+/// byte. An opaque block of assembly that could have stored to them makes them definite, and executes
+/// nothing. It could have stored to any memory to which it can have a pointer: memory that it is given, or
+/// whose provenance was [exposed](pointer::expose_provenance). The memory of a heap is exposed when it is
+/// mapped, and that of a write set's copies when it is allocated. So a commit need not name them: `addr` may
+/// be null.
 #[inline(always)]
 pub(crate) fn settle(addr: *mut u8) {
     #[cfg(not(miri))]

@@ -1,5 +1,5 @@
 //! Locks on heaps: one writer or several readers, across processes and names of the file. A process can have
-//! a file open only once.
+//! the heap of a file open only once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -103,7 +103,7 @@ impl OpenFileEntry {
         }
     }
 
-    /// Removes the entry now.
+    /// Removes the entry now, if it is still there.
     pub(crate) fn forget(&self) {
         if self.listed.swap(false, Ordering::Relaxed) {
             open_files().lock().remove(&self.id);

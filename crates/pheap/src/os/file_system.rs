@@ -19,7 +19,7 @@ pub(super) const UBIFS: i64 = 0x2405_1905;
 pub(super) const XFS: i64 = 0x5846_5342;
 pub(super) const ZFS: i64 = 0x2fc1_2fc1;
 
-/// File systems that write a changed page elsewhere each time.
+/// File systems that, by default, write a changed page elsewhere each time.
 const COPYING: [i64; 5] = [BTRFS, ZFS, BCACHEFS, UBIFS, NILFS];
 
 /// File systems that overwrite the pages of a file in place. XFS is not one of them, because a copy of the
@@ -30,7 +30,7 @@ fn is_in(file: &File, kinds: &[i64]) -> bool {
     statfs(file).is_ok_and(|system| kinds.contains(&system.kind))
 }
 
-/// Returns whether `file` is in memory only (tmpfs), so that it survives no power failure.
+/// Returns whether `file` is in a tmpfs, so that it survives no power failure.
 pub(crate) fn is_tmpfs(file: &File) -> bool {
     is_in(file, &[TMPFS])
 }
@@ -41,7 +41,7 @@ pub(super) fn may_share_blocks(file: &File) -> bool {
     is_in(file, &[XFS, OVERLAY])
 }
 
-/// Returns whether the file may be in memory only: in an overlay, that is unknown.
+/// Returns whether the file may be in a tmpfs: in an overlay, that is unknown.
 pub(crate) fn may_be_tmpfs(file: &File) -> bool {
     is_in(file, &[TMPFS, OVERLAY])
 }
@@ -51,7 +51,7 @@ pub(crate) fn copies_blocks(file: &File) -> bool {
     is_in(file, &COPYING)
 }
 
-/// Returns whether a store to a page that the file has needs no space.
+/// Returns whether it is known that a store to a page that the file has needs no space.
 pub(super) fn overwrites(file: &File) -> bool {
     is_in(file, &OVERWRITING)
 }

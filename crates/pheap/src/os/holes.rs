@@ -42,14 +42,15 @@ pub(crate) fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
     let mut from = 0;
     while from < len {
         let extents = match extents(file, from) {
-            // A file system without this call has no shared blocks.
+            // A file system without this call is taken to have no shared blocks.
             Err(error) if is_unknown(&error) => return Ok(()),
             extents => extents?,
         };
         for extent in extents.iter().filter(|extent| extent.is_shared && extent.start < len) {
             for at in (extent.start..extent.start + extent.len).step_by(STEP as usize) {
                 match unshare(file, at, STEP.min(extent.start + extent.len - at)) {
-                    // The file system below the overlay copies each page that is written anyway.
+                    // Without this call, for example, the file system below an overlay copies each page that
+                    // is written anyway.
                     Err(error) if is_unknown(&error) => return Ok(()),
                     done => done?,
                 }
@@ -69,7 +70,7 @@ fn is_unknown(error: &io::Error) -> bool {
 }
 
 /// Returns whether there are holes in the first `len` bytes of a file that is not longer, and whose file
-/// system counts only blocks of its bytes.
+/// system counts only blocks of its bytes; `false` if that is unknown.
 pub(crate) fn has_holes(file: &File, len: u64) -> bool {
     missing(file, len).is_ok_and(|missing| missing > 0)
 }
@@ -101,8 +102,8 @@ fn missing(file: &File, len: u64) -> io::Result<u64> {
 }
 
 /// Returns whether there may be holes in the first `len` bytes of a file, although it takes as much of the
-/// disk as it is long: the file system counts its metadata of the file, too. Reserved pages that were never
-/// written look like holes.
+/// disk as it is long: the file system may count its metadata of the file, too. Reserved pages that were
+/// never written look like holes.
 fn may_have_hole(file: &File, len: u64) -> bool {
     // A tmpfs counts only the bytes, and reserving existing pages again takes long there.
     !is_tmpfs(file) && seek_hole(file, 0).map_or(true, |hole| hole < len)
@@ -147,7 +148,7 @@ fn write_zeros(file: &OwnFile, mut at: u64, end: u64) -> io::Result<()> {
     let mut found = zeros.clone();
     let file_end = file.metadata()?.len();
     while at < end {
-        // A file system that does not know this call has no holes.
+        // A file system that does not know this call is taken to have no holes.
         let hole = if at < file_end { seek_hole(file, at).unwrap_or(file_end) } else { at };
         let data = if hole < file_end { seek_data(file, hole)?.unwrap_or(end) } else { end };
         at = hole;
@@ -177,14 +178,14 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
     punch_hole(file, at, len)
 }
 
-/// Reserves space for the first `len` bytes of any file, like [`fill`].
+/// Reserves space for the first `len` bytes of any file, like [`fill`], but unshares no blocks.
 pub(crate) fn reserve(file: &OwnFile, len: u64) -> io::Result<()> {
     let missing = missing(file, len)?;
     if missing == 0 && !may_have_hole(file, len) {
         return Ok(());
     }
     // On a disk that is too full, `fallocate` would take, and keep, all free space before it fails. So it is
-    // tried with one page first.
+    // tried with only one page.
     let possible = if may_have(file, missing) { len } else { PAGE.min(len) };
     reserve_range(file, 0, possible)?;
     if possible == len { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENOSPC)) }

@@ -1,9 +1,9 @@
 //! Identifies the file in which a heap is in use, and the boot. A copy of a file that was in use may be torn,
 //! because the copying program read one page after the other during transactions.
 //!
-//! If a file system's number is unreliable, 0 is stored for it, and it is not compared: a heap that a crash
-//! has left is never taken for a copy, even if the machine has changed before it is opened. So some copies
-//! are not noticed.
+//! If a number is unreliable, 0 is stored for it, and it is not compared, so that a heap that a crash has
+//! left is not taken for a copy, even if the machine has changed before it is opened. So some copies are not
+//! noticed.
 
 use std::fs::{File, Metadata};
 use std::io;

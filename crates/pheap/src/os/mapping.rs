@@ -31,7 +31,7 @@ const PLACES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
 #[cfg(pheap_tsan)]
 const PLACES: std::ops::Range<u64> = 0x7b00_0000_0000..0x7e00_0000_0000;
 
-/// Heaps are read and written.
+/// The access to the mapped pages of a heap.
 const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 /// The content that a mapping shows.
@@ -45,8 +45,8 @@ pub(crate) enum Backing {
         /// metadata are durable.
         sync: bool,
     },
-    /// A file that is only read. Stores stay in this process: they go to the file if that is a temporary
-    /// copy, which no other process has, and else to private memory.
+    /// The file of a heap that is open read-only. Stores stay in this process: they go to the file if that is
+    /// a temporary copy, which no other process has, and else to private memory.
     Private { file: OwnFile, is_copy: bool },
     /// A file that a write-ahead log writes: stores stay in this process.
     Logged { file: OwnFile, path: PathBuf },
@@ -146,7 +146,7 @@ impl Mapping {
         self.changed_file().map(|(_, path)| path)
     }
 
-    /// Returns the file, if the heap in it is changed, and its path at the opening.
+    /// Returns the file, if the heap in it may be changed, and its path at the opening.
     fn changed_file(&self) -> Option<(&OwnFile, &Path)> {
         match &self.backing {
             Backing::Shared { file, path, .. } | Backing::Logged { file, path } => Some((file, path)),
@@ -154,7 +154,7 @@ impl Mapping {
         }
     }
 
-    /// Returns the file, if stores go to it.
+    /// Returns the file, if it is the heap's and stores go to it.
     pub(crate) fn shared_file(&self) -> Option<&File> {
         match &self.backing {
             Backing::Shared { file, .. } => Some(file),
@@ -178,7 +178,7 @@ impl Mapping {
         self.backing = backing;
     }
 
-    /// Sets whether later mappings use `MAP_SYNC`.
+    /// Sets whether later mappings use `MAP_SYNC`, if the backing is a shared file.
     pub(crate) fn set_sync(&mut self, to: bool) {
         if let Backing::Shared { sync, .. } = &mut self.backing {
             *sync = to;
@@ -221,7 +221,7 @@ impl Mapping {
         // Whether this process gets private copies of pages of a file.
         let is_copied = fd >= 0 && flags & libc::MAP_PRIVATE != 0;
         // SAFETY: `from..to` lies in the reservation (`to` was checked above), which belongs to this mapping.
-        // Nothing accesses that range yet.
+        // No thread accesses that range during the call.
         let got = unsafe {
             libc::mmap(
                 self.base.as_ptr().wrapping_add(from as usize).cast(),
@@ -316,8 +316,9 @@ impl Mapping {
         source.read(part, offset)
     }
 
-    /// Makes the backing `to` bytes long (it had `from`), with the space reserved, so that no store can fail
-    /// for want of space. Does nothing for memory, and for a file that is only read.
+    /// Makes the backing `to` bytes long (it had `from`), with the space reserved, so that stores do not fail
+    /// for want of space (as far as the file system can guarantee that). Does nothing for memory, and for a
+    /// file that is only read.
     pub(crate) fn grow_file(&self, from: u64, to: u64) -> Result<()> {
         let error = |what: &dyn Display, e: io::Error| match is_full(&e) {
             true => Error::OutOfSpace { reason: format!("growing {what} to {to} bytes: {e}") },
@@ -397,8 +398,8 @@ impl Mapping {
         self.map_ahead(offset, len, if self.tmpfs { MADV_POPULATE_READ } else { MADV_POPULATE_WRITE });
     }
 
-    /// Like [`populate_again`](Self::populate_again), for a range that may not be written everywhere: does
-    /// something only where populating changes nothing.
+    /// Like [`populate_again`](Self::populate_again), for a range that may not be written everywhere. Does
+    /// something only in a tmpfs: elsewhere, populating would mark all of the pages as written.
     pub(crate) fn populate_around(&self, offset: u64, len: u64) {
         if self.tmpfs {
             self.populate_again(offset, len);
@@ -473,7 +474,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the store that has this mapping is dropped, so the last handle of the heap is gone.
+        // SAFETY: the owner of this mapping drops it, and a handle of the heap would keep it alive.
         unsafe { self.unmap() };
     }
 }
@@ -486,7 +487,7 @@ fn cut(file: &File, len: u64) -> io::Result<()> {
 /// Reserves space in a file, which becomes at least `offset + len` bytes long.
 fn allocate(file: &OwnFile, offset: u64, len: u64) -> io::Result<()> {
     // Do not try if the disk is too full: `fallocate` would take all free space and give it back, which takes
-    // milliseconds, for each transaction that finds the disk full.
+    // long, for each transaction that finds the disk full.
     if statfs(file).is_ok_and(|found| found.free.is_some_and(|free| free < len)) {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
     }
@@ -592,7 +593,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 assert!(bytes.iter().enumerate().all(|(i, &byte)| byte == i as u8));
-                // Bytes that are not the heap's are ignored.
+                // Empty ranges, and bytes that are not the heap's, are ignored.
                 for bytes in [&[][..], &bytes[..0], &[1; 3 * PAGE as usize]] {
                     heap.will_read(bytes);
                 }

@@ -1,4 +1,4 @@
-//! Maps parts of files, and large tables, at addresses that the kernel chooses, with `memmap2`. A heap has
+//! Maps parts of files (with `memmap2`) and large tables at addresses that the kernel chooses. A heap has
 //! reserved addresses instead: see [`mapping`](super::mapping).
 
 #![allow(unsafe_code)]
@@ -116,17 +116,16 @@ impl PrivatePage {
         unsafe { self.0.as_mut_ptr().cast::<u64>().write_volatile(word) }
     }
 
-    /// Drops the private copy of the page.
+    /// Drops the private copy of the page, unless the kernel refuses.
     pub(crate) fn drop_copy(&mut self) {
-        // SAFETY: no reference to the page exists. After the call it shows the file again.
+        // SAFETY: no reference to the page exists. If the call succeeds, it shows the file again.
         let _ = unsafe { self.0.unchecked_advise(UncheckedAdvice::DontNeed) };
     }
 }
 
 // --- tables
 
-/// Largest table, in bytes, that comes from the allocator: a separate mapping would take longer than the
-/// opening of a small heap.
+/// Largest table, in bytes, that comes from the allocator: a separate mapping would take longer.
 const SMALL: usize = 64 << 10;
 
 /// Types for which zero bytes are a valid value, and that can be shared.

@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 
 use super::calls::memory;
 
-/// Heaps of up to this many bytes are small with any limit: looking up the limit takes longer than the
-/// opening of such a heap.
+/// Heaps of up to this many bytes are small with any limit, so that the limit need not be looked up for them,
+/// which takes long.
 const SMALL: u64 = 64 << 20;
 
-/// Returns whether this many bytes are more than half of the memory, so that the kernel cannot keep all of
-/// them in it together with everything else.
+/// Returns whether this many bytes are more than half of the memory (and more than [`SMALL`]), so that the
+/// kernel may be unable to keep all of them in it together with everything else.
 pub(super) fn is_much(bytes: u64) -> bool {
     bytes > SMALL && bytes > limit() / 2
 }

@@ -5,11 +5,11 @@
 //! with the parent. A descriptor is not closed, but replaced by that of another file: the child's copy of the
 //! parent's heap still has the number, which must not become that of an unrelated file. The list is walked
 //! without a lock, because the thread that has the lock does not exist in the child. The child's handler
-//! makes only calls that are allowed in a signal handler.
+//! makes only system calls, and waits for no lock.
 //!
 //! For the same reason, each lock of the heap may stay taken for ever in the child. So each method of a
 //! handle checks the [process](fork::Process) first, and takes no lock in a child. The drop of a handle does
-//! nothing there. Code behind these methods does not check.
+//! nothing there. Code behind these methods need not check.
 
 #![allow(unsafe_code)]
 
@@ -37,8 +37,8 @@ static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.load(Acquire) {
-        // SAFETY: the handlers are functions, which stay. They make only calls that are allowed in a signal
-        // handler.
+        // SAFETY: the handlers are functions, which stay. They only access atomics and make system calls, and
+        // wait for no lock.
         unsafe { libc::pthread_atfork(Some(begins), Some(ends), Some(child)) };
         WATCHED.store(true, Release);
     }
@@ -140,7 +140,7 @@ fn take_entry() -> &'static Entry {
     }
 }
 
-/// A descriptor or range of addresses that forked children give up, as long as this exists.
+/// A descriptor or range of addresses that forked children give up, until this is removed or dropped.
 #[derive(Debug)]
 pub(crate) struct ForkListed {
     entry: &'static Entry,
@@ -248,7 +248,7 @@ struct OwnFileInner {
     syncs: Syncs,
 }
 
-/// A fork that takes longer than this waits for the thread that opens a file.
+/// A fork that takes longer than this is taken to wait for the thread that opens a file.
 const FORK_STUCK: Duration = Duration::from_secs(10);
 
 impl OwnFile {

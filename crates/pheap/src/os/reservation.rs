@@ -32,7 +32,7 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 /// Reservations of closed simulated heaps, to be used again at the same addresses. Mapping them anew, with a
-/// fault for each page, would take longer than the exploration of a crash.
+/// fault for each page, would take long.
 static KEPT: Mutex<Vec<Reservation>> = Mutex::new(Vec::new());
 
 /// Keeps the range from forked children: they must not share the heap, and may need the addresses. Best
@@ -106,7 +106,7 @@ impl Reservation {
         self.start
     }
 
-    /// Makes the first `to` bytes accessible. Their content is undefined.
+    /// Makes the first `to` bytes accessible. Bytes that were never accessible before are zero.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -145,8 +145,8 @@ impl Drop for Reservation {
     }
 }
 
-/// Returns the reservation that was kept at these addresses, if there is one and it is `wanted`. Drops all
-/// others that overlap them.
+/// Returns the reservation that was kept at these addresses, if there is one and it is `wanted`. Otherwise
+/// drops all kept ones that overlap them. In a forked child, does nothing.
 pub(crate) fn take_kept(start: u64, len: u64, wanted: bool) -> Option<Reservation> {
     if !fork::may_start_threads() {
         return None; // in a forked child, they are the parent's

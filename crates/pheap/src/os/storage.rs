@@ -15,7 +15,7 @@ pub(crate) use crate::os::names::FileId;
 /// A file whose writes are durable after a [sync](Self::sync_now). Before it, they reach the disk in any
 /// order, each sector (512 bytes) whole or not at all.
 pub(crate) trait Storage: Send + Sync + Debug {
-    /// Reads as many bytes as there are at `at`, at most `buf.len()`. Returns how many.
+    /// Reads some of the bytes at `at`, at most `buf.len()`. Returns how many; 0 at the end of the file.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -69,7 +69,8 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Reserves space for holes in the first `len` bytes, which a copy of the file may have. Changes no byte.
+    /// Reserves space for the holes in the first `len` bytes, and for blocks that the file shares with
+    /// another one: a copy of a file may have both. Changes no byte.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -247,7 +248,7 @@ pub(crate) trait Disk: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Returns the heap's file. Its length does not change through this.
+    /// Returns the heap's file.
     fn data(&self) -> Arc<dyn Storage>;
 
     /// Opens the log, if there is one.
@@ -266,7 +267,8 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// file, under the present name of that file.
     ///
     /// # Errors
-    /// If the log is not there, or the heap's file has no name that can be found.
+    /// If the log is not there, or the heap's file has no name that can be found; errors of the operating
+    /// system.
     fn find_log(&self, log: &dyn Storage) -> io::Result<()>;
 
     /// Like [`find_log`](Self::find_log), for the check after each sync: may rely on a look a moment ago.
@@ -280,7 +282,7 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// Makes sure that the next opening finds the heap's file, which may need no log.
     ///
     /// # Errors
-    /// If the file has no name that can be found.
+    /// If the file has no name that can be found; errors of the operating system.
     fn keep_data(&self) -> io::Result<()>;
 
     /// Removes the name of this log. Another file of that name stays. Durable some time later.
@@ -289,7 +291,8 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// The error of the operating system.
     fn remove_log(&self, log: &dyn Storage) -> io::Result<()>;
 
-    /// Returns a number for a new log. Each log gets a different one, in all copies of the heap.
+    /// Returns a number for a new log. It differs from those of other logs, in all copies of the heap, with
+    /// great probability.
     ///
     /// # Errors
     /// If the operating system gives no random numbers.

@@ -9,7 +9,7 @@ use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
 /// and after a failed one all later ones fail.
 #[derive(Debug)]
 pub(crate) struct Syncs {
-    /// The error code of the first failed sync.
+    /// The error code of the first failed sync (`EIO` if that had none).
     failed: Mutex<Option<i32>>,
 }
 

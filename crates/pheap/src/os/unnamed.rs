@@ -1,4 +1,4 @@
-//! Files without a name, which are gone when no process has them open.
+//! Files without a name, which are gone when no process has them open or mapped.
 
 use std::fs::{self, File};
 use std::io;

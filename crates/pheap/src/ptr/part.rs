@@ -91,8 +91,8 @@ pub trait Elements<T>: sealed::Elements<T> {
     label = "neither a `usize` nor a range"
 )]
 pub trait Select<T, S: ?Sized>: sealed::Select<T, S> {
-    /// Returns the address of the selection, if it is within the slice. The index is used again after this
-    /// call, and may be a range, which is not `Copy`; so it is borrowed.
+    /// Returns the address of the selected element, if it is within the slice; `None` also for a range. The
+    /// index is used again after this call, and a range need not be `Copy`; so it is borrowed.
     fn of(&self, all: *mut [T]) -> Option<*mut S>;
 
     /// Returns the address of the selection.
@@ -183,7 +183,7 @@ pub fn element<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?S
     Part { object: array.object, place: index.checked(A::all(array.place)) }
 }
 
-/// Like [`element`], but returns `None` if it is not within the array or slice.
+/// Like [`element`], but returns `None` if it is not within the array or slice, or if `index` is a range.
 #[inline(always)]
 pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?Sized>(
     array: Part<'r, O, A>,
@@ -196,8 +196,8 @@ pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>
 }
 
 /// Returns the part to which steps lead, such as `[.field [index] .0]`, from a part. Each index is evaluated
-/// after the earlier ones were checked. If a label is passed, an index out of bounds ends the block of that
-/// label with `false`.
+/// after the earlier ones were checked. If a label is passed, an index out of bounds, or a range, ends the
+/// block of that label with `false`.
 ///
 /// The only `unsafe` block contains names of fields, and no expression: `.await` is a keyword that looks like
 /// a field.
@@ -209,8 +209,8 @@ macro_rules! __part {
     };
     ([. $field:tt] $part:expr $(; $missing:lifetime)?) => {{
         let part = $crate::__private::part_place($part);
-        // SAFETY: the part is a live value of a type that can live in a heap, none of which is `Deref`. So
-        // `*` and a field denote that field, and no code of the program runs to find it.
+        // SAFETY: the part is a live value of a type that can live in a heap. None of these is `Deref` to a
+        // type with fields. So `*` and a field denote that field, and no code of the program runs to find it.
         unsafe { $crate::__private::part_field(part.0, &raw mut (*part.1).$field) }
     }};
     ([. $field:tt $($steps:tt)*] $part:expr $(; $missing:lifetime)?) => {

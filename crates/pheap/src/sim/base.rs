@@ -3,9 +3,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// The first address. No other heap is mapped there, and no sanitizer has its shadow there.
+/// The first address. Other heaps are not mapped there, unless the program chooses such a base.
 const FIRST: u64 = 0x5f00_0000_0000;
-/// Distance of the addresses of two threads in bytes. Each of these heaps reserves less.
+/// Distance of the addresses of two threads in bytes. Each of these heaps must reserve at most as much.
 const APART: u64 = 1 << 33;
 
 /// Numbers of threads that have ended, and the next new number.
@@ -31,8 +31,7 @@ impl Drop for ThreadNumber {
     }
 }
 
-/// Returns the address for a new heap of this thread, if its program names no base. An existing heap is
-/// mapped where it was made, whichever thread opens it.
+/// Returns the address for a new heap of this thread, if its program names no base.
 #[must_use]
 pub fn base() -> u64 {
     thread_local! {

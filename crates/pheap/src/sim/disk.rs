@@ -12,7 +12,7 @@
 //! read, because the page cache has them, but no later sync brings them to the disk unless they are written
 //! again. When the page cache forgets them, they cannot be read any more; see [`SimDisk::evict`].
 //!
-//! The simulator notes a [`DiskPoint`] before each call that makes something durable, and at each
+//! The simulator notes a [`DiskPoint`] before each call of the heap that makes something durable, and at each
 //! acknowledgement. Between two points the set of possible images only grows, so these points show all of
 //! them.
 
@@ -208,7 +208,7 @@ impl SimDisk {
     }
 
     /// Notes that `n` operations have been acknowledged, `safe` of which must survive a power failure. This
-    /// is a point.
+    /// is a point, unless the disk is [silent](Self::be_silent).
     pub fn acknowledge(&self, n: usize, safe: usize) {
         let mut state = self.lock();
         state.acknowledged = (n, safe);
@@ -415,8 +415,8 @@ impl DiskState {
         self.fresh_durable.push(change);
     }
 
-    /// Makes all changes durable that were written up to number `until` and for which `ready` is true. Older
-    /// versions of these sectors cannot come back.
+    /// Makes all changes durable that were written up to number `until` and for which `ready` is true, except
+    /// those in limbo and those that are late. Older versions of these sectors cannot come back.
     fn make_all_durable(&mut self, until: u64, ready: impl Fn(&DiskChange) -> bool) {
         let ready = |pending: &PendingChange| pending.number <= until && ready(&pending.change);
         let mut kept: Vec<PendingChange> = Vec::new();

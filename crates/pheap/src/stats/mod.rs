@@ -18,9 +18,9 @@ pub use pauses::Pauses;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Fences. Always 0 in `Process` durability.
+    /// Fences. 0 except in `Pmem` durability.
     pub fences: u64,
-    /// Cache lines flushed, not counting log entries. Always 0 in `Process` durability.
+    /// Cache lines flushed, not counting log entries. 0 except in `Pmem` durability.
     pub flushed_lines: u64,
     /// Bytes of log entries written.
     pub log_bytes: u64,
@@ -42,14 +42,14 @@ pub struct Stats {
     pub growth_waits: u64,
     /// Bytes of pages that no root uses.
     pub free_bytes: u64,
-    /// Live objects: those that the last collection of their root found, and all that were allocated
-    /// since. Objects of a root that is [not ready](Stats::ready) are not counted.
+    /// Live objects: those that the last collection of their root found, and those that were allocated since
+    /// and not freed. Of a root that is [not ready](Stats::ready), some or all objects are not counted.
     pub live_objects: u64,
     /// Bytes of the slots of [`live_objects`](Stats::live_objects).
     pub live_bytes: u64,
     /// Whether the live objects of all roots are known; see [`Heap::wait_ready`](crate::Heap::wait_ready).
     pub ready: bool,
-    /// Completed collections of a root.
+    /// Completed collections, each of one root.
     pub collections: u64,
     /// Total time of collections, over all threads.
     pub collecting: Duration,
@@ -62,8 +62,9 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Returns the share, 0 to 1, of the pages of roots that holds no live object: garbage, free slots for
-    /// objects of their type and size, and logs.
+    /// Returns the share, 0 to 1, of the pages that are not free that holds no live object: garbage, free
+    /// slots for objects of their type and size, logs, and the heap's metadata. If a root is
+    /// [not ready](Stats::ready), the result may be too high.
     pub fn fragmentation(&self) -> f64 {
         let used = self.file_bytes - self.free_bytes;
         if used == 0 { 0.0 } else { (1.0 - self.live_bytes as f64 / used as f64).max(0.0) }
@@ -71,7 +72,8 @@ impl Stats {
 }
 
 /// The live objects of a root ([`Root::live`](crate::Root::live)): the objects that the last collection has
-/// found, and all that were allocated since. Zero while the root is not [ready](Stats::ready).
+/// found, and those that were allocated since and not freed. While the root is not [ready](Stats::ready), the
+/// numbers may be too low.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
     /// Objects.

@@ -10,7 +10,8 @@ const BUCKETS: usize = 40 * STEPS;
 /// A histogram of pauses: the time for which each slice of a collection has locked a region against
 /// transactions.
 ///
-/// Durations are counted in buckets whose width is an eighth of their value.
+/// Durations are counted in buckets that are at most as wide as an eighth of their value. All below 9 ns are
+/// in the first bucket, and all from about two hours on in the last one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pauses {
     counts: Box<[u64]>,
@@ -35,7 +36,7 @@ impl Pauses {
     }
 
     /// Returns the duration that this share (0 to 1) of the pauses did not exceed, overestimated by at most
-    /// an eighth. Zero if there were no pauses.
+    /// an eighth (below 9 ns, by more; pauses of hours may be underestimated). Zero if there were no pauses.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = (share.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64;
         let mut seen = 0;
@@ -48,7 +49,8 @@ impl Pauses {
         Duration::ZERO
     }
 
-    /// Iterates over the buckets that are not empty: their upper bound, and the number of pauses.
+    /// Iterates over the buckets that are not empty: their upper bound (the last bucket also counts longer
+    /// pauses), and the number of pauses.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let all = self.counts.iter().enumerate();
         all.filter(|(_, count)| **count > 0)
@@ -74,7 +76,8 @@ fn bucket_of(nanos: u64) -> usize {
     ((octave - 3) * STEPS + step).min(BUCKETS - 1)
 }
 
-/// Returns the largest duration of a bucket, in nanoseconds.
+/// Returns the end of a bucket, in nanoseconds: all durations in it are shorter. (The last bucket also counts
+/// longer ones.)
 fn end_of(bucket: usize) -> u64 {
     let (octave, step) = (bucket / STEPS, bucket % STEPS);
     ((STEPS + step + 1) as u64) << octave

@@ -7,8 +7,9 @@ use crate::layout::Plain;
 /// An `Option` that can live in a heap, for any type that can.
 ///
 /// Rust defines the layout of an `Option` only for pointers and `NonZero`: `Option<P<T>>` and
-/// `Option<NonZero<u32>>` can be stored directly. For all other types there is `POption`, which is one byte
-/// and the value. It converts from and to an `Option` by [`into`](Into::into), and can be matched like one.
+/// `Option<NonZero<u32>>` can be stored directly. For all other types there is `POption`, which is one byte,
+/// padding up to the alignment of the value, and the value. It converts from and to an `Option` by
+/// [`into`](Into::into), and can be matched like one.
 ///
 /// ```
 /// # use pheap::{Heap, POption, Persist, Root};

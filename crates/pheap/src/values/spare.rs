@@ -7,7 +7,7 @@ use pheap_macros::Persist;
 use crate::layout::Plain;
 
 /// `N` bytes for fields that a type gets later. A field that is put there, with `#[persist(since = 2)]`,
-/// needs no migration, and is zero in older objects.
+/// needs no migration, and is zero in older objects, unless it has a `default`.
 ///
 /// ```
 /// use pheap::{Heap, Persist, Spare};
@@ -43,7 +43,7 @@ use crate::layout::Plain;
 /// It consists of bytes, so that it has no alignment: place a new field where it is aligned, and choose the
 /// number of spare bytes so that the size of the type stays the same. All of the bytes are zero.
 //
-// Invariant: all bytes are zero, also in files: no code can write them.
+// Invariant: all bytes are zero, also in files: safe code of programs cannot make other values.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 #[persist(own, id = "pheap::Spare", crate = "crate")]

@@ -1,6 +1,6 @@
 //! `PDuration` and `PSystemTime`.
 //!
-//! A file may contain any numbers in them, so no operation here overflows.
+//! A file may contain any numbers in them, so `get` accepts all of them.
 
 use std::fmt;
 use std::ops::{AddAssign, SubAssign};

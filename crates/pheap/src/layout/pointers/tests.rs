@@ -32,7 +32,7 @@ impl PointerMap {
 
 // --- compared with the derive
 
-/// Returns the words that the map visits of an object of `len` words with this content.
+/// Returns the words that the map visits of an object with this content.
 fn words(desc: &'static Desc, content: &[u64]) -> Vec<usize> {
     PointerMap::of(&Graph::of(desc).unwrap().types[0]).visited(content, 1, 0..content.len() * 8)
 }
@@ -196,7 +196,7 @@ fn layout(size: u64, align: u64, shape: Shape) -> TypeLayout {
     TypeLayout { name: String::new(), size, align, shape }
 }
 
-/// Lays fields out by the rules of C, behind `start` bytes. Returns the size and alignment, too.
+/// Lays fields out by the rules of C, behind `start` bytes. Returns the end and the alignment, too.
 fn laid_out(types: Vec<TypeLayout>, start: u64) -> (Vec<FieldLayout>, u64, u64) {
     let (mut end, mut align) = (start, 1);
     let mut fields = Vec::new();
@@ -208,7 +208,7 @@ fn laid_out(types: Vec<TypeLayout>, start: u64) -> (Vec<FieldLayout>, u64, u64) 
     (fields, end, align)
 }
 
-/// Any sized type, as a compiler lays it out.
+/// Sized types, as a compiler lays them out.
 fn any_sized() -> impl Strategy<Value = TypeLayout> {
     let prims = [(Prim::U8, 1), (Prim::U16, 2), (Prim::I32, 4), (Prim::U64, 8), (Prim::I128, 16)];
     let leaf = prop_oneof![
