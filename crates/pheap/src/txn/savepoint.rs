@@ -80,7 +80,8 @@ impl Savepoints {
         BeforeImage { runs, words }
     }
 
-    /// Saves the present words from heap offset `start` on, except words whose old content was saved already.
+    /// Saves the present words from heap offset `start` on, except words whose old content was saved already
+    /// for the newest savepoint.
     pub(super) fn save(&mut self, start: usize, now: &[Word]) {
         let Savepoints { open, runs, words, .. } = self;
         let Some(savepoint) = open.last_mut() else { return };
