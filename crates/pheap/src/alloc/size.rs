@@ -32,9 +32,9 @@ pub(super) fn span_size(slot: u64, owned: u64) -> RangeInclusive<u64> {
     round(slot, least)..=round(slot, (owned / 4).clamp(least, MAX_SPAN))
 }
 
-/// Returns the most bytes of spans that `objects` objects of a class take. It assumes that each span has the
-/// fewest slots. If there are several spans, it adds an eighth, because a run of free pages is rarely a whole
-/// number of slots long.
+/// Returns an estimate of the bytes of the spans that `objects` objects of a class take at most. It assumes
+/// that each span has the fewest slots. If there are several spans, it adds an eighth, because a run of free
+/// pages is rarely a whole number of slots long.
 pub(crate) fn spans_for(slot: u64, objects: u64) -> u64 {
     let least = *span_size(slot, 0).start();
     let spans = objects.div_ceil(least / slot);
