@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use crate::store::arena::{SMALL_PAGES, SMALL_SLOT};
 use crate::units::PAGE;
 
-/// Objects with more bytes get a separate span.
+/// Objects whose slots would have more bytes get a separate span.
 pub(super) const LARGE: u64 = 32 << 10;
 /// The most bytes of a span of small objects.
 pub(crate) const MAX_SPAN: u64 = 1 << 20;

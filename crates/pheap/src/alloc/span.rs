@@ -16,8 +16,8 @@ use crate::units::PAGE;
 pub(super) const NO_CLASS: u32 = u32::MAX;
 /// Bits after the point of [`ObjectSpan::reciprocal`]. A slot has less than 2^16 bytes.
 const POINT: u32 = 40;
-// So a product of an offset and the reciprocal fits into a `u64`. A byte is more than 2^-16 of a slot, and the
-// error of the quotient is at most 2^-19, so it never leads to the next slot.
+// So a product of an offset and the reciprocal fits into a `u64`. A byte is more than 2^-16 of a slot, and
+// the error of the quotient is at most 2^-19, so it never leads to the next slot.
 const _: () = assert!(SMALL_PAGES as u64 * PAGE <= 1 << 21);
 
 /// A span with slots for objects of one type: many small slots, or a large one.

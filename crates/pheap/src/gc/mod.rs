@@ -2,14 +2,13 @@
 //! which objects are marked.
 //!
 //! A collection of a region is a cycle of three phases. It *begins* while no open transaction has done
-//! anything, with the root, the [versions] of it that a thread may ask for, and the pointers that programs hold. Then
-//! objects are *marked*, mostly in slices between transactions: those that were reachable when the cycle
-//! began (a snapshot at the beginning, after Yuasa, "Real-time garbage collection on general-purpose
-//! machines", 1990). Objects that transactions
-//! allocate during the cycle, in a span that is not swept yet, are marked from the start. Words that they
-//! overwrite go to the marker ([`shade`](Collector::shade)): the write set leaves the old content in place
-//! until the commit, and the undo log reads it. Then spans are *swept*: slots that are not marked become
-//! free.
+//! anything, with the root, the [versions] of it that a thread may ask for, and the pointers that programs
+//! hold. Then objects are *marked*, mostly in slices between transactions: those that were reachable when the
+//! cycle began (a snapshot at the beginning, after Yuasa, "Real-time garbage collection on general-purpose
+//! machines", 1990). Objects that transactions allocate during the cycle, in a span that is not swept yet,
+//! are marked from the start. Words that they overwrite go to the marker ([`shade`](Collector::shade)): the
+//! write set leaves the old content in place until the commit, and the undo log reads it. Then spans are
+//! *swept*: slots that are not marked become free.
 //!
 //! **Minor cycles.** Most objects die young. An object that a cycle has marked keeps its mark, and is *old*.
 //! The next cycle may be a minor one. It takes all old objects for live and traces young ones only: from the
@@ -229,7 +228,7 @@ impl Collector {
         self.debt = self.debt.saturating_sub(marked.max(SLICE_WORK));
     }
 
-    /// Records for how long a transaction had to wait.
+    /// Records how long a slice, or a cycle that was completed at once, took.
     pub(crate) fn pause(&self, duration: Duration) {
         self.pace.pause(duration);
     }

@@ -28,7 +28,7 @@ impl Pace {
         self.completed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records for how long a transaction had to wait.
+    /// Records how long a slice, or a cycle that was completed at once, took.
     pub(super) fn pause(&self, duration: Duration) {
         self.pauses.add(duration);
     }

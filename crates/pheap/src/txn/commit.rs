@@ -6,8 +6,8 @@ use crate::faults::{Bug, bug, may_panic};
 use crate::log::{EntryId, EntryKind};
 use crate::store::spans::TakenSpan;
 
-/// While the log of records has fewer bytes, it grows when it is full. Later it is emptied then, which costs
-/// two fences, and a flush for each dirty line.
+/// While the log of records has fewer bytes than this, it grows when it is full, if there is space. A longer
+/// log is emptied then, which costs two fences, and a flush for each dirty line.
 const RECORD_LOG: u64 = 256 << 10;
 
 /// The result of a commit, in one word. A `Result` with an `Error` in it is written in pieces and copied as a

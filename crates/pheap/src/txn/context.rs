@@ -30,15 +30,16 @@ use crate::store::spans::TakenSpan;
 use crate::sync::RegionLock;
 use crate::units::LINE;
 
-/// The parts of a region that threads access before they have it: its lock, and the fields that every read
-/// looks at. They are separate from [`Context`], because threads access them through shared references while
-/// the context changes.
+/// The lock of a region, which threads access before they have the region, and the fields that each access of
+/// a transaction looks at. They are separate from [`Context`], because threads access them through shared
+/// references while the context changes.
 pub(crate) struct RegionFront {
     pub(crate) hot: HotFields,
     pub(crate) lock: RegionLock,
 }
 
-/// The fields that a read looks at first. `View` points to them.
+/// The fields that an access looks at first. The `View` of a transaction points to those of its region. Views
+/// that read all objects in place point to static ones.
 ///
 /// Aligned to separate lines, like [`Counters`](crate::stats::Counters).
 #[repr(align(128))]

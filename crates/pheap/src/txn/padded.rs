@@ -12,7 +12,7 @@ pub(crate) struct Padded {
     limit: usize,
 }
 
-/// Number of values up to which duplicates stay, and for which memory is kept.
+/// Number of values up to which duplicates may stay, and for which memory is kept.
 const FEW: usize = 1024;
 
 /// Returns the sort key of a value. It includes the type, because two values at one address may have two
