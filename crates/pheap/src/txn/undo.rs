@@ -1,5 +1,6 @@
 //! The entries that a long transaction logs before it writes: ranges of old content. Words that the map of
-//! logged words has are not logged again. Ranges that are logged together share one fence.
+//! logged words has are not logged again. Ranges that are logged together share one fence, if the log needs
+//! fences.
 
 #![allow(unsafe_code)]
 #![expect(
