@@ -57,8 +57,8 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
 }
 
 /// Commits with one redo record and one fence. There is another fence if there are more fresh objects than
-/// the record holds, and more if the log is full. There is neither if no word has changed. Commits with the
-/// write-ahead log, if there is one.
+/// the record holds, and more if the log is full. There is neither a record nor a fence if nothing has changed.
+/// Commits with the write-ahead log, if there is one.
 #[inline(always)]
 fn commit_alone(context: &mut Context) -> CommitResult {
     if context.media.wal().is_some() {
