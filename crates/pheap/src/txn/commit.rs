@@ -57,7 +57,7 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
 }
 
 /// Commits with one redo record and one fence. There is another fence if there are more fresh objects than
-/// the record holds, and more if the log is full. There is neither a record nor a fence if nothing has changed.
+/// the record holds, and more if the log is full. If nothing has changed, there is neither record nor fence.
 /// Commits with the write-ahead log, if there is one.
 #[inline(always)]
 fn commit_alone(context: &mut Context) -> CommitResult {
