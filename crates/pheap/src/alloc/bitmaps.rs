@@ -1,5 +1,5 @@
-//! The bitmaps of live slots that an orderly close stores. A heap with bitmaps need not be marked when it is
-//! opened.
+//! The bitmaps of live slots that an orderly close stores. A heap with undamaged bitmaps need not be marked
+//! when it is opened.
 //!
 //! They are in a run of pages that belongs to no span. The header of the closed heap names it. An opening
 //! reads it. Before the heap changes, a header is written that does not name it any more: then its pages are
@@ -8,7 +8,7 @@
 //! | word | |
 //! |---|---|
 //! | 0 | checksum of the others, salted |
-//! | then, for each span of objects | its offset, its number of slots, a bit for each slot |
+//! | then, for each span of objects | its offset, its number of slots, whole words with a bit for each slot |
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,7 @@ fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
     let mut sum = Xxh3::with_seed(header.salt ^ header.live_slots.0);
     let mut words = words.map(u64::to_le_bytes);
     loop {
-        // In blocks of 512 words, because word by word takes ten times as long.
+        // In blocks of 512 words, because word by word takes much longer.
         let part: Vec<[u8; 8]> = words.by_ref().take(512).collect();
         if part.is_empty() {
             return sum.digest();

@@ -1,4 +1,4 @@
-//! Objects that the open transaction has allocated. They need no log.
+//! Objects that the open transaction has allocated. They need no undo entries, and no copies in a write set.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct FreshObjects {
     ranges: Vec<(usize, usize)>,
-    /// For the start of each range: its end, and its index. Lookups add the ranges that it lacks, and most
-    /// transactions do no lookup. A lookup that the last range answers adds none.
+    /// For the start of each range: its end, and its index. [`find`](Self::find) adds the ranges that it
+    /// lacks, so a transaction without lookups has none here.
     by_start: BTreeMap<usize, (usize, usize)>,
 }
 

@@ -1,9 +1,9 @@
 //! Allocation within a region: typed spans with slots of one size, and bitmaps of the live slots in DRAM.
 //!
-//! Nothing is written for an object. The transaction that commits the first object in a span records the span
-//! in the span table. When a heap is opened, marking finds which slots are taken, unless an orderly close has
-//! stored the [bitmaps]. A class (type and slot size) fills one run of free slots at a time, so an allocation
-//! increments a pointer.
+//! No metadata is written for an object. The transaction that takes a span records it in the span table. When
+//! a heap is opened, marking finds which slots are taken, unless an orderly close has stored the [bitmaps]. A
+//! class (type and slot size) fills one run of free slots at a time, so an allocation mostly increments a
+//! pointer.
 //!
 //! Allocation is part of the transaction: [`rollback`](Allocator::rollback) takes it all back.
 //!
@@ -66,8 +66,8 @@ struct Class {
     /// Address of the next free slot of the run that the class is filling, and of the end of the run.
     next: usize,
     end: usize,
-    /// The number of the last transaction that used the class; and the first address in this run that belongs
-    /// to it.
+    /// The number of the last transaction that used the class, if that was not rolled back; and the first
+    /// address in this run that may belong to an object of the open transaction that is not in `fresh` yet.
     txn: u64,
     fresh_from: usize,
     slot: u32,
@@ -75,7 +75,7 @@ struct Class {
     /// The span that is being filled, or [`NO_SPAN`]; and the slot from which to look for the next run in it.
     current: u32,
     cursor: u32,
-    /// The numbers of other spans with free slots.
+    /// The numbers of other spans with free slots, and perhaps of removed spans (see `Allocator::unlist`).
     partial: Vec<u32>,
     /// Bytes of all spans whose live slots are known. The more there are, the larger is the next span. Other
     /// spans count once they were swept: otherwise a program that is killed again and again would take larger
@@ -212,8 +212,10 @@ impl Allocator {
     }
 
     /// Finds a run of free slots for an object, or returns the memory that is lacking. The caller adds that
-    /// memory. For a small object, it calls [`try_alloc`](Self::try_alloc) next. Fails if the alignment is
-    /// larger than a page, or if the store cannot register the type.
+    /// memory. For a small object, it calls [`try_alloc`](Self::try_alloc) next.
+    ///
+    /// # Errors
+    /// If the alignment is larger than a page, or if the store cannot register the type.
     #[cold]
     pub(crate) fn prepare(
         &mut self,
@@ -432,8 +434,8 @@ impl Allocator {
         }
     }
 
-    /// Whether the open transaction has looked for no run of slots, records no entry of a span, and has freed
-    /// no object.
+    /// Whether the open transaction has asked for no small object, records no entry of a span, and frees no
+    /// object.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
         self.saved.is_empty() && self.taken.is_empty() && self.frees.is_empty()
@@ -534,8 +536,9 @@ impl Allocator {
         self.fresh.clear();
     }
 
-    /// Frees the slots in quarantine, except those that the running collection still has to sweep. Returns
-    /// the spans of large objects, which the caller must give back. The log must be empty.
+    /// Frees the slots in quarantine, except those that the running collection still has to sweep, and those
+    /// in spans whose live slots are not known. Returns the spans of large objects that became free. The
+    /// caller must give them back. The log must be empty.
     #[must_use]
     pub(crate) fn end_quarantine(&mut self, store: &Store) -> Vec<TakenSpan> {
         let mut large = Vec::new();
@@ -574,7 +577,8 @@ impl Allocator {
         self.quarantined > QUARANTINE
     }
 
-    /// Empties the quarantine when a collection begins: the collection finds these objects itself.
+    /// Empties the quarantine when a collection begins: this collection, or a later full one, finds these
+    /// objects itself.
     pub(crate) fn forget_quarantine(&mut self) {
         self.quarantine.clear();
         self.quarantined = 0;

@@ -32,7 +32,7 @@ pub(super) struct TakenSlots {
 }
 
 impl Allocator {
-    /// Saves the state of a class, if this is the transaction's first allocation in it.
+    /// Saves the state of a class, if the open transaction has not done so.
     pub(super) fn save(&mut self, number: u32) {
         let class = &mut self.classes[number as usize];
         if class.txn != self.txn {

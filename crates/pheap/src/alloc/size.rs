@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use crate::store::arena::{SMALL_PAGES, SMALL_SLOT};
 use crate::units::PAGE;
 
-/// Objects with more bytes get a separate span.
+/// Objects whose slots would have more bytes get a separate span.
 pub(super) const LARGE: u64 = 32 << 10;
 /// The most bytes of a span of small objects.
 pub(crate) const MAX_SPAN: u64 = 1 << 20;
@@ -32,9 +32,9 @@ pub(super) fn span_size(slot: u64, owned: u64) -> RangeInclusive<u64> {
     round(slot, least)..=round(slot, (owned / 4).clamp(least, MAX_SPAN))
 }
 
-/// Returns the most bytes of spans that `objects` objects of a class take. It assumes that each span has the
-/// fewest slots. If there are several spans, it adds an eighth, because a run of free pages is rarely a whole
-/// number of slots long.
+/// Returns an estimate of the bytes of the spans that `objects` objects of a class take at most. It assumes
+/// that each span has the fewest slots. If there are several spans, it adds an eighth, because a run of free
+/// pages is rarely a whole number of slots long.
 pub(crate) fn spans_for(slot: u64, objects: u64) -> u64 {
     let least = *span_size(slot, 0).start();
     let spans = objects.div_ceil(least / slot);

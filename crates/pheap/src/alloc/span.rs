@@ -16,7 +16,8 @@ use crate::units::PAGE;
 pub(super) const NO_CLASS: u32 = u32::MAX;
 /// Bits after the point of [`ObjectSpan::reciprocal`]. A slot has less than 2^16 bytes.
 const POINT: u32 = 40;
-// So a product of an offset and the reciprocal fits into a `u64`, and its error is less than a slot.
+// So a product of an offset and the reciprocal fits into a `u64`. A byte is more than 2^-16 of a slot, and
+// the error of the quotient is at most 2^-19, so it never leads to the next slot.
 const _: () = assert!(SMALL_PAGES as u64 * PAGE <= 1 << 21);
 
 /// A span with slots for objects of one type: many small slots, or a large one.
@@ -35,8 +36,9 @@ pub(crate) struct ObjectSpan {
     /// Slots that are taken, including those that a class is about to fill. An empty bitmap means that they
     /// are not known; then all count as taken.
     pub(crate) live: Bitmap,
-    /// Slots that the running collection has found. Between collections, those that the last one has found:
-    /// old objects.
+    /// Marked slots. In a span that the running collection has still to sweep: slots that it has found, that
+    /// it takes for live (old objects, in a minor cycle), or that were taken since it began. In other spans
+    /// these are old objects.
     pub(crate) marks: Bitmap,
     /// Number of slots that are taken.
     pub(super) used: u32,
@@ -134,7 +136,7 @@ impl ObjectSpan {
 pub(crate) struct Spans {
     spans: Vec<Option<ObjectSpan>>,
     /// Heap offsets, in ascending order, of the spans that the region had when its heap was opened; the index
-    /// is the span's number. The page map has such a span once an object in it was looked up; of a span with
+    /// is the span's number. The page map has such a span once an offset in it was looked up; of a span with
     /// a large object, it has the pages that were looked up.
     loaded: Vec<u64>,
     free: Vec<u32>,

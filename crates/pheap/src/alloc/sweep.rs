@@ -9,7 +9,8 @@ use crate::store::spans::TakenSpan;
 
 /// The result of [`Allocator::sweep`] for a span.
 pub(crate) enum SweptSpan {
-    /// The span was not part of the cycle or was swept already, or has objects, or a class is filling it.
+    /// There is no such span, it was not part of the cycle or was swept already, it has objects, or a class
+    /// is filling it.
     Kept,
     /// The span had no objects, and was removed from the allocator. The caller must give it back.
     Empty(TakenSpan),

@@ -7,7 +7,7 @@ use crate::sync::{AtomicU64, Condvar, Mutex, this_thread};
 #[cfg(all(test, pheap_loom))]
 mod model;
 
-/// Number of counters. Several, so that threads that look at the same time do not write to the same line.
+/// Number of counters. Several, so that threads that look at the same time rarely write to the same line.
 const SHARDS: usize = if cfg!(all(test, pheap_loom)) { 1 } else { 8 };
 
 /// A bit of a counter: no access may begin any more.

@@ -15,11 +15,11 @@ use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
 mod model;
 
 /// A pointer that outlives its transaction, without the brand. [`Txn::hold`](crate::Txn::hold) makes it, and
-/// [`View::get`](crate::View::get) turns it into a [`P`](crate::P) again, in the same transaction or
-/// in a later one on the same root.
+/// [`View::get`](crate::View::get) turns it into a [`P`](crate::P) again, in the same transaction, or in a
+/// later transaction on the same root or read of it.
 ///
 /// It belongs to one open heap and keeps its object alive there; it cannot be stored in a heap. If the
-/// transaction that made it was rolled back, it is invalid: `get` fails.
+/// transaction that made it, or the nested part of it, was rolled back, it is invalid: `get` fails.
 pub struct Held<T: Pointee + ?Sized> {
     table: Arc<HeldTable>,
     slot: u32,
@@ -64,7 +64,7 @@ enum HeldState {
     /// The open transaction has made it.
     Pending,
     Published,
-    /// A transaction that was rolled back has made it, or no `Held` refers to it any more.
+    /// A transaction, or a part of one, that was rolled back has made it, or no `Held` refers to it any more.
     Dead,
 }
 
@@ -89,12 +89,12 @@ impl HeldTable {
         Held { table: self.clone(), slot, generation, target: PhantomData }
     }
 
-    /// Sets the heap that the table belongs to.
+    /// Sets the heap that the table belongs to, unless it is set.
     pub(crate) fn set_heap<H: Send + Sync + 'static>(&self, heap: &Arc<H>) {
         self.heap.get_or_init(|| Arc::<H>::downgrade(heap));
     }
 
-    /// Returns the heap that the table belongs to, as long as it is open.
+    /// Returns the heap that the table belongs to, as long as it exists. `None` before it was set.
     pub(crate) fn heap<H: Send + Sync + 'static>(&self) -> Option<Arc<H>> {
         self.heap.get()?.upgrade()?.downcast().ok()
     }
@@ -111,7 +111,7 @@ impl HeldTable {
         }
     }
 
-    /// Calls `visit` with the address that each published pointer holds.
+    /// Calls `visit` with the address of each published pointer that is still held.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
         let table = self.slots.lock();
         table
@@ -235,8 +235,7 @@ pub(crate) mod tests {
         (table.versions.lock(), table.slots.lock())
     }
 
-    /// Stands for a program that has copied the pointer so often and forgotten the copies. That is safe code,
-    /// and takes a minute.
+    /// Stands for a program that has copied the pointer so often and forgotten the copies. That is safe code.
     #[test]
     fn more_copies_than_fit_into_half_a_word() {
         let table: Arc<HeldTable> = Arc::default();

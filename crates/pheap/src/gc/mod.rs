@@ -1,14 +1,14 @@
 //! The collector: when a cycle begins and how much work a slice does for each changed byte (`assess`), and
 //! which objects are marked.
 //!
-//! A collection of a region is a cycle of three phases. It *begins* between two transactions, with the root,
-//! the [versions] of it that are kept, and the pointers that programs hold. Then objects are *marked*, in
-//! slices between transactions: those that were reachable when the cycle began (a snapshot at the beginning,
-//! after Yuasa, "Real-time garbage collection on general-purpose machines", 1990). Objects that transactions
-//! allocate during the cycle, in a span that is not swept yet, are marked from the start. Words that they
-//! overwrite go to the marker ([`shade`](Collector::shade)): the write set leaves the old content in place
-//! until the commit, and the undo log reads it. Then spans are *swept*: slots that are not marked become
-//! free.
+//! A collection of a region is a cycle of three phases. It *begins* while no open transaction has done
+//! anything, with the root, the [versions] of it that a thread may ask for, and the pointers that programs
+//! hold. Then objects are *marked*, mostly in slices between transactions: those that were reachable when the
+//! cycle began (a snapshot at the beginning, after Yuasa, "Real-time garbage collection on general-purpose
+//! machines", 1990). Objects that transactions allocate during the cycle, in a span that is not swept yet,
+//! are marked from the start. Words that they overwrite go to the marker ([`shade`](Collector::shade)): the
+//! write set leaves the old content in place until the commit, and the undo log reads it. Then spans are
+//! *swept*: slots that are not marked become free.
 //!
 //! **Minor cycles.** Most objects die young. An object that a cycle has marked keeps its mark, and is *old*.
 //! The next cycle may be a minor one. It takes all old objects for live and traces young ones only: from the
@@ -18,9 +18,9 @@
 //!
 //! During a cycle, each transaction is charged for a few bytes, and in proportion to the bytes that it has
 //! allocated, or has overwritten during marking. A slice runs at the end of a transaction when enough bytes
-//! are charged. It does the charged work, so a program cannot outrun its collector. A slice may also run in
-//! another thread that shares the region's lock with readers. Callers decide when a slice runs; this module
-//! decides how many bytes are due, and does the slice's work.
+//! are charged. It does the charged work, within a time that grows with the changes, so that a program does
+//! not outrun its collector. Another thread that shares the region's lock with readers may mark, too. Callers
+//! decide when a slice runs; this module decides how many bytes are due, and does the slice's work.
 //!
 //! Knows objects, spans and marks. Must not know transactions, nor locks.
 
@@ -170,7 +170,7 @@ impl Collector {
     }
 
     /// Begins a cycle if one is due, and charges the transaction that has just ended. Returns the bytes that
-    /// it must mark now, and the longest time for that; `None` if it need not mark.
+    /// it must mark now, and the longest time for that and for sweeping; `None` if it need not work.
     pub(crate) fn assess(&mut self, alloc: &mut Allocator, store: &Store) -> Option<(u64, Duration)> {
         let usage = alloc.usage;
         // The region is being created, and its root is not known yet.
@@ -200,8 +200,8 @@ impl Collector {
             self.debt = SLICE_WORK;
         }
         let usage = alloc.usage;
-        // The cycle ends when a sixteenth of the threshold was allocated, so that little memory is added
-        // before the cycle frees any.
+        // The marking should end when about a sixteenth of the threshold was allocated, so that little memory
+        // is added before the cycle frees any.
         let rate = 1 + 16 * usage.bytes / self.threshold.max(1);
         // A free at a commit decreases `usage.allocated`, perhaps by bytes that were charged already.
         let allocated = usage.allocated.saturating_sub(self.paid);
@@ -228,7 +228,7 @@ impl Collector {
         self.debt = self.debt.saturating_sub(marked.max(SLICE_WORK));
     }
 
-    /// Records for how long a transaction had to wait.
+    /// Records how long a slice, or a cycle that was completed at once, took.
     pub(crate) fn pause(&self, duration: Duration) {
         self.pace.pause(duration);
     }
@@ -310,8 +310,8 @@ impl Collector {
     }
 
     /// Passes the pointers in these bytes to the marker. The bytes lie in one object, and the open
-    /// transaction is about to overwrite them. The objects that they point to were reachable when the cycle
-    /// began.
+    /// transaction may overwrite them. So objects that were reachable only through them when the cycle began
+    /// are marked.
     #[cold]
     pub(crate) fn shade(&mut self, alloc: &Allocator, store: &Store, addr: usize, len: usize) {
         self.overwritten += len as u64;
@@ -325,8 +325,8 @@ impl Collector {
         Tracer::new(alloc, store, false).pointers(number, slot, window, push);
     }
 
-    /// Remembers new objects that are marked although no cycle has traced them: those of a transaction that
-    /// ends during a sweep, or in which a cycle has ended.
+    /// Remembers new objects that may be marked although no cycle has traced them: those of a transaction
+    /// that ends during a sweep, or in which a cycle has ended.
     #[inline(always)]
     pub(crate) fn remember_fresh(&mut self, alloc: &mut Allocator) {
         if self.marked_untraced {
@@ -399,6 +399,6 @@ pub(crate) enum CollectionStage {
     Working,
     /// This thread finds nothing more to mark. The next step needs the region alone.
     Marked,
-    /// No cycle is running, or the region is gone.
+    /// There is nothing to mark: no cycle is marking, or the region is gone or cannot be had.
     Idle,
 }

@@ -9,10 +9,10 @@ use crate::stats::{Histogram, Stats};
 #[derive(Default)]
 pub(crate) struct Pace {
     /// Growth, in percent of the live bytes, after which a full cycle is due. A minor cycle is due after a
-    /// quarter of that.
+    /// quarter of that. Neither is due before `least` bytes were allocated.
     pub(crate) growth: u64,
     /// Bytes that a region must have allocated before a cycle is due, however small the region is. (A cycle
-    /// may begin a quarter earlier.)
+    /// may begin a quarter earlier, and at any time if it is wanted.)
     pub(crate) least: u64,
     completed: AtomicU64,
     pauses: Histogram,
@@ -28,7 +28,7 @@ impl Pace {
         self.completed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records for how long a transaction had to wait.
+    /// Records how long a slice, or a cycle that was completed at once, took.
     pub(super) fn pause(&self, duration: Duration) {
         self.pauses.add(duration);
     }

@@ -1,14 +1,14 @@
-//! The places of old objects that were written since the last cycle. A minor cycle begins with them.
+//! The places that were written since the last marking ended. A minor cycle begins with those in old objects.
 //!
 //! An object is *old* when a cycle has marked it; its mark stays. A minor cycle takes all old objects for
-//! live. It marks the young objects that can be reached from places in this list, from the root and its
-//! versions, or from held pointers.
+//! live. It marks the young objects that can be reached from these places, from the root and its versions, or
+//! from held pointers.
 
 use crate::units::{LINE, lines};
 
 /// The largest number of lines with which a minor cycle is worthwhile.
 const MOST: usize = 1 << 16;
-/// Number of recent lines that are known. A line that is written again and again is noted about once.
+/// Number of recent lines that are known. A line that is written again and again is mostly noted once.
 const RECENT: usize = 256;
 
 /// Cache lines that transactions have written, by address.

@@ -14,13 +14,13 @@ impl Collector {
     /// Ends marking. From here on, slots become free. No record in the log names one of them.
     pub(crate) fn begin_sweep(&mut self, alloc: &mut Allocator) {
         alloc.collecting = false;
-        // From now on all old objects point to old objects.
+        // All marked objects point to marked objects now. Later writes are noted.
         self.remembered.start();
         self.phase = CollectionPhase::Sweeping { next: 0, end: alloc.spans.end() };
     }
 
-    /// Sweeps spans until `deadline`, or all of them; only one in tests with a small `least`. Ends the cycle
-    /// after the last span.
+    /// Sweeps spans until about `deadline`, or all of them; only one in tests with a small `least`. Ends the
+    /// cycle after the last span.
     pub(crate) fn sweep(
         &mut self,
         alloc: &mut Allocator,

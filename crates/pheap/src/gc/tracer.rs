@@ -19,7 +19,7 @@ const PART: u64 = 4096;
 pub(crate) struct Object {
     addr: u64,
     span: u32,
-    /// Index of the part. A part has [`PART`] bytes.
+    /// Index of the part. A part has [`PART`] bytes; the last one may have fewer.
     part: u32,
 }
 
@@ -127,7 +127,8 @@ impl pheap_gc::Heap for Tracer<'_> {
         }
         let start = u64::from(object.part) * PART;
         let end = span.slot.min(start + PART);
-        // SAFETY: only `mark` and `marked` make an `Object`, with the address of a slot of its span.
+        // SAFETY: `object.addr` is the address of a slot of its span: `mark` and `marked` set it so, and here
+        // it stays the same.
         unsafe { visit(span, object.addr, start..end, found) };
         (end < span.slot).then_some(Object { part: object.part + 1, ..object })
     }

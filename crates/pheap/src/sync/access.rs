@@ -10,29 +10,30 @@
 //!
 //! While there is a quiescent holder, no thread changes the region.
 //!
-//! Writers and quiescent holders queue at a [separate lock](RawRwLock), in order of arrival. Readers do not
-//! queue there: each reader says on a separate line that it reads ([`slots`]), and then looks at the
-//! [word](self#the-word). A writer that is being upgraded writes to the word, and then looks at all of these
-//! lines. So one of the two sees the other. The first thread that uses the lock, its owner, needs none of
-//! this until a second thread comes ([`bias`]).
+//! Writers and quiescent holders queue at a [separate lock](RawRwLock). Readers do not queue there: each
+//! reader says in a slot or a shared counter that it reads ([`slots`]), and then looks at the
+//! [word](self#the-word). A writer that is being upgraded writes to the word, and then looks at all slots and
+//! the counter. So one of the two sees the other. The first thread that uses the lock, its owner, needs none
+//! of this until a second thread comes ([`bias`]).
 //!
 //! The second thread needs a fence for that. If the system [refuses](FenceRefused) it, the second thread does
 //! not get the lock, because it cannot know whether the owner is inside.
 //!
 //! # The word
-//! The word says which threads the lock keeps out, and which sleeping threads must be woken. All threads
-//! except the owner look at it after a locked instruction.
+//! The word says which readers the lock keeps out, and which sleeping threads must be woken. A reader that is
+//! not the owner looks at it after a locked instruction.
 //!
 //! # Turns
 //! Readers that overlap must not delay a writer's upgrade for ever. So the first read of a thread waits while
 //! a writer waits to be upgraded. A thread that already has a region, of this heap or of another one, does
-//! not wait: two threads that nest two roots in opposite orders, with a writer of each root, would deadlock.
+//! not wait for that: two threads that nest two roots in opposite orders, with a writer of each root, would
+//! deadlock.
 //! A writer that is upgraded again and again must not keep readers out for ever. So at the end of its upgrade
 //! a writer lets in all readers that sleep, at once, and waits for them at its next upgrade.
 //!
 //! A writer of several regions waits for one of them at a time, and only while it has none, so it cannot
-//! queue at all of them. Instead it closes a [gate](Gate) at each. Threads that arrive at a gate, and have no
-//! region, wait there.
+//! queue at all of them. If it cannot have all at once, it closes a [gate](Gate) at each. Threads that arrive
+//! at a gate, and have no region, wait there for a limited time. (The owner does not look at the gate.)
 //!
 //! The lock guards no value itself. Code that uses it must ensure that only a thread that has the lock
 //! releases it.
@@ -71,7 +72,7 @@ const SLEEPERS: u64 = 1 << 2;
 /// The writer sleeps until the readers have left.
 const PARKED: u64 = 1 << 3;
 
-/// How many times a thread looks at the word, or a writer at the slots of readers, before it sleeps.
+/// How many times a reader looks at the word, or a writer at the slots of readers, before it sleeps.
 const SPINS: u32 = 60;
 
 #[derive(Default)]
@@ -129,7 +130,8 @@ impl RegionLock {
     }
 
     /// Waits until this thread is the writer. The thread must not have this region in any way before.
-    /// `is_nested` says whether it has another region.
+    /// `is_nested` says whether it has another region. Like all functions here that lock, this fails if it
+    /// needs the fence, and the system [refuses](FenceRefused) it.
     ///
     /// The owner does not look at the gate: the thread that has closed the gate revokes the lock when it
     /// wants this region, before it waits for it.
@@ -143,7 +145,7 @@ impl RegionLock {
     #[track_caller]
     fn wait_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), FenceRefused> {
         // The gate counts even if the lock is free. The lock may be free only for the moment between two
-        // transactions of this thread, and a writer of several regions would never find it free.
+        // transactions of this thread, and a writer of several regions might never find it free.
         if !bug(Bug::GatesForReads) {
             self.gate.pass(is_nested);
         }

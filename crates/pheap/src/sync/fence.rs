@@ -7,13 +7,14 @@
 
 #![allow(unsafe_code)]
 
-/// The system refuses the fence. If a lock has an owner, the system has granted the fence before, and a
-/// filter of system calls was installed since then. The thread cannot find out what other threads have
-/// stored, however long it waits.
+/// The system refuses the fence. If a lock has an owner, the system has granted the fence before; since then,
+/// for example, a filter of system calls was installed. Without the fence, the thread cannot know what other
+/// threads have stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FenceRefused;
 
-/// Keeps the compiler from moving loads and stores across this point. The processor may still move them.
+/// Keeps the compiler from moving loads and stores across this point. The processor may still move them. (In
+/// models this is a full fence.)
 #[inline(always)]
 pub(super) fn light() {
     #[cfg(not(all(test, pheap_loom)))]
@@ -39,8 +40,8 @@ pub(super) fn heavy() -> Result<(), FenceRefused> {
     Ok(())
 }
 
-/// Makes all threads of the process pass a fence. The first call in a process takes some milliseconds if
-/// there are several threads.
+/// Makes all threads of the process pass a fence, or in a scheduled thread all scheduled threads. The first
+/// call in a process may take milliseconds if there are several threads.
 #[cfg(not(all(test, pheap_loom)))]
 pub(crate) fn heavy() -> Result<(), FenceRefused> {
     let membarrier = |command: libc::c_int| {

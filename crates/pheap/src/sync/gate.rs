@@ -1,4 +1,5 @@
-//! A gate in front of a lock. Threads that arrive wait there while another thread locks several regions.
+//! A gate in front of a lock. Threads that arrive, and have no region, wait there while another thread locks
+//! or upgrades several regions, but not for ever.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,8 +28,9 @@ pub(crate) struct Closer {
     /// Increases from one closer to the next.
     number: u64,
     patience: Duration,
-    /// The time at which waiting ends, the same for all threads that wait. So all threads that have waited in
-    /// vain enter together, however many there are, and leave a gap behind them.
+    /// The time at which waiting ends, the same for all threads that arrive before the next time is set. So
+    /// all threads that have waited in vain enter together, however many there are, and leave a gap behind
+    /// them.
     until: Instant,
 }
 
@@ -41,9 +43,8 @@ impl Closer {
     }
 
     /// Sets a new deadline if the last one has passed. Called when the closer could not get all its locks.
-    /// The new wait is twice as long: otherwise threads whose turns take longer than the wait would come back
-    /// again and again. So threads never wait much longer than the closer has waited. Returns whether there
-    /// is a new deadline.
+    /// The new wait is twice as long, up to [`LONGEST`]: otherwise threads whose turns take longer than the
+    /// wait would come back again and again. Returns whether there is a new deadline.
     pub(crate) fn lengthen(&mut self) -> bool {
         let now = Instant::now();
         let is_over = now >= self.until;
@@ -60,9 +61,10 @@ impl Gate {
         Gate { closed: AtomicU64::new(0), closers: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Waits for the threads that have closed the gate by now, at most until their [deadline](Closer::until).
-    /// It does not wait for threads that close it later, because there may always be another one. It does not
-    /// wait at all if this thread has a region already, because the closers may wait for that.
+    /// Waits for the threads that have closed the gate by now, at most until their latest
+    /// [deadline](Closer::until). It does not wait for a [`Closer`] that is made later, because there may
+    /// always be another one. It does not wait at all if this thread has a region already, because the
+    /// closers may wait for that.
     #[inline(always)]
     pub(crate) fn pass(&self, has_something: impl FnOnce() -> bool) {
         if self.closed.load(Relaxed) != 0 && !has_something() {
@@ -121,7 +123,7 @@ impl<'a> ClosedGates<'a> {
         ClosedGates { gates, closer }
     }
 
-    /// Extends the wait of other threads, if they have waited until the deadline and entered.
+    /// Sets a later deadline at all gates, if the last one has passed.
     pub(crate) fn lengthen(&mut self) {
         if self.closer.lengthen() {
             self.gates.iter().for_each(|gate| gate.close(self.closer));

@@ -5,11 +5,12 @@
 //! table cannot be used: in a forked child that table still has the threads of the parent, and perhaps a part
 //! that stays locked for ever. So a lock that a child creates works as in any process.
 //!
-//! **Turns.** Waiting threads are served in order of arrival. A new thread may overtake them, so that a lock
-//! that is often taken does not pass through a sleeping thread each time. A thread that releases the lock
-//! checks whether the first waiting thread has waited for longer than [`OVERTAKE`]. If it has, no thread
-//! that wants exclusive access overtakes it any more. A thread that wants to share the lock waits behind
-//! threads that wait for exclusive access, unless it is [nested](LockMode::Nested).
+//! **Turns.** Waiting threads are served in order of arrival, except that [nested](LockMode::Nested) threads
+//! come first. A new thread may overtake them, so that a lock that is often taken does not pass through a
+//! sleeping thread each time. A thread that releases the lock, and wakes waiting threads, checks whether the
+//! first one has waited for [`OVERTAKE`] or longer. If it has, no thread that wants exclusive access
+//! overtakes it any more. A thread that wants to share the lock waits behind threads that wait for exclusive
+//! access, unless it is nested.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use super::mutex::{Condvar, Mutex, MutexGuard};
 use super::watch::LockWatch;
 use super::{AtomicU64, LockMode, Mistake, mistake, schedule, spins};
 
-/// How long a waiting thread may be overtaken by threads that want exclusive access.
+/// After this wait, the next thread that releases the lock keeps threads that want exclusive access from
+/// overtaking the first waiting thread.
 const OVERTAKE: Duration = Duration::from_micros(500);
 
 /// Bits of the word. A thread holds the lock exclusively.
@@ -284,7 +286,7 @@ impl RawRwLock {
     #[cold]
     fn unlock_and_wake(&self, bit: u64) {
         let queue = self.queue();
-        // Set before another thread can overtake the first one once more.
+        // Set before an exclusive lock is released: another thread could overtake the first one once more.
         if queue.waiters.front().is_some_and(Waiter::waits_for_long) {
             self.word.fetch_or(FAIR, Relaxed);
         }

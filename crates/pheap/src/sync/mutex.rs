@@ -1,5 +1,5 @@
-//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each has all its state in itself, so it
-//! works in a forked child.
+//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each has all its state in itself, so
+//! one that a forked child creates works there.
 //!
 //! They are not poisoned: data that must not be used after a panic have a separate mark. In builds with the
 //! simulator they report where they are taken, and a [scheduler](super::schedule) may decide which thread
@@ -29,7 +29,8 @@ fn if_free<G>(result: TryLockResult<G>) -> Option<G> {
     }
 }
 
-/// A lock of std or loom, and the threads that hold it (recorded in builds with the simulator).
+/// A lock of std or loom, and the threads that hold it (recorded in builds with the simulator, while there is
+/// a mutant).
 #[derive(Default)]
 pub(crate) struct Lock<L> {
     watch: LockWatch,
@@ -63,8 +64,8 @@ impl<L> Lock<L> {
 }
 
 impl<G, L> Guard<'_, G, L> {
-    /// Records that this thread leaves, and returns the inner guard. The caller drops it before any other
-    /// thread continues.
+    /// Records that this thread leaves, and returns the inner guard. The caller drops it, or waits with it,
+    /// at once: a scheduled thread does so before any other scheduled thread continues.
     #[inline]
     fn leave(&mut self) -> Option<G> {
         self.lock.watch.leave(self.want);
@@ -170,7 +171,7 @@ impl<T> RwLock<T> {
         Lock { watch: Default::default(), inner: below::RwLock::new(value) }
     }
 
-    /// Locks it for reading, if no thread has it for writing, and none waits to write.
+    /// Locks it for reading, if this thread need not wait.
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         schedule::lock_step();

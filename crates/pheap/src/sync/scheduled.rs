@@ -6,11 +6,12 @@
 //! one thread runs at a time, and the scheduler knows when no thread can run. Threads that are not scheduled
 //! use the types of std.
 //!
-//! Plain stores to an `AtomicU64`, and lines that are being written back, are *late*: they happen in order,
-//! and other threads see them only after this thread has passed a fence (a locked instruction is one), or
-//! after the scheduler [makes it pass one](pass_fence). Processors of the x86 family do the same, except
-//! that a store may become visible at any time; here it becomes visible where the scheduler switches. A lock
-//! of std makes stores visible, but does not complete write-backs: no code should rely on it for that.
+//! Plain stores of a thread to an `AtomicU64`, and write-backs of the lines that it has flushed, are *late*:
+//! they happen in order, and other threads see them only after this thread has passed a fence (a locked
+//! instruction is one), or after the scheduler [makes it pass one](pass_fence). Processors of the x86 family
+//! do the same, except that a store may become visible at any time; here it becomes visible where the
+//! scheduler switches. A lock of std makes stores visible, but does not complete write-backs: no code should
+//! rely on it for that.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -151,7 +152,8 @@ fn call<R>(f: impl FnOnce(&dyn Scheduler, usize) -> R) -> Option<R> {
     Some(f(&*scheduler, me))
 }
 
-/// Reports that this thread is about to do something that other threads can see.
+/// Tells the scheduler of this thread, if it has one, that this thread is about to do `what`: an access to
+/// something that threads share.
 #[inline]
 pub fn step(what: &'static str) {
     if is_scheduled() {
@@ -159,7 +161,8 @@ pub fn step(what: &'static str) {
     }
 }
 
-/// Reports that this thread is about to take a lock, if it is free.
+/// Tells the scheduler of this thread, if it has one, that this thread is about to try to take a lock, and
+/// makes its stores visible.
 #[inline]
 pub(super) fn lock_step() {
     step("lock");
@@ -193,7 +196,7 @@ pub(super) fn wait_for<T>(what: &T, limited: bool) -> bool {
     .expect("it is scheduled")
 }
 
-/// Lets the threads continue that wait for `what`.
+/// Lets the threads continue that wait for `what`, if this thread is scheduled.
 #[inline]
 pub(super) fn wake<T>(what: &T) {
     if is_scheduled() {
@@ -240,7 +243,8 @@ impl AtomicU64 {
         }
     }
 
-    /// Returns the atomic that a locked instruction of this thread changes, after a step and a fence.
+    /// Returns the atomic that a locked instruction of this thread changes. In a scheduled thread, a step and
+    /// a fence come first.
     #[inline]
     fn locked(&self) -> &atomic::AtomicU64 {
         if is_scheduled() {
@@ -315,7 +319,7 @@ macro_rules! locked {
 }
 locked!(fetch_or fetch_and fetch_add fetch_sub fetch_max);
 
-/// The `AtomicBool` of std: a flag that is rarely stored to. Other threads see each store at once.
+/// The `AtomicBool` of std. Its stores are never late.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicBool(atomic::AtomicBool);
 

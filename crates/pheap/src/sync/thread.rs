@@ -1,8 +1,8 @@
 //! Threads: their numbers, and the slots in which they say that they read.
 //!
-//! A slot belongs to one thread while that thread lives, and later to another. The content of a slot outlives
-//! both. A thread that reads while its thread-locals are destroyed has no slot any more, and when all slots
-//! are taken, the next thread gets none. Such threads share one counter at each lock.
+//! A slot belongs to one thread while that thread lives, and later perhaps to another. The content of a slot
+//! outlives both. A thread that reads while its thread-locals are destroyed may have no slot any more, and
+//! when all slots are taken, the next thread gets none. Such threads share one counter at each lock.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -75,7 +75,7 @@ fn take_slot() -> usize {
         Err(_) => NONE,
     };
     if slot != NONE && GUARD.try_with(|guard| guard.set(Some(TakenSlot(slot)))).is_err() {
-        // This thread ends, and has not read before. (`TakenSlot` was dropped, so the slot is free again.)
+        // This thread ends, and has not asked before. (`TakenSlot` was dropped, so the slot is free again.)
         return NONE;
     }
     SLOT.set(slot);

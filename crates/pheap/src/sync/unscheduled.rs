@@ -13,17 +13,17 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
 #[cfg(not(all(test, pheap_loom)))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Whether a scheduler decides when this thread continues.
+/// Whether a scheduler decides when this thread continues: never.
 #[inline(always)]
 pub(crate) const fn is_scheduled() -> bool {
     false
 }
 
-/// Reports that this thread is about to do something that other threads can see.
+/// Does nothing: no thread has a scheduler.
 #[inline(always)]
 pub(crate) fn step(_what: &'static str) {}
 
-/// Reports that this thread is about to take a lock, if it is free.
+/// Does nothing, like [`step`].
 #[inline(always)]
 pub(super) fn lock_step() {}
 
@@ -33,23 +33,23 @@ pub(super) fn take<T, G>(_lock: &T, _attempt: impl Fn() -> Option<G>, wait: impl
     wait()
 }
 
-/// Waits until another thread [wakes](wake) the threads that wait for `_what`.
+/// Never called, because no thread is scheduled.
 pub(super) fn wait_for<T>(_what: &T, _limited: bool) -> bool {
     unreachable!("it is not scheduled")
 }
 
-/// Lets the threads continue that wait for `_what`.
+/// Does nothing, like [`step`].
 #[inline(always)]
 pub(super) fn wake<T>(_what: &T) {}
 
-/// Makes all threads pass a fence, if that is possible without the system. Returns whether it did.
+/// Returns `false`: only the system can make all threads pass a fence.
 #[cfg(not(all(test, pheap_loom)))]
 #[inline(always)]
 pub(super) fn pass_fences() -> bool {
     false
 }
 
-/// Whether this mistake was seeded.
+/// Returns `false`: no mistake is seeded.
 #[cfg(not(all(test, pheap_loom)))]
 #[inline(always)]
 pub(super) const fn is_seeded(_mistake: super::Mistake) -> bool {

@@ -4,8 +4,7 @@
 //! A mutant is an acquisition that is left out. It still waits, because two threads inside at once could do
 //! anything. Instead this records whether the mutant would have met another thread: it arrives while another
 //! thread is inside, or another thread arrives while it is inside. To make that likely, the mutant stays
-//! inside for a while, until another thread arrives. The result does not depend on luck: each recorded
-//! meeting would have happened.
+//! inside for a while, until another thread arrives. No meeting is recorded that could not have happened.
 
 use std::panic::Location;
 use std::sync::PoisonError;
@@ -16,7 +15,7 @@ use super::LockMode;
 use crate::faults::mutant;
 use crate::faults::mutant::{Kind, Mutation};
 
-/// How long a mutant waits for other threads, and how many times it does so.
+/// How long a mutant waits for other threads at most, and how many times at most it does so.
 const STAY: Duration = Duration::from_millis(25);
 const STAYS: u64 = 40;
 

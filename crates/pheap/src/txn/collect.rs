@@ -1,5 +1,5 @@
-//! The work that transactions do for the collection of their region: slices between transactions, and the
-//! write barrier.
+//! The work that transactions do for the collection of their region: slices between transactions, cycles that
+//! are completed at once, and the write barrier.
 
 use std::time::{Duration, Instant};
 
@@ -66,8 +66,8 @@ impl Context {
     ///
     /// A cycle begins while no thread reads: a reader may have got an object from a [`Held`](crate::Held)
     /// that was dropped since, and the cycle would not find that object. So a cycle begins at the end of a
-    /// transaction that has changed something, or after a rollback that has
-    /// [waited](Self::collect_after_rollback) for readers.
+    /// transaction that was upgraded, or after a rollback that has [waited](Self::collect_after_rollback) for
+    /// readers.
     fn assess(&mut self) -> Option<(u64, Duration)> {
         let store = self.store();
         let can_begin = !self.gc.is_idle() || self.front().lock.is_upgraded();
@@ -76,8 +76,8 @@ impl Context {
         due
     }
 
-    /// Does one slice: marks up to `bytes` bytes, for at most `length`, or sweeps. In a simulation the time
-    /// is not limited. Returns how many bytes it marked.
+    /// Does one slice: marks about `bytes` bytes, or what is left, and sweeps once all is marked, for about
+    /// `length` at most. In a simulation the time is not limited. Returns how many bytes it marked.
     pub(crate) fn slice(&mut self, bytes: u64, length: Duration) -> u64 {
         let start = Instant::now();
         let deadline = (!self.store().is_simulated()).then(|| start + length);
@@ -126,8 +126,8 @@ impl Context {
         self.gc.pause(start.elapsed());
     }
 
-    /// Begins a full cycle, unless a cycle is running, and completes it. An open transaction has done nothing
-    /// yet, except with [`Bug::CycleInTransaction`].
+    /// Begins a full cycle, unless a cycle is running, and completes the cycle. An open transaction has done
+    /// nothing yet, except with [`Bug::CycleInTransaction`].
     #[cold]
     pub(crate) fn begin_and_complete_collection(&mut self) {
         let store = self.store();
@@ -135,8 +135,8 @@ impl Context {
         self.complete_collection();
     }
 
-    /// Gives the collector, while it marks, the pointers in these bytes, which lie in one object and which
-    /// the open transaction is about to overwrite.
+    /// Gives the collector, while it marks, the pointers in these bytes, which the open transaction may
+    /// overwrite. During marking, the bytes lie in one object.
     #[inline(always)]
     pub(crate) fn shade(&mut self, addr: usize, len: usize) {
         if self.gc.is_marking() && !bug(Bug::NoShadeAtLogging) {

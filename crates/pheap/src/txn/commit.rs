@@ -6,15 +6,15 @@ use crate::faults::{Bug, bug, may_panic};
 use crate::log::{EntryId, EntryKind};
 use crate::store::spans::TakenSpan;
 
-/// Bytes to which the log of records grows before it is emptied for the first time. Emptying it costs two
-/// fences, and a flush for each line that was written.
+/// While the log of records has fewer bytes than this, it grows when it is full, if there is space. A longer
+/// log is emptied then, which costs two fences, and a flush for each dirty line.
 const RECORD_LOG: u64 = 256 << 10;
 
 /// The result of a commit, in one word. A `Result` with an `Error` in it is written in pieces and copied as a
 /// whole. A processor delays such a copy until the pieces have left its store queue, after the fence.
 pub(crate) type CommitResult = Result<(), Box<Error>>;
 
-/// Commits the transaction of one root. The transaction has done something.
+/// Commits the transaction of one root, which has done something. If that fails, rolls it back.
 pub(crate) fn commit(context: &mut Context) -> CommitResult {
     let result = match context.mode {
         Mode::Short => commit_alone(context),
@@ -28,7 +28,7 @@ pub(crate) fn commit(context: &mut Context) -> CommitResult {
     result
 }
 
-/// Commits one transaction over several roots: all of it or nothing.
+/// Commits one transaction over several roots: all of it or nothing. If that fails, rolls it back.
 pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
     if contexts.iter().all(|context| context.mode == Mode::Short && context.is_untouched()) {
         return Ok(());
@@ -56,8 +56,9 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
     result
 }
 
-/// Commits with one redo record and one fence; with two fences if there are more fresh objects than the
-/// record holds. Commits with the write-ahead log, if there is one.
+/// Commits with one redo record and one fence. There is another fence if there are more fresh objects than
+/// the record holds, and more if the log is full. If nothing has changed, there is neither record nor fence.
+/// Commits with the write-ahead log, if there is one.
 #[inline(always)]
 fn commit_alone(context: &mut Context) -> CommitResult {
     if context.media.wal().is_some() {
@@ -76,7 +77,8 @@ fn commit_alone(context: &mut Context) -> CommitResult {
 }
 
 /// Commits with a redo record in [parts](super::parts), one in the log of each root that has changed, and
-/// one fence; with two fences if there are more fresh objects than the parts hold.
+/// one fence. There is another fence if there are more fresh objects than the parts hold, and more if a log
+/// is full.
 fn commit_parts(contexts: &mut [&mut Context]) -> CommitResult {
     let mut flushed = false;
     for context in contexts.iter_mut() {
@@ -143,7 +145,7 @@ fn commit_with_wal(contexts: &mut [&mut Context]) -> CommitResult {
     commit_to_wal(contexts)
 }
 
-/// Does the work that must precede the comparison of copies with their originals.
+/// Does the work that precedes the comparison of copies with their originals.
 #[inline(always)]
 fn prepare(context: &mut Context) {
     context.zero_padding();
@@ -155,8 +157,8 @@ fn prepare(context: &mut Context) {
     }
 }
 
-/// Makes the staged record durable in the log. After that, nothing can fail until its words are stored in
-/// place.
+/// Makes the staged record durable in the log. If there is no room for it, this fails before the record is
+/// written. After the record is durable, nothing can fail until its words are stored in place.
 #[inline(always)]
 fn commit_to_log(context: &mut Context, flushed: bool) -> CommitResult {
     // From here on the record may be in the log. After a panic, only recovery can find out whether the
@@ -174,7 +176,7 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> CommitResult {
     Ok(())
 }
 
-/// Appends the staged record to the write-ahead log, and stores its words in place.
+/// Appends the staged record, if it is not empty, to the write-ahead log, and stores its words in place.
 #[inline(never)]
 fn commit_to_wal(contexts: &mut [&mut Context]) -> CommitResult {
     // Upgraded before there is a record: a checkpoint may bring the record to the file before its words are
@@ -207,8 +209,8 @@ fn share_position(contexts: &mut [&mut Context]) {
     contexts.iter().for_each(|context| context.media.set_position(position));
 }
 
-/// Makes room for the staged record: grows the log while it is small, and empties it otherwise. If the
-/// emptied log is still too short, it grows, too.
+/// Makes room for the staged record: grows the log while it is small, and empties it otherwise, or if it
+/// cannot grow. If the emptied log is still too short, it grows.
 #[cold]
 fn make_room(context: &mut Context) -> Result<()> {
     if context.log.capacity() < RECORD_LOG && context.grow_log().is_ok() {
@@ -225,7 +227,7 @@ fn make_room(context: &mut Context) -> Result<()> {
 /// Makes the data durable, and then empties the undo log. The new generation is the commit word. With a
 /// write-ahead log, a record of the data commits the transaction instead.
 fn commit_long(contexts: &mut [&mut Context]) -> CommitResult {
-    // Span-table entries are metadata. They are logged like objects, so that a crash leaks no span.
+    // Span-table entries are logged like objects, so that a crash leaks no span.
     let mut taken: Vec<TakenSpan> = Vec::new();
     contexts.iter().for_each(|context| taken.extend(context.alloc.taken()));
     if !taken.is_empty() {

@@ -1,4 +1,5 @@
-//! The state of the open transaction of a region: its path, and the memory that it has touched.
+//! The state of a region that its lock guards, and of its open transaction: its path, and the memory that it
+//! has touched.
 
 #![allow(unsafe_code)]
 
@@ -29,15 +30,16 @@ use crate::store::spans::TakenSpan;
 use crate::sync::RegionLock;
 use crate::units::LINE;
 
-/// The parts of a region that threads access before they have it: its lock, and the fields that every read
-/// looks at. They are separate from [`Context`], because threads access them through shared references while
-/// the context changes.
+/// The lock of a region, which threads access before they have the region, and the fields that each access of
+/// a transaction looks at. They are separate from [`Context`], because threads access them through shared
+/// references while the context changes.
 pub(crate) struct RegionFront {
     pub(crate) hot: HotFields,
     pub(crate) lock: RegionLock,
 }
 
-/// The fields that a read looks at first. `View` points to them.
+/// The fields that an access looks at first. The `View` of a transaction points to those of its region. Views
+/// that read all objects in place point to static ones.
 ///
 /// Aligned to separate lines, like [`Counters`](crate::stats::Counters).
 #[repr(align(128))]
@@ -45,14 +47,14 @@ pub(crate) struct HotFields {
     /// A filter, in 64 bits, of the lines that have copies in the write set: 0 if there are none. All ones
     /// if every access must be looked up, as in a doomed transaction.
     pub(crate) filter: Cell<u64>,
-    /// The context of the region; null in the `HotFields` of [reads](Self::reader).
+    /// The context of the region; null in a `HotFields` that belongs to no region.
     pub(crate) context: Cell<*mut Context>,
-    /// The places of values that the transaction has accessed lately: in a copy, or in the heap.
+    /// The places of values that the transaction has accessed lately: in copies, or in the heap.
     pub(crate) recent: Recent,
     /// The table of logged words of a long transaction, shifted so that the index is the block's number
     /// counted from address 0. Each word has the bits of one block. Null if each store must ask the context.
     logged: Cell<*const AtomicU64>,
-    /// Whether the transaction is long, and has no copies.
+    /// Whether the transaction is long, and no copies are pending.
     pub(crate) logs_in_place: Cell<bool>,
 }
 
@@ -87,8 +89,8 @@ impl HotFields {
     }
 
     /// Whether the place can be written without asking the context: the transaction is long and has logged
-    /// the place, and no savepoint must note it. False for a place in several blocks, which this does not
-    /// examine.
+    /// the place, no copies are pending, and no savepoint is open. False for an empty place, and for a place
+    /// in several blocks, which this does not examine.
     ///
     /// # Safety
     /// The bytes from `addr` to `addr + len` are within the heap.
@@ -140,7 +142,7 @@ pub(crate) enum StoreRoute {
     Other,
 }
 
-/// Everything about a region that its lock guards.
+/// The state of a region that its lock guards.
 //
 // Premises of the `unsafe` code here:
 // (1) `store` and `front` are valid as long as the context exists.
@@ -149,8 +151,8 @@ pub(crate) enum StoreRoute {
 // object is alive. Or it is made from the pointer in a `Txn`, for one call from `api` into this module; such
 // calls do nothing that only a commit or a rollback may do.
 // (3) The places of the entries in the open transaction's log are words of the heap that belong to the
-// transaction, and are mapped. Redo records have the originals of copies, fresh objects, and entries of spans
-// that the transaction has taken. Undo entries have the ranges that were passed to `append_undo`.
+// transaction, and are mapped. Redo records have the originals of copies, fresh objects, and the span-table
+// entries that the transaction records. Undo entries have the ranges that were passed to `append_undo`.
 // (4) At the address of a value in `padded`, and in its whole copy if the write set has one, there is a valid
 // value of the type for which the padding was made: `paths` notes whole values that it lends as that type,
 // and only valid values are stored there.
@@ -174,7 +176,7 @@ pub(crate) struct Context {
     /// repair it. See [`between_states`](Self::between_states).
     pub(crate) is_between: bool,
     pub(crate) set: WriteSet,
-    /// The largest number of copies in the write set.
+    /// The most copies that the write set may have.
     pub(super) most_copies: usize,
     /// The most bytes of fresh objects that a record holds. If there are more, they are flushed instead.
     fresh_in_record: usize,
@@ -186,7 +188,8 @@ pub(crate) struct Context {
     /// copies.
     pub(crate) copies_pending: bool,
     pub(crate) savepoints: Savepoints,
-    /// Lines that records in the log cover, and that were not flushed yet.
+    /// Lines that records in the log cover, and that were not flushed yet. Empty if the medium needs no
+    /// flushes.
     pub(crate) dirty: DirtyLines,
     /// How many lookups in the write set this transaction has counted: those that have
     /// [found](Self::looks_again) a copy and, once there are many copies, those that have [found
@@ -196,11 +199,11 @@ pub(crate) struct Context {
     pub(super) enough_looks: usize,
     /// Whether there is room to log words ahead of stores; `None` if this transaction has not checked.
     pub(super) room_ahead: Option<bool>,
-    /// Values whose padding the end of the transaction zeroes.
+    /// Values whose padding is to be zeroed before the commit.
     pub(crate) padded: Padded,
-    /// Places that `__ahead` has noted (address, bytes).
+    /// Places that the transaction is about to write, and that are to be logged together (address, bytes).
     pub(crate) ahead: Vec<(usize, usize)>,
-    /// The ranges that are being logged (address, bytes). A field only to keep its memory.
+    /// The ranges that are being logged. A field only to keep its memory.
     pub(super) scratch: Vec<(usize, usize)>,
     /// Slots of the held pointers that this transaction has made.
     pub(crate) held: Vec<u32>,
@@ -331,8 +334,8 @@ impl Context {
         self.set_route();
     }
 
-    /// Updates the route. Called when the mode has changed, when a savepoint was opened or closed, and when
-    /// copies begin or end to be pending.
+    /// Updates `route`, and the fields of `hot` that depend on the mode, the open savepoints and the pending
+    /// copies.
     pub(super) fn set_route(&mut self) {
         self.route = match self.mode {
             Mode::Short if !self.savepoints.is_open() => StoreRoute::Short,
@@ -459,13 +462,13 @@ impl Context {
         unsafe { log.append_undo(media, ranges, |log, bytes| grow_log(store, region, media, log, bytes)) }
     }
 
-    /// Appends the old content of the entries of these spans to the undo log. The transaction has taken the
-    /// spans.
+    /// Appends the old content of the entries of these spans to the undo log. The transaction records these
+    /// entries.
     pub(super) fn append_entries(&mut self, spans: &[TakenSpan]) -> Result<()> {
         let entry = |span: &TakenSpan| (self.base + span.entry_at as usize, ENTRY as usize);
         let entries: Vec<_> = spans.iter().map(entry).collect();
         // SAFETY: `entry_at` comes from the store, and leads into a mapped span table, whose words are
-        // definite. The transaction has taken the spans, so no other thread writes to their entries.
+        // definite. The spans are those of this region, so no other thread writes to their entries.
         unsafe { self.append_undo(&entries) }
     }
 
@@ -481,13 +484,13 @@ impl Context {
         EntryId { region: *region, number: log.sequence() as u32, generation: log.generation() }
     }
 
-    /// Makes room in the log for the staged entry.
+    /// Links a segment with room for the staged entry to the log.
     pub(crate) fn grow_log(&mut self) -> Result<()> {
         let bytes = self.log.staged.bytes();
         grow_log(self.store(), self.region, &self.media, &mut self.log, bytes)
     }
 
-    /// Makes the log long enough for `bytes` bytes of undo entries.
+    /// Makes the log long enough for about `bytes` bytes of undo entries: its segments have so many in all.
     ///
     /// # Errors
     /// Those of taking a span.
@@ -504,7 +507,8 @@ impl Context {
         if self.media.wal().is_some() { 0 } else { bytes.saturating_sub(self.log.capacity()) }
     }
 
-    /// Makes the data of all records durable, and empties the log.
+    /// Makes the data of all records in the log durable, empties it, and ends the quarantine. Does nothing if
+    /// the log is empty.
     pub(crate) fn retire_records(&mut self) {
         if !self.log.is_empty() {
             self.between_states(Context::retire_some_records);
@@ -540,25 +544,24 @@ impl Context {
     }
 }
 
-/// The steps at the end of a transaction that write to the heap or the log.
+/// Steps at the end of a transaction.
 impl Context {
     /// Adds the transaction's changes to the record of its own log: the words that differ in copies, the
-    /// spans that it has taken, and fresh objects. If there are many fresh objects, this starts to flush them
-    /// instead. Returns whether it did.
+    /// span-table entries that it records, and fresh objects. If there are many fresh objects, this starts to
+    /// flush them instead. Returns whether it did.
     #[inline(always)]
     pub(super) fn stage(&mut self) -> bool {
         let Context { set, log, alloc, media, base, fresh_in_record, .. } = self;
         stage(set, alloc, media, *base, *fresh_in_record, &mut log.staged)
     }
 
-    /// [`stage`](Self::stage), but adds to the record of another log of the transaction.
+    /// [`stage`](Self::stage), but adds to `record`.
     pub(super) fn stage_into(&mut self, record: &mut StagedEntry) -> bool {
         stage(&self.set, &mut self.alloc, &self.media, self.base, self.fresh_in_record, record)
     }
 
-    /// Zeroes the padding of values that were written. Only at the end of the transaction, or when a
-    /// savepoint is taken back: a spill may come while there are references to a value, and these cover its
-    /// padding.
+    /// Zeroes the padding of values that were written. Only before the commit, or when a savepoint is taken
+    /// back: a spill may come while there are references to a value, and these cover its padding.
     #[inline(always)]
     pub(super) fn zero_padding(&mut self) {
         if !self.padded.is_empty() {
@@ -581,7 +584,7 @@ impl Context {
         padded.clear();
     }
 
-    /// Stores the words of the newest record in place.
+    /// Stores the words of the staged record in place.
     #[inline(always)]
     pub(super) fn apply(&mut self) {
         let base = self.store().base();
@@ -602,11 +605,11 @@ impl Context {
         }
     }
 
-    /// Stores the old content in the undo entries in place, and starts to flush it. Returns whether there was
-    /// any entry.
+    /// Stores the old content in the undo entries in place, newest first, and starts to flush it. Returns
+    /// whether there was any entry.
     ///
-    /// Entries hold more words than were stored to, and a thread may read the other words without a lock,
-    /// through a snapshot. So this stores only words that differ.
+    /// Entries may hold words that were not stored to, and a thread may read these without a lock, through a
+    /// snapshot. So this stores only words that differ.
     pub(super) fn restore(&mut self) -> bool {
         let base = self.store().base();
         let Context { log, media, .. } = self;
@@ -675,7 +678,7 @@ fn stage_allocated(
     !inline
 }
 
-/// Links a segment with room for an entry of `bytes` bytes to the log. The segment is as long as all
+/// Links a segment with room for an entry of `bytes` bytes to the log. The segment is about as long as all
 /// segments before it together, but at most `MAX` bytes; or longer, if the entry needs that. If there is no
 /// space for so long a segment, it is shorter.
 fn grow_log(store: &Store, region: u32, media: &Media, log: &mut RegionLog, bytes: u64) -> Result<()> {

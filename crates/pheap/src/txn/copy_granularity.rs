@@ -18,7 +18,7 @@ pub(crate) struct CopyGranularity {
     /// many copies it had at the last such lookup.
     again: usize,
     copies: usize,
-    /// Number of successive transactions that have looked up no copy again.
+    /// Number of successive transactions that have looked up no copy again, while stores copy whole objects.
     quiet: u32,
     /// [`Tuning::patience`](crate::tuning::Tuning::patience).
     patience: u32,

@@ -8,7 +8,7 @@ use crate::units::{LINE, lines};
 /// Number of contiguous lines of which each is noted once only.
 const RECENT_LINES: usize = 1024;
 
-/// Cache lines that wait to be flushed. A line that is written again and again is noted about once.
+/// Cache lines that wait to be flushed. A line that is written again and again is mostly noted once.
 pub(crate) struct DirtyLines {
     /// Addresses of lines, oldest first.
     lines: VecDeque<usize>,

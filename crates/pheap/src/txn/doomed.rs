@@ -1,8 +1,8 @@
 //! Writes of a transaction that cannot be logged for lack of space. The transaction will be rolled back.
 //!
-//! `Index` cannot fail, so the transaction continues with copies in DRAM. A copy covers every range that
-//! overlaps it: an access that overlaps several copies merges them. Buffers are kept until the end, because
-//! references into them may be alive.
+//! `Index` cannot fail, so the transaction continues with copies in DRAM. An access that overlaps copies, and
+//! lies within none of them, merges them into a new copy of all their bytes and its own. Buffers are kept
+//! until the rollback, because references into them may be alive.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ use crate::units::PAGE;
 /// A byte that may be padding, and so may be indefinite.
 pub(crate) type Byte = MaybeUninit<u8>;
 
-/// Copies of the written ranges, by address.
+/// Copies of ranges that were written, or that were read and overlap these, by address. They do not overlap.
 #[derive(Default)]
 pub(crate) struct DoomedCopies {
     copies: BTreeMap<usize, DoomedCopy>,
@@ -29,8 +29,8 @@ struct DoomedCopy {
 }
 
 impl DoomedCopies {
-    /// Returns where to read `len` bytes at `addr`: in their place if no copy overlaps them, or else in a
-    /// copy, as [`copy`](Self::copy) does.
+    /// Returns where to read `len` bytes at `addr`: in their place if no copy overlaps them or `len` is 0, or
+    /// else in a copy, as [`copy`](Self::copy) does.
     pub(crate) fn readable(
         &mut self,
         addr: usize,

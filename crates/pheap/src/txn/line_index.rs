@@ -8,7 +8,7 @@ use crate::units::LINE;
 pub(super) const MAX_LINES: usize = u16::MAX as usize;
 /// Number of heads of an index that has not grown; a power of two.
 const HEADS: usize = 2 << 10;
-/// Lines of a group. The lines of one group have successive places.
+/// Lines of a group. The lines of one group have successive places, modulo the number of heads.
 const GROUP: u32 = 1024;
 
 /// Says that an entry covers a line, at least in part.
@@ -29,8 +29,8 @@ pub(super) struct LineIndex {
 
 /// Returns the place of a line among `heads` heads; `heads` is a power of two.
 ///
-/// There may be many objects of one size, each of which is written at the same offset. So the first places of
-/// groups must not be at regular distances.
+/// There may be many objects of one size, each of which is written at the same offset. So the places of
+/// successive groups are scattered.
 #[inline(always)]
 fn place(line: u32, heads: usize) -> usize {
     line.wrapping_add((line / GROUP).wrapping_mul(0x9e37_79b9)) as usize & (heads - 1)
@@ -70,7 +70,8 @@ impl LineIndex {
         }
     }
 
-    /// Calls `found` with the entries that cover line `line`, until it returns a value. Returns that value.
+    /// Calls `found` with the entries that cover line `line`, and perhaps with entries that cover a line with
+    /// the same lower half of its number, until it returns a value. Returns that value.
     #[inline(always)]
     pub(super) fn find<T>(&self, line: usize, mut found: impl FnMut(u16) -> Option<T>) -> Option<T> {
         let line = line as u32;

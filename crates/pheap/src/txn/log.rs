@@ -1,7 +1,8 @@
-//! The log of a region: appends entries, and decides which entries count when it is read. It holds redo
-//! records of short transactions, or the undo entries of one long transaction.
+//! The log of a region: appends entries, and finds the complete entries when it is read. It holds redo
+//! records of short transactions, or the undo entries of one long transaction. (With a write-ahead log it
+//! holds undo entries only, in DRAM.)
 //!
-//! The log is a chain of segments, filled from the front. An entry is a whole number of cache lines:
+//! The log is a chain of segments, filled from the front. An entry in it is a whole number of cache lines:
 //!
 //! | word | |
 //! |---|---|
@@ -14,8 +15,8 @@
 //!
 //! The seed holds the heap's salt, the region's id, the log's *generation*, and the entry's number and
 //! place. So an entry of an older generation, another log or another heap has a wrong checksum, and so does
-//! a torn one. A new generation empties the log once it is durable; nothing in the log is overwritten before
-//! that, except that recovery invalidates parts of incomplete records.
+//! a torn one. A new generation empties the log once it is durable; no entry is overwritten before that,
+//! except that recovery invalidates parts of incomplete records.
 
 #![allow(unsafe_code)]
 
@@ -63,7 +64,7 @@ pub(crate) fn first_segment(region: u64) -> RegionLogSegment {
 
 const _: () = assert!((REGION_SIZE as usize / 2).is_multiple_of(LINE));
 
-/// The end of a log where entries are appended.
+/// The log of a region, to which entries are appended.
 //
 // Premise of the `unsafe` code here: as long as the log is used, the heap is mapped at `base`, and the
 // segments are in the heap and belong to this log alone. The callers of `new` and `link` guarantee that.
@@ -100,8 +101,8 @@ pub(crate) struct LogScan {
 }
 
 impl RegionLog {
-    /// Makes the log of the region with this header. It is empty: the caller must make a new generation
-    /// durable before the first entry.
+    /// Makes the log of the region with this header. It counts as empty: if the generation has entries, a new
+    /// one must be durable before anything is appended.
     ///
     /// # Safety
     /// As long as the log is used, the heap is mapped at `base`, and `segments` are in the heap and belong to
@@ -322,7 +323,8 @@ impl RegionLog {
         self.sequence
     }
 
-    /// [`reset`](Self::reset) without the fence, for recovery, which passes one fence for all logs.
+    /// The part of [`reset`](Self::reset) that stores the next generation, without the fence. Recovery passes
+    /// one fence for all logs.
     #[track_caller]
     pub(crate) fn reset_unfenced(&mut self, media: &Media) {
         self.generation += 1;

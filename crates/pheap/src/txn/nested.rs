@@ -1,8 +1,9 @@
 //! Parts of a transaction that can be taken back alone, by [savepoints](super::savepoint).
 //!
-//! While a savepoint is open, each store gets its place from [`Context::writable`], or from the cache of
-//! [`recent`](super::recent) places. That cache is emptied when the savepoint is opened, so it has only
-//! places that `writable` has returned since then.
+//! While a savepoint is open, each store to an object that is older than the savepoint gets its place from
+//! [`Context::writable`], or from the cache of [`recent`](super::recent) places, or follows a call of
+//! [`Context::save_in_place`]. That cache is emptied when the savepoint is opened, so it has only places that
+//! `writable` has returned since then.
 
 #![allow(unsafe_code)]
 #![expect(
@@ -15,7 +16,7 @@ use super::savepoint::Word;
 use crate::faults::{Bug, bug};
 use crate::layout::Padding;
 
-/// The `unsafe` functions here that state no premises have those of [`Context::writable`].
+/// The `unsafe` functions here that state no premises have those of [`paths`](super::paths).
 impl Context {
     /// Opens a savepoint.
     pub(crate) fn open_savepoint(&mut self) {
@@ -74,8 +75,8 @@ impl Context {
             }
             (*cx).set_route();
             (*cx).ahead.clear();
-            // The cached places were passed to `writable` since the inner savepoint was opened, but perhaps
-            // not since the outer one was.
+            // `writable` has returned the cached places since the inner savepoint was opened. The outer one
+            // may not know the words there.
             if !bug(Bug::RecentAfterTakenBack) {
                 (*cx).hot().recent.forget();
             }
@@ -125,7 +126,8 @@ impl Context {
         }
     }
 
-    /// Saves the words for the newest savepoint, unless their object was allocated since it was opened.
+    /// Saves the words for the newest savepoint, if one is open, unless their object was allocated since it
+    /// was opened.
     ///
     /// # Safety
     /// At `place` are `len` bytes, which are whole words, and no thread writes to them during the call.

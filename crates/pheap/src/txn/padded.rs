@@ -1,16 +1,18 @@
-//! Padding: bytes of a value that have no meaning. They are zeroed before the transaction commits.
+//! Padding: bytes of a value that have no meaning. Those of written values are zeroed before the transaction
+//! commits.
 
 use crate::layout::Padding;
 
-/// Values that a transaction writes, by the addresses of their originals. Each is noted about once.
+/// Values with padding that a transaction writes, by the addresses of their originals. A value may be noted
+/// several times.
 #[derive(Default)]
 pub(crate) struct Padded {
     values: Vec<(usize, Padding)>,
-    /// The number of values at which to remove duplicates, if it is larger than [`FEW`].
+    /// The number of values above which to remove duplicates, if it is larger than [`FEW`].
     limit: usize,
 }
 
-/// Number of values whose memory is kept.
+/// Number of values up to which duplicates may stay, and for which memory is kept.
 const FEW: usize = 1024;
 
 /// Returns the sort key of a value. It includes the type, because two values at one address may have two

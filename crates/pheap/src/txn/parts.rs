@@ -1,9 +1,9 @@
-//! Decides which parts of a record count. A short transaction over several roots has one part in the log of
-//! each root that it has changed.
+//! Decides which parts of a record count. Without a write-ahead log, a short transaction over several roots
+//! has one part in the log of each root that it has changed.
 //!
-//! The parts of a record form a ring: each names the next one. They become durable together, by one fence,
-//! before these logs are used in another way. So a part counts if the part that it names is complete, by one
-//! of these signs:
+//! The parts of a record form a ring: each names another one. (A single part names itself.) They become
+//! durable together, by one fence, before these logs are used in another way. So a part counts if the part
+//! that it names is complete, by one of these signs:
 //!
 //! * the named log is gone, because its root was removed;
 //! * the named log has a newer generation, or goes on behind the named part;
@@ -28,7 +28,7 @@ pub(crate) struct LogEnd {
     pub(crate) next: Option<EntryId>,
 }
 
-/// What one part proves about its record.
+/// What the last entry of one log proves about its record.
 enum PartProof {
     Complete,
     Incomplete,

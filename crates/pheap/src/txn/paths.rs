@@ -1,4 +1,5 @@
-//! The paths of a write: into a copy, or in place after an undo entry.
+//! The paths of a write: into a copy, in place after an undo entry, or in place in a new object. Also the
+//! lookup of a read that may meet a copy.
 
 #![allow(unsafe_code)]
 #![expect(
@@ -15,19 +16,19 @@ use crate::layout::Padding;
 /// The most bytes of an object for which a store to one of its fields copies the whole object.
 const SMALL: usize = 256;
 
-/// The paths of a write. They take a pointer, and make short borrows from it: a spill reaches the other
-/// contexts of the transaction through [`group`](Context::group), which also has this one.
+/// The paths of a write. Functions that may spill take a pointer, and make short borrows from it: a spill
+/// reaches the other contexts of the transaction through [`group`](Context::group), which also has this one.
 ///
 /// # Safety
-/// The premises of all these functions:
+/// The premises of the unsafe functions that take a pointer:
 /// 1. `cx` is the context of an open transaction of this thread. The contexts of its group are distinct, and
 ///    this thread has the locks of all.
 /// 2. No reference to one of these contexts exists. (Here, too, each borrow ends before the next call that
 ///    takes the pointer.)
 /// 3. Places (`addr`, `len`) are within live values of the region, are whole spans of it, or are words of
 ///    its header. They are aligned to `align`, and `padding` is that of their type.
-/// 4. The caller of a write has the root's `&mut Txn`, so no reference to the bytes that it is going to write
-///    exists.
+/// 4. No `&mut` to a value of the region is alive. For a write, no reference to the bytes that the caller is
+///    going to write exists: the caller has the root's `&mut Txn`, or no `Txn` of it is used any more.
 impl Context {
     /// Returns where to write `len` bytes at `addr`. When it returns, a crash or a rollback can undo a write
     /// there.
@@ -130,9 +131,10 @@ impl Context {
         }
     }
 
-    /// Copies a value (address, bytes) without padding in a short transaction, if that is simple: nothing is
-    /// fresh, there is room, and either no line of the value is in the filter, or there are few copies, and
-    /// none in the range `beside`. Returns the copy, or `None`.
+    /// Copies a value (address, bytes) without padding in a short transaction, if that is simple: the value
+    /// is not empty, nothing is fresh, `WriteSet::insert_at_once` makes the copy, and either no line of the
+    /// value is in the filter, or there are few copies, and none in the range `beside`. Returns the copy, or
+    /// `None`.
     ///
     /// # Safety
     /// Premises 3 and 4 of [`Context::writable`].
@@ -163,7 +165,7 @@ impl Context {
     }
 
     /// Whether a store to a part of an object of `bytes` bytes copies the whole object. A long transaction
-    /// logs the part only, because most transactions access an object once.
+    /// logs the part only.
     #[inline(always)]
     pub(crate) fn takes_objects(&self, bytes: usize) -> bool {
         bytes <= SMALL && self.mode == Mode::Short && !self.granularity.is_fields()
@@ -177,8 +179,8 @@ impl Context {
     }
 
     /// Whether a part of a small `object` (address, bytes) other than `place`, which is within it, has a
-    /// copy. This misses a part in lines in which the place has no byte. Then there is one copy more, which
-    /// is harmless. False also if the place has a separate copy already.
+    /// copy. This may miss a part in lines in which the place has no byte. Then there is one copy more, which
+    /// is harmless. False also if a copy covers the place, but not the object.
     #[inline(always)]
     pub(crate) fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
         object.1 <= SMALL
@@ -324,13 +326,13 @@ impl Context {
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
-        // SAFETY: the value is live (premise 3), and no `&mut` to its old copies exists (premise 4).
+        // SAFETY: the value is live (premise 3), and no `&mut` to its old copies is alive (premise 4).
         let copy = unsafe { self.set.widen(addr, len, align) }?;
         self.hot().forget_copies(self.hot().filter.get() | filter_bits(addr, len), Bug::RecentAfterWider);
         Some(copy)
     }
 
-    /// Notes a value that may have padding. The end of the transaction zeroes it.
+    /// Notes a value that may have padding. The commit zeroes it.
     #[inline(always)]
     pub(crate) fn note_padding(&mut self, addr: usize, padding: Option<Padding>) {
         if let Some(padding) = padding {
@@ -340,9 +342,9 @@ impl Context {
 
     /// Returns where to read `len` bytes at `addr`. Only called when the filter says that a copy may exist.
     ///
-    /// Like a spill, this may change the place of a range while references into the heap are alive, but it
-    /// changes no byte that they cover: old copies stay as they are, and nothing is written before the
-    /// references end.
+    /// This may spill, or make a wider copy, so it may change the place of a range while references into the
+    /// heap are alive. It changes no byte that they cover: old copies stay as they are, and
+    /// [`spill`](Self::spill) says the same of the originals.
     pub(crate) unsafe fn readable(cx: *mut Context, addr: usize, len: usize, align: usize) -> *const u8 {
         let in_place = std::ptr::with_exposed_provenance::<u8>(addr);
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live

@@ -1,6 +1,5 @@
 //! A cache of the places where a transaction reads and writes values that it has accessed lately. Programs
-//! access the same few objects again and again, and a lookup here takes a tenth of the time of one in the
-//! write set.
+//! access the same few objects again and again, and a lookup here is cheaper than one in the write set.
 //!
 //! It is a direct-mapped cache of translations, like that of a processor for pages: each value has one slot,
 //! and loses it to the next value with the same slot.
@@ -9,7 +8,7 @@ use std::cell::Cell;
 
 use crate::store::header::END_OF_ADDRESSES;
 
-/// Number of slots; a power of two. So many neighbouring objects have different slots.
+/// Number of slots; a power of two.
 const SLOTS: usize = 16;
 /// The most bytes of a value that is noted: a [`tag`] has room for so large a length.
 const LONGEST: usize = u16::MAX as usize;
@@ -40,14 +39,14 @@ impl Recent {
         }
     }
 
-    /// Whether any place was [noted](Self::note).
+    /// Whether any place was [noted](Self::note) since the last [`forget`](Self::forget).
     #[inline(always)]
     pub(crate) fn has_any(&self) -> bool {
         self.any.get()
     }
 
-    /// Returns where the `len` bytes at `addr` are read and written, if that was [noted](Self::note), and if
-    /// the place is aligned to `align`.
+    /// Returns where the `len` bytes at `addr` are read and written, if that was [noted](Self::note) and is
+    /// still in its slot, and if the place is aligned to `align`.
     #[inline(always)]
     pub(crate) fn find(&self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         let slot = slot(addr, len);
@@ -60,7 +59,8 @@ impl Recent {
         (align <= 8 || place.addr().is_multiple_of(align)).then_some(place)
     }
 
-    /// Notes where the `len` bytes at `addr` are read and written, until [`forget`](Self::forget).
+    /// Notes where the `len` bytes at `addr` are read and written, until [`forget`](Self::forget), or until
+    /// another value gets the slot. Does nothing if there are more than [`LONGEST`] bytes.
     #[inline(always)]
     pub(crate) fn note(&self, addr: usize, len: usize, place: *mut u8) {
         if len <= LONGEST {
@@ -71,14 +71,16 @@ impl Recent {
         }
     }
 
-    /// Whether it was [noted](Self::note_unwritten) that no part of the `len` bytes at `addr` has a copy.
+    /// Whether it was [noted](Self::note_unwritten) that no part of the `len` bytes at `addr` has a copy, and
+    /// that is still in its slot.
     #[inline(always)]
     pub(crate) fn is_unwritten(&self, addr: usize, len: usize) -> bool {
         len <= LONGEST && self.unwritten[slot(addr, len)].get() == tag(addr, len)
     }
 
     /// Notes that no part of the `len` bytes at `addr` has a copy, until
-    /// [`forget_unwritten`](Self::forget_unwritten).
+    /// [`forget_unwritten`](Self::forget_unwritten), or until another value gets the slot. Does nothing if
+    /// there are more than [`LONGEST`] bytes.
     #[inline(always)]
     pub(crate) fn note_unwritten(&self, addr: usize, len: usize) {
         if len <= LONGEST {

@@ -39,16 +39,16 @@ impl RecoveredCounts {
     }
 }
 
-/// The content of the logs after a crash. The entries are not copied: one may be as large as the largest
-/// object.
+/// The content of the logs after a crash. The entries are not copied, because they may be large.
 #[derive(Debug)]
 pub(crate) struct FoundEntries {
     recovered: RecoveredCounts,
     extent: RangesExtent,
     /// Heap offsets of the parts of incomplete records. Each is the last entry of its log.
     torn: Vec<u64>,
-    /// The entries, in the order in which they are copied to their places. They lie in the mapped logs, which
-    /// only [`replay`] writes to (see [`read_logs`]), and it copies these entries before it resets the logs.
+    /// The entries, in the order in which they are copied to their places, without those in `torn`. They lie
+    /// in the mapped logs, which only [`replay`] writes to (see [`read_logs`]), and it copies these entries
+    /// before it resets the logs.
     entries: Vec<*const [u64]>,
 }
 
@@ -121,8 +121,11 @@ impl RangesExtent {
     }
 }
 
-/// Writes the entries that were found in `logs` to their heap, and empties the logs, unless the heap is only
-/// read or has a write-ahead log. Fails if a fence fails.
+/// Writes the entries that were found in `logs` to their heap. Empties the logs, except those of a heap that
+/// is only read or has a write-ahead log.
+///
+/// # Errors
+/// If a fence has failed.
 ///
 /// # Safety
 /// No other thread accesses the heap, which has not changed since the logs were read. `found` is of these
@@ -146,8 +149,8 @@ pub(crate) unsafe fn replay(
     unsafe { copy_to_places(media, mapping, found) };
     media.fence();
     media.check_fences()?;
-    // With `Wal`, the heap was prepared with empty logs, and these logs stay in DRAM. For a heap that is only
-    // read, no entry is ever appended, and its pages must stay those of the file.
+    // With `Wal`, the heap was prepared with empty logs, and these logs stay in DRAM. In a heap that is only
+    // read, no entry is ever appended.
     if media.wal().is_none()
         && !mapping.is_read_only()
         && !bug(Bug::RecoveryResetsFirst)
@@ -212,8 +215,8 @@ unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &FoundEntries)
     }
 }
 
-/// The lines to flush, if a transaction has changed a part of the heap so densely that each line should be
-/// flushed once, and not for each change.
+/// The lines to flush, if the ranges lie so densely that each line should be flushed once, and not for each
+/// range.
 struct DenseLines {
     /// Number of the first line.
     first: u64,

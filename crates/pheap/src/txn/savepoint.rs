@@ -2,8 +2,8 @@
 //!
 //! A savepoint is a position in a list of old words: the content of words before the transaction wrote them
 //! since then, as the transaction saw it. They may be in a copy, in place, in a new object, or in DRAM if the
-//! transaction is doomed. Going back means to write these words again, newest first, as a program could that
-//! had kept them. So savepoints know nothing of media, logs and records, and these know nothing of
+//! transaction is doomed. Going back means to write these words again, newest first, as a program could do.
+//! So savepoints know nothing of media, logs and records, and these know nothing of
 //! savepoints: a crash takes back the whole transaction, as always.
 //!
 //! This file has the list. [`nested`](super::nested) uses it.
@@ -80,7 +80,8 @@ impl Savepoints {
         BeforeImage { runs, words }
     }
 
-    /// Saves the present words from heap offset `start` on, except words whose old content was saved already.
+    /// Saves the present words from heap offset `start` on, except words whose old content was saved already
+    /// for the newest savepoint.
     pub(super) fn save(&mut self, start: usize, now: &[Word]) {
         let Savepoints { open, runs, words, .. } = self;
         let Some(savepoint) = open.last_mut() else { return };

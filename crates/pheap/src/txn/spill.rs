@@ -1,29 +1,29 @@
 //! Decides whether a transaction spills although its copies fit into the write set, because the undo log
 //! costs less for it.
 //!
-//! Copies spare a transaction the fences of an undo log, but each access to one is a lookup. With the undo
-//! log an access is a bit test, or nothing, but each block that is changed costs a fence or two. So there are
-//! two signs that copies are the wrong choice: the transaction accesses its copies again and again, or they
-//! lie close together. One account covers both: it compares the cost of copies and lookups with the cost of
-//! logging their blocks.
+//! Copies spare a transaction the entries of an undo log, and their fences where it has any. But each access
+//! to a copy that is not in the [cache](super::recent) is a lookup. With the undo log an access is a bit
+//! test, or nothing, but each block that is changed costs an entry or two. So there are two signs that copies
+//! are the wrong choice: the transaction accesses its copies again and again, or they lie close together. One
+//! account covers both: it compares the cost of copies and lookups with the cost of logging their blocks.
 
 use super::context::Context;
 use super::word_map::BLOCK;
 
-/// Lookups of copies for each block of 512 bytes with copies. So many cost as much as two entries of the undo
-/// log, and a block takes two.
+/// Lookups of copies for each block of 512 bytes with copies. So many cost about as much as two entries of
+/// the undo log with fences, and a block takes about two.
 const LOOKS: usize = 24;
 /// The same number for an undo log without fences.
 const LOOKS_UNFENCED: usize = 8;
 /// The cost of making a copy, in lookups.
 const COPY: usize = 4;
-/// Words of copies that cost as much as a lookup: a spill stores and records copies whole.
+/// Words of copies whose logging costs as much as a lookup: a spill logs the originals of whole copies.
 const WORDS_A_LOOK: usize = 4;
 /// With fewer copies, lookups that find none do not count. So a transaction that has written little, and
 /// reads on and on, does not keep readers out.
 const FEW_COPIES: usize = 64;
-/// With fewer lookups, a transaction does not spill for cost: the spill itself costs as much, and keeps
-/// readers out from then on.
+/// A transaction with fewer lookups does not spill for cost, unless its write set is full: the spill itself
+/// costs as much, and keeps readers out from then on.
 const FEW_LOOKS: usize = 512;
 /// Bytes for each possible copy that must be free in the heap, or would be if the file grew. With fewer, a
 /// transaction does not spill for cost, unless there is a write-ahead log. A later store may take so much of
@@ -78,8 +78,8 @@ impl Context {
         self.enough_looks = FEW_LOOKS;
     }
 
-    /// Whether the undo log has room for all copies, and could grow for all later stores of the transaction
-    /// that would have fitted into the write set.
+    /// Whether the undo log has room for all copies, or gets it, and the heap has [`LEFT`] bytes for each
+    /// possible copy, for the undo entries of later stores.
     fn may_leave_copies(&mut self) -> bool {
         let has_left =
             self.media.wal().is_some() || self.store().left_and_used().0 >= (LEFT * self.most_copies) as u64;
@@ -100,7 +100,7 @@ impl Context {
     }
 
     /// Returns the number of lookups which, together with making the copies, cost as much as a spill: logging
-    /// the blocks with copies, and storing and recording the words by which copies are wider than a word.
+    /// the blocks with copies, and the words by which copies are wider than a word.
     fn looks_that_cost_a_spill(&self) -> usize {
         let looks = if self.media.fences_undo() { LOOKS } else { LOOKS_UNFENCED };
         let (copies, words) = (self.set.len(), self.set.words());
@@ -108,11 +108,12 @@ impl Context {
             .saturating_sub(COPY * copies)
     }
 
-    /// Returns the number of blocks that have copies. The result may be too small.
+    /// Returns the number of blocks in which copies begin. The result may be too small.
     fn blocks_of_copies(&self) -> usize {
         let mut table = [0u64; TABLE / 64];
         for (addr, ..) in self.set.copies() {
-            // Two blocks may share a bit by accident. The hash prevents that for blocks at regular distances.
+            // Two blocks may share a bit by accident. The hash makes that rare for blocks at regular
+            // distances.
             let bit = (addr / BLOCK).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - TABLE.ilog2());
             table[bit / 64] |= 1 << (bit % 64);
         }
@@ -279,7 +280,7 @@ mod tests {
                 let items = tx[p].unwrap();
                 (0..copies).for_each(|i| tx[items.at(i * BLOCK / 8)] = 7);
                 // Elements with a copy and elements without one, each too rarely for the cache. (Both are in
-                // one line; otherwise the filter alone would answer.)
+                // one line; otherwise the filter alone could answer.)
                 let reads = (0..).take_while(|&i| {
                     let at = i % copies * BLOCK / 8;
                     assert_eq!(tx[items.at(at)], 7);

@@ -1,5 +1,6 @@
-//! The entries that a long transaction logs before it writes: ranges of old content. Each word is logged
-//! once, and several ranges share one fence.
+//! The entries that a long transaction logs before it writes: ranges of old content. Words that the map of
+//! logged words has are not logged again. Ranges that are logged together share one fence, if the log needs
+//! fences.
 
 #![allow(unsafe_code)]
 #![expect(
@@ -20,7 +21,8 @@ const AHEAD: usize = 8;
 
 /// The premises are those of [`paths`](super::paths).
 impl Context {
-    /// Appends the old content of a range to the undo log, unless it is there. The range is not fresh.
+    /// Appends the old content of a range to the undo log, unless it is there, and perhaps that of [words
+    /// around it](Self::range_to_log). The range is not fresh.
     #[inline]
     pub(super) unsafe fn log_range(cx: *mut Context, addr: usize, len: usize) -> Result<()> {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
@@ -61,8 +63,7 @@ impl Context {
     unsafe fn log_wanted(cx: *mut Context, wanted: Vec<(usize, usize)>) -> Result<()> {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         let mut new = unsafe { (*cx).only_new(wanted) };
-        // SAFETY: `new` has words of live objects, of other slots of their spans, or of the region's header
-        // (premise 3).
+        // SAFETY: `new` has words of spans of the region, or of its header (premise 3).
         let result = if new.is_empty() { Ok(()) } else { unsafe { Context::append_new(cx, &new) } };
         new.clear();
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
@@ -74,9 +75,9 @@ impl Context {
     #[inline(always)]
     unsafe fn append_new(cx: *mut Context, new: &[(usize, usize)]) -> Result<()> {
         cpu::settle(std::ptr::null_mut());
-        // SAFETY: `lead` returns the first context of the group, to which no reference exists (premises 1 and
-        // 2). `new` has words of live objects, of other slots of their spans, or of the region's header
-        // (premise 3). All of these are mapped, and `settle` has made them definite.
+        // SAFETY: `lead` returns a context of this transaction, to which no reference exists (premises 1 and
+        // 2). `new` has words of spans of the region, or of its header (premise 3). All of these are mapped,
+        // and `settle` has made them definite.
         unsafe { (*Context::lead(cx)).append_undo(new) }
     }
 
@@ -117,20 +118,21 @@ impl Context {
     }
 
     /// Returns the range to log for a store to `start..end` (offsets in the heap), of which not all is
-    /// logged. At the first store to a block, this is `start..end` itself. From the second store on it is the
-    /// whole block, with the content of other objects of the span. If blocks right before this one are
-    /// logged, it is as many blocks from this one on, at most [`AHEAD`]. So a pass through memory in order
-    /// logs twice as many blocks with each entry.
+    /// logged. If no word of the block of `start`, nor of the block before it, is logged, this is
+    /// `start..end` itself. If a word of the block is logged, it is the whole block, as far as it belongs to
+    /// slots of the span, with the content of other objects. If blocks right before this one have logged
+    /// words, and the heap has room, it is as many blocks from this one on, at most [`AHEAD`]. So a pass
+    /// through memory in order logs more and more blocks with each entry, up to [`AHEAD`].
     ///
-    /// An entry, with or without a fence, costs more than the additional lines of old content, and most
-    /// programs that come back to a block will come back again. At worst the log grows by a factor: five if
-    /// the program comes back to each block once, and about forty if it goes through memory in steps of eight
-    /// blocks, like through a column of a matrix. A large object whose elements are changed in any order gets
-    /// two entries for 64 words. A rollback does not change words that were logged and not stored to; this
-    /// includes free slots.
+    /// An entry, with or without a fence, costs more than the additional lines of old content, and a program
+    /// that comes back to a block will probably come back again. The price is a longer log: about five times
+    /// as long if the program comes back to each block once, and longer still if it goes through memory in
+    /// steps of [`AHEAD`] blocks after such a pass. A rollback does not change words that were logged and not
+    /// stored to; this includes free slots.
     ///
     /// During marking, only the part within the slot of the object is logged. With a write-ahead log, the
-    /// logged words go to the record, so fewer are logged: the part of a line that belongs to the object.
+    /// logged words go to the record, so fewer are logged: from the second store to a line on, the part of
+    /// the line that belongs to the object.
     #[inline]
     fn range_to_log(&mut self, start: usize, end: usize) -> (usize, usize) {
         let is_recorded = self.media.wal().is_some();
@@ -152,10 +154,11 @@ impl Context {
         (slots.start.max(start & !(block - 1)), slots.end.min(last))
     }
 
-    /// Whether the heap has room for logging ahead. A transaction that has spilled for cost could have kept
-    /// its copies, so the heap had room for a [block](super::spill) for each copy. Logging ahead takes more.
-    /// So this wants as many blocks for each copy as an entry ahead has, and one more; or twice the bytes in
-    /// use: with its header, an entry is less than twice as long as the words that it holds.
+    /// Whether the heap had room for logging ahead when this transaction first asked. A transaction that has
+    /// spilled for cost could have kept its copies, so without a write-ahead log the heap had room for a
+    /// [block](super::spill) for each possible copy. Logging ahead takes more. So this wants, for each
+    /// possible copy, as many blocks as an entry ahead has, and one more; or twice the bytes in use: with its
+    /// header, an entry of whole blocks is less than twice as long as the words that it holds.
     #[inline]
     fn may_log_ahead(&mut self) -> bool {
         self.room_ahead.unwrap_or_else(|| {
@@ -166,7 +169,7 @@ impl Context {
     }
 
     /// Returns the range (offsets in the heap) of the slot at `offset` if it `is_alone`, or else of all slots
-    /// of its span. `None` if there is no span of objects.
+    /// of its span. `None` if no span of objects has a slot there.
     fn slots_around(&self, offset: usize, is_alone: bool) -> Option<Range<usize>> {
         let (number, slot) = self.alloc.spans.find(&self.store().page_map, offset as u64)?;
         let span = self.alloc.spans.get(number)?;
@@ -174,7 +177,8 @@ impl Context {
         Some(span.offset_of(slots.start) as usize..span.offset_of(slots.end) as usize)
     }
 
-    /// Adds a place to `ahead`, unless it is empty, or is in the undo log. Returns whether it did.
+    /// Adds a place to `ahead`, unless it is empty or known to be in the undo log. (Nothing is known while
+    /// copies are pending.) Returns whether it did.
     #[inline]
     pub(crate) fn note_ahead(&mut self, addr: usize, len: usize) -> bool {
         let offset = addr - self.base();
@@ -185,7 +189,8 @@ impl Context {
         is_new
     }
 
-    /// Logs the places in `ahead`, with one fence, if the transaction is long. Forgets them otherwise.
+    /// Logs the places in `ahead` together, if the transaction is long, and forgets them. If the log cannot
+    /// grow, the transaction is doomed.
     #[inline]
     pub(crate) unsafe fn log_ahead(cx: *mut Context) {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
@@ -304,8 +309,8 @@ mod tests {
             let start = value_of(numbers.at(0)).addr();
             let page = start.next_multiple_of(PAGE as usize) + PAGE as usize;
             let first_of_page = (page - start) / 8;
-            // Stores in order, from the second block of a page to its end, also log the first block of the
-            // next page.
+            // Stores in order, from the second block of a page to the end of the next page, also log the
+            // first block of the page after that.
             let before = heap.stats().log_bytes;
             let stored = BLOCK / 8..first_of_page;
             let bytes = (stored.len() * 8) as u64;

@@ -1,11 +1,12 @@
-//! Keeps readers out: from the first store to memory that they see until the transaction has ended.
+//! Keeps readers out while a transaction stores to memory that they see.
 
 use super::context::Context;
 use crate::sync::RegionLock;
 use crate::sync::access::upgrade_all;
 
 impl Context {
-    /// Waits until no thread reads. From then on this transaction may store to memory that readers see.
+    /// Waits until no thread reads. From then on, until the lock is downgraded or released, this transaction
+    /// may store to memory that readers see.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn upgrade(&self) {

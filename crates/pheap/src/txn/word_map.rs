@@ -12,7 +12,7 @@ use crate::units::LINE;
 
 /// Bytes of heap in a chunk of the map.
 const CHUNK: usize = 1 << 20;
-/// Bytes of heap that a word of the map covers. A long transaction logs in this unit.
+/// Bytes of heap that a word of the map covers. A long transaction may log all of such a block at one store.
 pub(crate) const BLOCK: usize = 64 * 8;
 const BLOCKS: usize = CHUNK / BLOCK;
 
@@ -43,9 +43,10 @@ impl BlockWords for OwnBlocks {
     }
 }
 
-/// The words of a map in the table that all regions of a heap share, so that a lookup is one load. A block
-/// belongs to one region, so regions do not share words. Without the table, the map has separate memory:
-/// before the first long transaction, and where the system has no addresses for the table.
+/// The words of a map in the table that all regions of a heap share, so that a lookup is one load. The blocks
+/// of a map belong to spans and the header of its region, so regions do not share words. Without the table,
+/// the map has separate memory: before the first long transaction, and where the system has no addresses for
+/// the table.
 #[derive(Default)]
 pub(crate) struct SharedBlocks {
     table: Option<Arc<ZeroedArray<AtomicU64>>>,
@@ -81,7 +82,7 @@ impl WordMap<SharedBlocks> {
     }
 }
 
-/// The parts of a chunk that have words in the set.
+/// The blocks of a chunk that have words in the set.
 struct TouchedBlocks {
     in_use: bool,
     /// A bit for each block that has a word in the set.
@@ -173,7 +174,7 @@ impl<B: BlockWords> WordMap<B> {
     }
 
     /// Adds words that lie in one block, if its chunk is in use and none of them is in the set. Returns
-    /// whether it did. This is by far the most common case.
+    /// whether it did. This is the common case.
     #[inline]
     pub(crate) fn insert_few(&mut self, first: usize, end: usize) -> bool {
         let block = first / 64;

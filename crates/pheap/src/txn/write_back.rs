@@ -15,8 +15,8 @@ use crate::os::cpu;
 
 /// The premises are those of [`paths`](super::paths).
 impl Context {
-    /// Stores the content of the write set in place; or moves it to `doomed`, if it cannot be logged. The
-    /// transaction is long or doomed afterwards.
+    /// Stores the content of this root's write set in place; or moves it to `doomed`, if it cannot be logged.
+    /// The transaction is long or doomed afterwards.
     pub(crate) unsafe fn leave_write_set(cx: *mut Context) {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         unsafe {
@@ -28,8 +28,8 @@ impl Context {
     }
 
     /// Stores the copies in place that had to stay when another root spilled, or moves them to `doomed` in a
-    /// doomed transaction. The caller has the `Txn` of this root, or commits, so no `&mut` to a copy is
-    /// alive any more.
+    /// doomed transaction. Does nothing if no copies are pending. The caller has the `Txn` of this root, or
+    /// commits, so no `&mut` to a copy is alive any more.
     #[inline(always)]
     pub(crate) fn write_back_copies(&mut self) {
         if self.copies_pending {
@@ -48,7 +48,7 @@ impl Context {
         }
     }
 
-    /// Changes from the write set to the undo log.
+    /// Changes from the write set to the undo log. If the log cannot grow, the transaction is doomed.
     ///
     /// A read (`&View`) may call this while references into the heap are alive. That is sound, because it
     /// stores to no byte that such a reference covers, including padding. Each live `&T` was made after the
@@ -56,7 +56,7 @@ impl Context {
     /// covered it, it points to the copy, and the buffer of copies is kept unchanged until the transaction
     /// ends. If the copy covered a part of it, it got a wider copy, or the transaction spilled at that
     /// moment. Otherwise it was taken from the original. A wider copy may have come later; then its bytes are
-    /// the same in both, and only words that differ are stored. Padding is zeroed when the transaction ends.
+    /// the same in both, and only words that differ are stored. A spill zeroes no padding.
     ///
     /// For the other roots of the transaction there may be a `&mut` to a copy. So these copies stay until
     /// the next access with that root's `Txn`, or until the commit.
@@ -130,7 +130,7 @@ impl Context {
         }
         cpu::settle(std::ptr::null_mut());
         if !originals.is_empty() {
-            // SAFETY: `lead` returns the first context of the group, to which no reference exists (premises 1
+            // SAFETY: `lead` returns a context of this transaction, to which no reference exists (premises 1
             // and 2). Originals of copies are mapped, and `settle` has made them definite.
             unsafe { (*Context::lead(cx)).append_undo(&originals)? };
         }
@@ -148,7 +148,7 @@ impl Context {
         Ok(())
     }
 
-    /// Leaves the copies where they are until this root is accessed.
+    /// Leaves the copies where they are until this root is accessed, or the transaction ends.
     fn leave_copies(&mut self) {
         self.copies_pending = !self.set.is_empty();
         if self.copies_pending {
@@ -157,7 +157,7 @@ impl Context {
         }
     }
 
-    /// Stores the copies over their originals, which are in the undo log.
+    /// Stores the words in which copies differ from their originals, which are in the undo log.
     fn write_back(&mut self) {
         let base = self.base();
         // Copies of another root may have been written since the originals were logged, by the holder of that
@@ -182,7 +182,7 @@ impl Context {
         self.hot().forget_copies(0, Bug::RecentAfterSpill);
     }
 
-    /// Continues the transaction in DRAM. It ends in a rollback.
+    /// Continues the transaction with copies in DRAM. It ends in a rollback.
     #[cold]
     pub(super) unsafe fn doom(cx: *mut Context) {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
@@ -207,7 +207,8 @@ impl Context {
             // SAFETY: `doomed` asks for the heap's bytes in the range of this copy, and in those of its own
             // older copies that overlap it. The former are mapped as long as the copy exists (premise 1 of
             // `WriteSet`). The latter were mapped when `doomed` copied them, and the heap stays mapped during
-            // the transaction. Only this thread, the region's writer, may write to any of them.
+            // the transaction. Only this thread, the region's writer, may write to any of them. `to` is a new
+            // buffer.
             let place = self.doomed.copy(addr, words * 8, |addr, to| unsafe { original(addr, to) });
             // SAFETY: `place` has `words` words in a buffer of `doomed`, and the copy has as many (premise 1
             // of `WriteSet`). The two do not overlap.
@@ -222,11 +223,11 @@ impl Context {
 /// Copies the bytes of the heap at an address to `to`.
 ///
 /// # Safety
-/// At `addr`, `to.len()` bytes are mapped, and no thread writes to them.
+/// At `addr`, `to.len()` bytes are mapped, and no thread writes to them. `to` does not overlap them.
 pub(super) unsafe fn original(addr: usize, to: &mut [Byte]) {
     let from = std::ptr::with_exposed_provenance::<Byte>(addr);
-    // SAFETY: the caller guarantees that `to.len()` bytes at `addr` are mapped, and that no thread writes to
-    // them. `to` is in DRAM, so the two do not overlap.
+    // SAFETY: the caller guarantees that `to.len()` bytes at `addr` are mapped, that no thread writes to
+    // them, and that `to` does not overlap them.
     unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, to.len()) };
 }
 

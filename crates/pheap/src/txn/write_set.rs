@@ -1,7 +1,8 @@
 //! The write set of a short transaction: copies, in DRAM, of the small objects, and of the parts of objects,
 //! that it writes. Also the limits of their number and size.
 //!
-//! Its memory grows with the writes of a transaction, and is freed after many transactions that write little.
+//! Its memory grows with the writes of a transaction. If its list of entries has grown, the memory is freed
+//! after many transactions that write little.
 
 #![allow(unsafe_code)]
 
@@ -29,12 +30,12 @@ pub(crate) const MAX_OBJECT: usize = 1024;
 const LONG: usize = MAX_OBJECT / LINE + 1;
 /// Number of steps of long lookups after which a transaction should spill.
 const PATIENCE: usize = 1 << 20;
-/// Number of entries above which a set is large: not all originals are in the cache.
+/// Number of entries above which a set is large: its originals are probably not all in the cache.
 const LARGE: usize = 256;
 /// Number of successive transactions with little memory after which the set frees the memory of a larger one.
 const QUIET: u32 = 1000;
 
-/// There is always room for this many entries.
+/// The list of entries always has room for this many.
 const ROOM: usize = 32;
 
 // The indices of entries, and of the lines that they cover, fit into 16 bits.
@@ -55,7 +56,8 @@ struct Entry {
 pub(crate) enum RangeLookup {
     /// The address at which a copy has the whole range.
     Copy(*mut u8),
-    /// Copies have a part of the range only; or finding out costs too much, and the transaction should spill.
+    /// Copies have parts of the range, and none has all of it, aligned as needed; or finding out costs too
+    /// much, and the transaction should spill.
     Part,
     Nothing,
 }
@@ -77,8 +79,8 @@ pub(crate) fn first_copies(most: usize) -> usize {
 // loses one.
 pub(crate) struct WriteSet {
     entries: EntryList,
-    /// Number of entries of the previous transaction that were [kept](Self::keep). Those whose index is in
-    /// use again have been replaced.
+    /// Number of entries of the previous transaction that were [kept](Self::keep): the entries from `len` on
+    /// whose copies may be used again. 0 once an entry was added that is not as its predecessor.
     kept: usize,
     index: LineIndex,
     buffer: BumpAllocator,
@@ -193,7 +195,7 @@ impl WriteSet {
     }
 
     /// Copies the object of `len` bytes at `addr`, of which the set has no copy yet. `None` if it does not
-    /// fit, or if another copy has the rest of its first or last word.
+    /// fit, if its alignment exceeds a line, or if another copy has the rest of its first or last word.
     ///
     /// # Safety
     /// The object is live, and mapped in whole words, until the set is cleared or forgets it. `addr` is a
@@ -267,7 +269,8 @@ impl WriteSet {
 
     /// [`insert`](Self::insert) for a value of which only [parts](Self::parts_within) have copies. The new
     /// copy gets their content. The old copies stay in memory, for references to them, and are not used any
-    /// more. `None` if one of them is not wholly within the range, or if the new copy does not fit.
+    /// more. `None` if there are none, if one of them is not wholly within the range, if the new copy does
+    /// not fit, or if its alignment exceeds a line.
     ///
     /// # Safety
     /// The premise of [`insert`](Self::insert). Also, nothing is written through references to the old copies
@@ -412,7 +415,7 @@ impl EntryList {
         self.len += 1;
     }
 
-    /// Returns the old entry in the slot of the next push.
+    /// Returns the old entry, or `NOTHING`, in the slot of the next push; `None` if there is no such slot.
     #[inline(always)]
     fn left_over(&self) -> Option<&Entry> {
         self.slots.get(self.len)

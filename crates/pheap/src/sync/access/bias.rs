@@ -7,12 +7,12 @@
 //!
 //! # How
 //! * `owner` is the number of the owner; 0 before any thread has used the lock. The first thread
-//!   [claims](RegionLock::claim) it. The bit [`REVOKED`] says that a second thread has come, and [`GONE`]
-//!   that the lock has no owner any more. [`GONE`] is final: a lock is revoked once in its life, and is an
+//!   [claims](RegionLock::claim) it, if the system has the heavy fence. The bit [`REVOKED`] says that a
+//!   second thread has come, and [`GONE`] that the lock has no owner. [`GONE`] is final: the lock is an
 //!   ordinary lock from then on.
 //! * `state` says where the owner is: outside, inside as the writer, upgraded, or inside a number of reads.
-//!   Only the owner writes it, with plain stores until a second thread comes. It looks at `owner` before
-//!   each of these stores, and again after it.
+//!   Only the owner writes it, with plain stores until it knows that a second thread has come. It looks at
+//!   `owner` before each of these stores, and again after it.
 //! * A second thread [revokes](RegionLock::revoke) the lock: it sets [`REVOKED`], makes all threads of the
 //!   process pass a fence ([`heavy`](fence::heavy)), and looks at `state`. A writer waits until the owner is
 //!   not the writer, a reader until the owner is not upgraded. An owner that reads makes no thread wait here:
@@ -113,7 +113,7 @@ impl RegionLock {
         self.owner.load(Relaxed) == owner
     }
 
-    /// Stores the owner's new state once a second thread has come, and wakes that thread.
+    /// Stores the owner's new state once a second thread has come, and wakes the threads that wait for it.
     #[cold]
     fn tell(&self, state: u64) {
         // `SeqCst` makes this a locked instruction, after which the owner's flushes are complete.

@@ -1,5 +1,4 @@
-//! Upgrades the writer of several regions: waits until that thread is alone in all of them. Before, readers
-//! may be inside them, too.
+//! Upgrades the writer of several regions: waits until that thread is alone in all of them.
 
 use super::RegionLock;
 use crate::faults::{Bug, bug};

@@ -13,9 +13,10 @@ use crate::sync::thread::model::be;
 
 struct Guarded {
     lock: RegionLock,
-    /// For the writer only: loom fails if two threads access it, and one of them writes.
+    /// For writers and quiescent holders: loom fails if two threads access it at the same time, and one of
+    /// them writes.
     draft: Cell<u64>,
-    /// What readers look at.
+    /// The value that readers read.
     value: Cell<u64>,
 }
 
@@ -142,7 +143,7 @@ fn two_that_come_first() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// Two readers revoke the lock at the same time.
+/// Two readers come, and revoke the lock, while its owner goes in and out.
 fn the_owner_and_two_readers() {
     let guarded = Guarded::owned();
     let readers = [2, 3].map(|me| beside(me, &guarded, Guarded::read));
@@ -152,7 +153,7 @@ fn the_owner_and_two_readers() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// A reader revokes the lock while its owner is inside, and another thread waits to be the writer.
+/// A reader and another thread, which wants to be the writer, come while the owner goes in and out.
 fn the_owner_a_reader_and_another_one() {
     let guarded = Guarded::owned();
     let reader = beside(2, &guarded, Guarded::read);
@@ -265,8 +266,8 @@ fn the_lock_of_a_region_in_every_order() {
     for (name, preemptions, program) in programs {
         explore(name, preemptions, program);
     }
-    // The lab finds a missing heavy fence for an owner that reads. This model cannot: here each fence orders
-    // plain stores, and the writer's upgrade has one.
+    // The crash lab finds a missing heavy fence for an owner that reads. This model cannot: here each fence
+    // orders plain stores, and the writer's upgrade has one.
     let mistakes: [(Mistake, usize, fn()); 11] = [
         (Mistake::NoHeavyFence, 3, the_owner_and_another_one),
         (Mistake::NoHeavyFence, 2, the_owner_and_two_readers),

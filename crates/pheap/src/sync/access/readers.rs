@@ -22,8 +22,8 @@ pub(crate) enum Entry {
 
 impl RegionLock {
     /// Waits until no writer is upgraded. `nested` says that this thread has a region already; it may be this
-    /// one, if the thread reads it. A thread that has none also waits behind writers that wait to be
-    /// upgraded.
+    /// one, if the thread reads it. A thread that has none also waits at a closed gate, unless it is the
+    /// owner, and behind writers that wait to be upgraded.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock_shared(&self, nested: bool) -> Result<Entry, FenceRefused> {
@@ -100,7 +100,7 @@ impl RegionLock {
     }
 
     /// Sleeps until this thread may come in. Returns whether a writer has let it in and counted it. If not,
-    /// the thread can come in by itself.
+    /// the thread must try to come in by itself.
     fn sleep(&self, nested: bool) -> bool {
         let mut waiting = self.waiting();
         self.word.fetch_or(SLEEPERS, SeqCst);

@@ -16,7 +16,7 @@ const OFTEN: u64 = 1000;
 
 struct Guarded {
     lock: RegionLock,
-    /// Changed in two steps, so that one of two simultaneous changes is lost.
+    /// Changed in two steps, so that one of two simultaneous changes may be lost.
     value: AtomicU64,
     /// Changed together with `value`, while the writer is alone.
     twin: AtomicU64,
@@ -190,7 +190,7 @@ fn others_wait_for_an_owner_or_give_up() {
 #[test]
 fn an_owner_reads_and_enters_again() {
     let guarded = Guarded::new();
-    // A thread that has the lock already, as the owner or not, does not get it a second time.
+    // A thread that has the lock already does not get it a second time.
     guarded.lock.lock_upgradable(|| false).unwrap();
     assert!(!guarded.lock.try_lock_for(Duration::from_millis(1)).unwrap());
     guarded.change();
@@ -259,7 +259,8 @@ fn who_has_nothing_reads_after_a_transaction_that_waits() {
 #[test]
 fn readers_that_sleep_come_in_before_the_next_upgrade() {
     let guarded = Guarded::new();
-    // Otherwise the first readers would wait for the owner, and would be counted the next time.
+    // After this the lock has no owner. Readers that wait for an owner do not count as sleeping readers, for
+    // which this test waits.
     guarded.read();
     thread::scope(|scope| scope.spawn(|| guarded.read()).join().unwrap());
     guarded.lock.lock_upgradable(|| false).unwrap();

@@ -7,7 +7,7 @@ use crate::sync::{LockMode, Mistake, fence, mistake, spins};
 
 impl RegionLock {
     /// Waits until this thread, the writer, is alone, unless it is already. Waits for readers that are
-    /// inside, and for readers that these may wait for.
+    /// inside, and for those that come during the wait and have a region already.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn upgrade(&self) {

@@ -13,7 +13,7 @@ use crate::sync::model::{SeededMistake, explore, finds};
 
 struct Guarded {
     lock: RawRwLock,
-    /// Loom fails if two threads access it, and one of them writes.
+    /// Loom fails if two threads access it at the same time, and one of them writes.
     value: Cell<u64>,
 }
 
@@ -100,7 +100,7 @@ fn one_reads_nested() {
     other.join().unwrap();
 }
 
-/// While one thread reads, a writer gives up waiting, and a reader waits behind it.
+/// While one thread reads, a writer gives up waiting, and a reader may wait behind it.
 fn one_gives_up() {
     let guarded = Guarded::new();
     guarded.lock.lock(LockMode::Shared);

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::{LockMode, RawRwLock};
 
-/// Longer than any test takes.
+/// Longer than any wait here should take.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Guarded {
     lock: RawRwLock,
     /// Both are equal while no thread changes them. A change has two steps, so one of two simultaneous
-    /// changes is lost.
+    /// changes may be lost.
     values: [AtomicU64; 2],
 }
 

@@ -10,7 +10,7 @@ impl WriteSet {
     #[inline(always)]
     pub(crate) fn find_aligned(&self, addr: usize, len: usize, align: usize) -> RangeLookup {
         match self.find(addr, len) {
-            // Each copy begins with a word.
+            // Each copy is aligned to a word, so smaller alignments need no look.
             RangeLookup::Copy(copy) if align > 8 && !copy.addr().is_multiple_of(align) => RangeLookup::Part,
             found => found,
         }

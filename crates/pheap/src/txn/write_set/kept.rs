@@ -2,8 +2,8 @@
 //!
 //! Programs write the same objects again and again: counters, heads of lists, the state of a simulation. A
 //! copy that a transaction has committed equals a new copy, and its content was stored before the last fence.
-//! A new copy would load words that were just stored after the fence. A load that is wider than one of these
-//! stores waits until they have left the processor's store queue, and so for the whole fence.
+//! A new copy would load words that the commit has just stored, after the fence. A load that is wider than
+//! one of these stores waits until they have left the processor's store queue, and so for the whole fence.
 
 use super::{Entry, WriteSet};
 use crate::faults::{Bug, bug};

@@ -189,7 +189,7 @@ proptest! {
             let mut now = trial.words.clone();
             let before: Vec<_> = (0..repeated * 10).map(|i| (i % 30, 1, i % 3 == 0)).collect();
             for (at, len, is_written) in before.into_iter().chain(ranges) {
-                // Makes a copy of the range, if there is none.
+                // Makes a copy of the range, if no copy covers it.
                 let copy = match trial.find(at * 32, len * 32) {
                     RangeLookup::Nothing => trial.insert(at * 32, len * 32, 8),
                     RangeLookup::Part => trial.widen(at * 32, len * 32, 8),
