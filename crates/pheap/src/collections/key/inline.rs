@@ -61,7 +61,7 @@ impl Default for InlineBytes<'_> {
 }
 
 impl<'r> InlineBytes<'r> {
-    /// Returns no bytes.
+    /// Returns a key of 0 bytes.
     pub const fn new() -> Self {
         InlineBytes { form: Form::Short(0, [0; ROOM]) }
     }
@@ -107,8 +107,8 @@ impl<'r> InlineBytes<'r> {
         self.len() == 0
     }
 
-    /// Frees its buffer when the transaction commits, before a collection would: for keys that a map has
-    /// returned.
+    /// Frees its buffer, if it has one, when the transaction commits, before a collection would: for keys
+    /// that a map has returned.
     pub fn free(self, tx: &Txn<'r>) {
         if let Form::Long(_, bytes, _) = self.form {
             bytes.free(tx);
@@ -123,7 +123,7 @@ mod tests {
     use crate::ptr::P;
     use crate::{Heap, PBTreeMap, PHashMap, Root, field};
 
-    /// Returns samples of all lengths around `ROOM`, sorted.
+    /// Returns samples of several lengths, some of them around `ROOM`, sorted.
     fn samples() -> Vec<Vec<u8>> {
         let mut all: Vec<Vec<u8>> = [0, 1, 7, 8, 9, 29, 30, 31, 32, 200]
             .iter()
