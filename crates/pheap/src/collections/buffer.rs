@@ -152,8 +152,8 @@ pub(crate) unsafe fn write<'t, T: Pointee + ?Sized>(tx: &'t mut Txn<'_>, value: 
     unsafe { &mut *tx.writable(value) }
 }
 
-/// An object that a collection writes several times. It is looked up again only if the transaction has moved
-/// it.
+/// An object that a collection writes several times. It is looked up again only if the transaction may have
+/// moved it.
 pub(crate) struct Writable<'r, T> {
     object: P<'r, T>,
     place: *mut T,

@@ -355,7 +355,7 @@ macro_rules! set_of {
             #[doc = concat!("Inserts an element. Returns whether it was not there. ", $order)]
             ///
             /// # Errors
-            #[doc = concat!("If there is no memory for it, as for [`", stringify!($map), "`].")]
+            #[doc = concat!("If memory cannot be allocated, as for a [`", stringify!($map), "`].")]
             #[inline]
             pub fn insert(self, tx: &mut Txn<'r>, element: impl KeyArg<'r, K>) -> Result<bool> {
                 self.map().insert_key(tx, element)

@@ -365,8 +365,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     }
 
     /// Moves the elements from `at` on to another queue, with a buffer of exactly that size. O(k) for k
-    /// elements. But if `at` is 0, they move in their old buffer, in O(1). If `at` is greater than 0 and the
-    /// length, the new queue has no buffer. If the program does not store it, its buffer is garbage.
+    /// elements. But if `at` is 0, they move in their old buffer, in O(1). If `at` is the length, and
+    /// not 0, the new queue has no buffer. If the program does not store it, its buffer is garbage.
     ///
     /// # Errors
     /// As for [`push_back`](Self::push_back); then nothing has changed.

@@ -35,8 +35,8 @@ const CHILDREN: usize = 4;
 /// ```
 ///
 /// Elements are compared without access to the heap. So the element of a queue of jobs is a struct with the
-/// fields that order it and a `P` to the job, and with an `Ord` implementation for them (or a key by
-/// `#[persist(key)]`). Equal elements come in any order.
+/// fields that order it and a `P` to the job, and with an `Ord` implementation for them. Equal elements come
+/// in any order.
 ///
 /// It is a heap with four children per element (Johnson, "Priority queues with update and finding minimum
 /// spanning trees", 1975) in a [`PVec`].

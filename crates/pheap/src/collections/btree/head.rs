@@ -1,9 +1,9 @@
 //! The part of a node that a search reads first: the order of its items, and a code of each key.
 //!
 //! A code has 16 bits and is made from the key's [prefix](crate::collections::OrdKey::prefix): its distance
-//! from a base, in steps of a power of two. Base and step are chosen so that they distinguish the items of
-//! the node as well as possible. Whatever they are, a lesser key never has a greater code. The codes of a
-//! node fill one or two cache lines, and are compared all at once.
+//! from a base, in steps of a power of two. Base and step are chosen so that they distinguish most items of
+//! the node. Whatever they are, a lesser key never has a greater code. The codes of a node are 64 or 128
+//! bytes, and a search compares all of them.
 
 use crate::Persist;
 

@@ -61,8 +61,8 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     }
 
     /// Removes a key, and returns its value. O(1). The memory that the map has allocated for the key is freed
-    /// when the transaction commits. The slot is reused; [`clear`](Self::clear), [`drain`](Self::drain) and
-    /// [`shrink_to_fit`](Self::shrink_to_fit) free the memory of slots.
+    /// when the transaction commits. The slot can be reused; [`clear`](Self::clear), [`drain`](Self::drain)
+    /// and [`shrink_to_fit`](Self::shrink_to_fit) free the memory of slots.
     #[inline]
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);

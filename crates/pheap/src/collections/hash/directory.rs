@@ -18,7 +18,8 @@ use crate::collections::common::copied;
 use crate::error::Result;
 use crate::ptr::{P, value_of};
 
-/// Bits of the hash for each level of directories. They divide the bits of a hash evenly.
+/// Bits of the hash that a [`Directory`] uses, and the most that a [`Leaf`] uses. They divide the bits of a
+/// hash evenly.
 const LEVEL: u32 = 8;
 const FAN_OUT: usize = 1 << LEVEL;
 

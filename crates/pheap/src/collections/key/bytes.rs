@@ -13,8 +13,8 @@ use crate::collections::string::PString;
 use crate::error::Result;
 use crate::ptr::P;
 
-/// Returns the first 8 bytes as a big-endian number; zeros follow fewer bytes. The number of lesser bytes is
-/// never greater.
+/// Returns the first 8 bytes as a big-endian number; zeros follow fewer bytes. Lesser bytes
+/// never have a greater number.
 #[inline(always)]
 pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk() {

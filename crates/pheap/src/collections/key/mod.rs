@@ -38,11 +38,11 @@ pub(super) const OWN_TYPES: &[OwnType] = &[
 /// Maps take keys in their *borrowed form*, and make owned ones: with keys of the type `P<str>`,
 /// `words.insert(tx, "one", 1)` allocates a string only if the key is new. Numbers, `bool`, `char`,
 /// `[u8; N]`, and types that consist of them (`PTuple2`, `POption`, `Reverse`, `NonZero`, `PSystemTime` and
-/// so on) are their own borrowed form. The
-/// borrowed form of `P<str>`, `PString` and [`SharedStr`] is a `str`. That of `P<[u8]>`, `PBytes` and
-/// [`InlineBytes`] (which keeps short keys in the node of the map) is a `[u8]`. A program's type that is
-/// `Copy` and `Ord` becomes a key by `#[persist(key)]`. [`KeyArg`] lists the other arguments that are
-/// accepted for a key.
+/// so on) are their own borrowed form. The borrowed form of `P<str>`, `PString` and [`SharedStr`] is a `str`.
+/// That of `P<[u8]>`, `PBytes` and [`InlineBytes`] (which keeps short keys in the node of the map) is a
+/// `[u8]`. A program's type that is
+/// `Copy`, `Eq` and `Ord`, and consists of such keys, becomes a key by `#[persist(key)]`. [`KeyArg`] lists
+/// the other arguments that are accepted for a key.
 ///
 /// # Safety
 /// The memory that [`query`](MapKey::query) returns lies in the key itself; or
@@ -86,7 +86,8 @@ pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
     const EXACT: bool = false;
 
     /// Returns a number that is consistent with the order of keys: a lesser key never has a greater prefix.
-    /// It is stored with the key, so most comparisons need not read the key itself.
+    /// A [`PBTreeMap`](crate::PBTreeMap) stores codes that are made from it, and compares these first. So
+    /// many comparisons need not read the key itself.
     fn prefix(query: &Self::Query) -> u64 {
         let _ = query;
         0

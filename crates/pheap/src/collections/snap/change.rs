@@ -94,8 +94,8 @@ where
 /// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then they have changed
 /// nothing, except that `extend` keeps the entries that it has inserted. Removal may allocate, too.
 impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
-    /// Inserts an entry, or replaces the value of an existing key. Key and value are copied into the map.
-    /// Returns whether the key is new. O(log n).
+    /// Inserts an entry, or replaces the value of an existing key. The value, and a new key, are copied into
+    /// the map. Returns whether the key is new. O(log n).
     ///
     /// # Errors
     /// If memory cannot be allocated; see [Changing a map](P#change-PSnapMap).

@@ -1,7 +1,8 @@
 //! The elements of a vector: its buffer, and how many of its slots have values.
 //!
 //! Invariants of a vector: its buffer has at least `len` slots, the first `len` of them have values, and
-//! there is no other pointer to the buffer. Only this file writes the two fields, and the slots.
+//! there is no other pointer to the buffer. Only this file writes the two fields, and decides which slots
+//! have values.
 
 #![allow(unsafe_code)]
 
@@ -503,8 +504,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     }
 
     /// Moves the elements from `at` on to another vector, with a buffer of exactly that size. O(k) for k
-    /// elements. But if `at` is 0, they move in their old buffer, in O(1). If `at` is greater than 0 and the
-    /// length, the new vector has no buffer. If the program does not store it, its buffer is garbage.
+    /// elements. But if `at` is 0, they move in their old buffer, in O(1). If `at` is the length, and
+    /// not 0, the new vector has no buffer. If the program does not store it, its buffer is garbage.
     ///
     /// # Errors
     /// As for [`push`](Self::push); then nothing has changed.
