@@ -59,9 +59,9 @@ type SmallMapSlots<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 ///
 /// **How it grows.** If there are more than 8 entries, no insertion moves all of them to a larger table. The
 /// map is an *extendible hash table*: buckets of 27 entries, found by the first bits of the hash through a
-/// trie of directories. An insertion into a full bucket splits it: it reads 27 entries, writes about half of
-/// them to a new bucket, and up to 4 KiB of a directory; in one of four cases it recomputes the hashes of the
-/// 27 keys. It does more only if all 27 fall into the same half: then it goes on with the next bit. That does
+/// trie of directories. An insertion into a full bucket splits it: it writes about half of its 27 entries to
+/// a new bucket, and up to 4 KiB of a directory; in one of four cases it recomputes the hashes of the 27
+/// keys. It does more only if all 27 fall into the same half: then it goes on with the next bit. That does
 /// not depend on the size of the map; so there is no `reserve` either. Entries larger than some hundred bytes
 /// make a split more expensive: store a [`P`] to them.
 ///
