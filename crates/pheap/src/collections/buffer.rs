@@ -1,8 +1,8 @@
 //! Access to the buffers that collections own. Parts of objects are read and written through raw pointers,
-//! because no `P` into a buffer is ever handed out.
+//! because the program never gets a `P` into a buffer.
 //!
-//! For the same reason a buffer can be [freed](free) without a collection, and values can be moved out of it:
-//! only the owner of the collection has a pointer to its elements.
+//! For the same reason a buffer can be [freed](free) without a run of the collector, and values can be moved
+//! out of it: only the collection has a pointer to its buffer.
 
 #![allow(unsafe_code)]
 
@@ -118,7 +118,7 @@ impl<T: Persist> Slot<T> {
     }
 }
 
-/// Whether a value can have zero in all bytes.
+/// False only if no value of the type has zero in all bytes.
 fn may_be_zero(desc: &Desc) -> bool {
     match &desc.kind {
         Kind::Ptr { nullable, .. } => *nullable,
@@ -152,7 +152,8 @@ pub(crate) unsafe fn write<'t, T: Pointee + ?Sized>(tx: &'t mut Txn<'_>, value: 
     unsafe { &mut *tx.writable(value) }
 }
 
-/// An object that a collection writes several times, with a single lookup.
+/// An object that a collection writes several times. It is looked up again only if the transaction may have
+/// moved it.
 pub(crate) struct Writable<'r, T> {
     object: P<'r, T>,
     place: *mut T,

@@ -134,7 +134,7 @@ impl<'r> P<'r, PBytes<'r>> {
         self.bytes().splice(tx, from, to, bytes)
     }
 
-    /// Replaces all bytes. Cheaper than to [clear](Self::clear) and append.
+    /// Replaces all bytes.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -152,7 +152,7 @@ impl<'r> P<'r, PBytes<'r>> {
         self.bytes().clear(tx);
     }
 
-    /// Returns a range of the bytes, to write. They are logged together.
+    /// Returns a range of the bytes, to write. They are made crash-safe together.
     ///
     /// # Panics
     /// If the range is not within the bytes.

@@ -193,7 +193,7 @@ macro_rules! iterators {
     )*};
 }
 
-/// Entries in order, and their number.
+/// An iterator over entries, and the number of entries that are left.
 #[derive(Clone)]
 pub(super) struct CountedEntries<I> {
     entries: I,
@@ -236,7 +236,7 @@ impl<I: DoubleEndedIterator> DoubleEndedIterator for CountedEntries<I> {
     }
 }
 
-/// The methods of the entry of a key, existing or vacant.
+/// The methods of the entry of a key, occupied or vacant.
 macro_rules! entries {
     ($key:ident) => {
         impl<'t, 'q, 'r, K: $key<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
@@ -355,7 +355,7 @@ macro_rules! set_of {
             #[doc = concat!("Inserts an element. Returns whether it was not there. ", $order)]
             ///
             /// # Errors
-            #[doc = concat!("If there is no memory for it, as for [`", stringify!($map), "`].")]
+            #[doc = concat!("If memory cannot be allocated, as for a [`", stringify!($map), "`].")]
             #[inline]
             pub fn insert(self, tx: &mut Txn<'r>, element: impl KeyArg<'r, K>) -> Result<bool> {
                 self.map().insert_key(tx, element)

@@ -36,7 +36,7 @@ use crate::ptr::{P, bounds};
 #[repr(C)]
 #[persist(own, id = "pheap::PVecDeque", crate = "crate")]
 pub struct PVecDeque<'r, T> {
-    /// Index of the buffer's slot with the first element.
+    /// Index of the buffer's slot for the element at the front; 0 if there is no buffer.
     head: u64,
     len: u64,
     buffer: Option<P<'r, [Slot<T>]>>,
@@ -61,7 +61,8 @@ struct Ring<T> {
 copied! { [T] Ring<T>; }
 
 impl<T: Persist> Ring<T> {
-    /// Returns the slot of element `index`, or the slot that it would have if the ring were longer.
+    /// Returns the number of the slot of element `index`, or of the slot that it would have if there were
+    /// more elements.
     #[inline(always)]
     fn place(self, index: usize) -> usize {
         // In this order, because a sum might overflow: a ring of elements without bytes may have any length.
@@ -189,8 +190,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn push_front(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let ring = self.with_room(tx)?;
         let head = ring.place(ring.slots.len - 1);
-        // SAFETY: `place` returns a slot of the ring: the one before the first element. It is vacant, because
-        // there is room for one more.
+        // SAFETY: `place` returns a slot of the ring: the one before the first element. It has no element,
+        // because there is room for one more.
         unsafe { buffer::write(tx, ring.slots.at(head)).put(value) };
         let queue = &mut tx[self];
         queue.head = head as u64;
@@ -220,7 +221,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         Some(value)
     }
 
-    /// Moves an element out, and leaves its slot vacant.
+    /// Moves an element out of its slot, and zeroes the slot if elements can have pointers.
     fn take(tx: &mut Txn<'r>, ring: Ring<T>, index: usize) -> T {
         // SAFETY: the caller passes the index of an element, so the slot has a value. The caller does not
         // read the slot again before it stores another value there.
@@ -233,7 +234,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         }
     }
 
-    /// Moves an element to a vacant slot, and leaves its own slot vacant.
+    /// Moves an element to a slot that has none.
     fn shift(tx: &mut Txn<'r>, ring: Ring<T>, from: usize, to: usize) {
         let value = Self::take(tx, ring, from);
         // SAFETY: `to` is less than the capacity: the callers pass the index of an element, or the next one
@@ -261,7 +262,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         } else {
             (index..len).rev().for_each(|i| Self::shift(tx, ring, i, i + 1));
         }
-        // SAFETY: there is room for one more element, and the element that was here has moved.
+        // SAFETY: there is room for one more element, and an element that was here has moved.
         unsafe { buffer::write(tx, ring.at(index)).put(value) };
         let queue = &mut tx[self];
         queue.head = ring.head as u64;
@@ -307,7 +308,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         unsafe { tx.swap(buffer::pointer_to(ring.at(a)), buffer::pointer_to(ring.at(b))) };
     }
 
-    /// Removes elements `range` and returns them. O(n): the elements after them move up.
+    /// Removes elements `range` and returns them. O(n): the elements after them move.
     ///
     /// # Panics
     /// If the range is not within the queue.
@@ -337,7 +338,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         let (ring, mut to) = (tx[self].ring(), 0);
         for (from, kept) in kept.into_iter().enumerate() {
             match kept {
-                // The slot `to` is vacant: its element was removed, or has moved.
+                // The slot `to` has no element: it was removed, or has moved.
                 true if from != to => Self::shift(tx, ring, from, to),
                 true => {}
                 false => drop(Self::take(tx, ring, from)),
@@ -364,14 +365,14 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     }
 
     /// Moves the elements from `at` on to another queue, with a buffer of exactly that size. O(k) for k
-    /// elements. All elements move together with their old buffer, in O(1).
+    /// elements. But if `at` is 0, they move in their old buffer, in O(1). If `at` is the length, and
+    /// not 0, the new queue has no buffer. If the program does not store it, its buffer is garbage.
     ///
     /// # Errors
-    /// As for [`push_back`](Self::push_back); then nothing has changed. If the program does not store the
-    /// returned queue, it is garbage, with all its elements.
+    /// As for [`push_back`](Self::push_back); then nothing has changed.
     ///
     /// # Panics
-    /// If there are fewer elements.
+    /// If `at` is greater than the length.
     #[track_caller]
     pub fn split_off(self, tx: &mut Txn<'r>, at: usize) -> Result<PVecDeque<'r, T>> {
         let ring = tx[self].ring();

@@ -4,7 +4,7 @@
 //! | file | |
 //! |---|---|
 //! | `buffer` | slots for values; how buffers are read, written and freed |
-//! | `common` | shared by all: sizes, iterators, entries of keys, sets made of maps |
+//! | `common` | shared by several: sizes, iterators, entries of keys, sets made of maps |
 //! | `key` | the types of keys, and how they are hashed and ordered |
 //! | `own_types` | declares the types of this folder to `check` |
 //! | `vec`, `string`, `bytes`, `deque`, `priority` | a buffer that grows |
@@ -12,14 +12,15 @@
 //! | `btree` | maps and sets in order |
 //! | `snap` | ordered maps with snapshots |
 //!
-//! A collection is a few words: a field of a struct, or the root object itself. Its elements lie in buffers
-//! that it owns. Read it through a reference, passing the view (`view[list].names.get(view, 3)`). Change it
-//! through its pointer, passing the transaction (`list.push(tx, 42)`; [`field!`](crate::field) makes the
-//! pointer to a field).
+//! A collection is a few words, for instance a field of a struct, or the root object itself. Its elements lie
+//! in other objects. Read it through a reference or its pointer, passing the view
+//! (`view[list].names.get(view, 3)`). Change it through its pointer, passing the transaction
+//! (`list.push(tx, 42)`; [`field!`](crate::field) makes the pointer to a field).
 //!
-//! **Ownership.** A collection cannot be copied, only moved, and it never hands out a `P` into its buffers.
-//! So only the collection has pointers to them: values can be moved out of them, and the commit frees a
-//! dropped buffer, without a collection.
+//! **Ownership.** A collection cannot be copied, only moved, and the program never gets a `P` into its
+//! buffers. So only the collection has pointers to them: values can be moved out of them, and the commit
+//! frees a dropped buffer, without a run of the collector. (The nodes of a [`PSnapMap`] are an exception:
+//! snapshots share them.)
 
 pub mod btree;
 mod buffer;

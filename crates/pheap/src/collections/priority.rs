@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::heap::check::rule::{OwnType, TypePromise};
 use crate::ptr::P;
 
-/// Children of an element. With four, an element moves half as often as with two, and each move writes to the
-/// heap.
+/// Children of an element. With four, there are about half as many levels as with two, so an element moves
+/// less often, and each move writes to the heap.
 const CHILDREN: usize = 4;
 
 /// A priority queue: `BinaryHeap` for a heap. The greatest element comes out first; with
@@ -35,8 +35,8 @@ const CHILDREN: usize = 4;
 /// ```
 ///
 /// Elements are compared without access to the heap. So the element of a queue of jobs is a struct with the
-/// fields that order it and a `P` to the job, and with an `Ord` implementation for them (or a key by
-/// `#[persist(key)]`). Equal elements come in any order.
+/// fields that order it and a `P` to the job, and with an `Ord` implementation for them. Equal elements come
+/// in any order.
 ///
 /// It is a heap with four children per element (Johnson, "Priority queues with update and finding minimum
 /// spanning trees", 1975) in a [`PVec`].
@@ -107,10 +107,10 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         crate::field!(self.elements)
     }
 
-    /// Adds an element. O(log n); O(1) on average for elements in random order.
+    /// Adds an element. Amortised O(log n); O(1) on average for elements in random order.
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [above](#impl-P<'r,+PPriorityQueue<'r,+T>>).
+    /// If memory cannot be allocated.
     pub fn push(self, tx: &mut Txn<'r>, element: T) -> Result<()> {
         self.elements().push(tx, element)?;
         self.raise(tx, tx[self].len() - 1);
@@ -125,8 +125,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         Some(if last == 0 { element } else { self.replace_first(tx, place, element) })
     }
 
-    /// Adds an element and removes the greatest one, which may be the same. O(log n), and never fails: so a
-    /// program can keep a queue of the n least elements.
+    /// Adds an element and removes the greatest one, which may be the same. O(log n). It allocates nothing,
+    /// so it has no error. With it a program can keep a queue of the n least elements.
     pub fn push_pop(self, tx: &mut Txn<'r>, element: T) -> T {
         if tx[self].peek(tx).is_none_or(|greatest| *greatest <= element) {
             return element;
@@ -143,7 +143,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         Some(result)
     }
 
-    /// Adds the items of an iterator. O(n log n) at most.
+    /// Adds the items of an iterator. Amortised O(log n) for each.
     ///
     /// # Errors
     /// As for [`push`](Self::push). Then earlier items were added; if the transaction fails, they are not.
@@ -260,8 +260,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     }
 
     /// Like [`place_below`](Self::place_below) for the last element, at `last`, that replaces the first one.
-    /// It goes down all the way, or nearly so. So it is not compared on the way down, as Wegener ("Bottom-up
-    /// heapsort", 1993) recommends.
+    /// It usually goes down all the way, or nearly so. So it is not compared on the way down, as Wegener
+    /// ("Bottom-up heapsort", 1993) recommends.
     fn place_of_last(self, tx: &Txn<'r>, last: usize) -> usize {
         let (elements, mut index) = (&tx[self].elements, 0);
         while let Some(child) = self.greatest_child(tx, index, last) {
@@ -292,7 +292,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         (first..(first + CHILDREN).min(len)).max_by_key(|&child| elements.get(tx, child))
     }
 
-    /// Puts all elements in order. O(n).
+    /// Makes the elements a heap again, whatever their order. O(n).
     fn order(self, tx: &mut Txn<'r>) {
         let parents = tx[self].len().saturating_sub(2) / CHILDREN + 1;
         (0..parents).rev().for_each(|index| self.lower(tx, index));

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::heap::check::rule::{CollectionRule, OwnType, TypePromise};
 use crate::ptr::{P, bounds};
 
-/// A growable string: `String` for a heap. (A `P<str>` never changes, and takes a word less.)
+/// A growable string: `String` for a heap. (The length of a `P<str>` is fixed, and it takes a word less.)
 ///
 /// ```
 /// # use pheap::{Heap, PString, Root};
@@ -177,7 +177,7 @@ impl<'r> P<'r, PString<'r>> {
         }
     }
 
-    /// Replaces the text. Cheaper than to [clear](Self::clear) and push.
+    /// Replaces the text.
     ///
     /// # Errors
     /// As for [`push`](Self::push).

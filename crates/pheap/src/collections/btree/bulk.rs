@@ -40,7 +40,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
 
     /// Removes the entries for which `keep` is false. O(n).
     pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query, &V) -> bool) {
-        // The program's code runs first: if it panics, nothing has moved.
+        // `keep` runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| keep(key, value)).collect();
         if !kept.contains(&true) {
             return self.clear(tx);
@@ -68,11 +68,12 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Removes the entries whose keys are in a range, and returns them in order. O(k + log n) for k entries.
     ///
     /// # Panics
-    /// As for [`PBTreeMap::range`]. If the `Ord` of keys panics, nothing is removed.
+    /// As for [`PBTreeMap::range`]. If the `Ord` of keys panics, nothing is removed; if
+    /// [`OrdKey::prefix`] does, nothing or all of the range.
     #[track_caller]
     pub fn drain(self, tx: &mut Txn<'r>, range: impl KeyRange<K::Query>) -> std::vec::IntoIter<(K, V)> {
         let top = tx[self].top.child();
-        // The program's code runs first: if it panics, nothing has moved.
+        // The comparisons of keys run first: if one panics, nothing has moved.
         let ways = TreeSpan::new(tx, top, range).ways();
         let mut taken = Vec::new();
         if let Some((from, to)) = ways {
@@ -90,14 +91,14 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         tx: &mut Txn<'r>,
         mut is_wanted: impl FnMut(&K::Query, &V) -> bool,
     ) -> std::vec::IntoIter<(K, V)> {
-        // The program's code runs first: if it panics, nothing has moved.
+        // `is_wanted` runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| !is_wanted(key, value)).collect();
         let mut taken = Vec::new();
         self.keep(tx, kept, &mut |_, Entry { key, value }| taken.push((key.into_inner(), value)));
         taken.into_iter()
     }
 
-    /// Removes all entries. O(n): their keys and the nodes are freed.
+    /// Removes all entries. O(n): their keys and the nodes are freed when the transaction commits.
     pub fn clear(self, tx: &mut Txn<'r>) {
         let map = std::mem::take(&mut tx[self]);
         map.top.give_up(tx);

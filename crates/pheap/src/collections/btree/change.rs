@@ -17,8 +17,9 @@ use crate::ptr::P;
 /// <a id="change-PBTreeMap"></a>Changing a map.
 ///
 /// If a transaction ends in an error or a panic, it leaves the map as it was, whatever its methods have
-/// returned. Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
-/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
+/// returned. Operations that may allocate fail as [`Txn::alloc_slice`] does: for instance with
+/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then they have changed
 /// nothing, except that `extend` and `append` keep the entries that they have inserted or moved. Removal
 /// needs no memory (except for the log, like any change). If a key's `Ord` panics and the program catches the
 /// panic within the transaction, the map can still be used.
@@ -27,7 +28,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// key is new, the owned key is made from `key`.
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [above](#impl-P<'r,+PBTreeMap<'r,+K,+V>>).
+    /// If memory cannot be allocated; see [Changing a map](P#change-PBTreeMap).
     pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
         let query = key.apart(tx);
         let wanted = SearchKey::new::<K>(&query);

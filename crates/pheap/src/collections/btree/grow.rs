@@ -13,7 +13,7 @@ use crate::ptr::P;
 
 /// Inserts an entry after a search that has not found its key. Returns the place of the entry.
 ///
-/// If this fails or panics, it has changed nothing.
+/// If this fails, it has changed nothing; if it panics, it has not inserted the entry.
 #[inline]
 pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     map: P<'r, PBTreeMap<'r, K, V>>,

@@ -1,13 +1,13 @@
 //! The part of a node that a search reads first: the order of its items, and a code of each key.
 //!
 //! A code has 16 bits and is made from the key's [prefix](crate::collections::OrdKey::prefix): its distance
-//! from a base, in steps of a power of two. Base and step are chosen so that they distinguish the items of
-//! the node as well as possible. Whatever they are, a lesser key never has a greater code. The codes of a
-//! node fill one or two cache lines, and are compared all at once.
+//! from a base, in steps of a power of two. Base and step are chosen so that they distinguish most items of
+//! the node. Whatever they are, a lesser key never has a greater code. The codes of a node are 64 or 128
+//! bytes, and a search compares all of them.
 
 use crate::Persist;
 
-/// The code of a free slot: no key has a greater code.
+/// The code of a free slot, which is greater than that of any key.
 pub(super) const FREE: i16 = i16::MAX;
 /// The least code, used for an item without a key.
 pub(super) const LEAST: i16 = i16::MIN;
@@ -197,8 +197,8 @@ impl<const N: usize> Head<N> {
     }
 
     /// Returns a scale, if a new item at `place`, with this prefix and code, would have the same code as a
-    /// neighbour, and the scale suits all items much better than the current one. The items before `first`
-    /// have no keys.
+    /// neighbour, and the scale suits all items much better than the current one, or covers a prefix that the
+    /// current one does not. The items before `first` have no keys.
     #[inline]
     pub(super) fn better_scale(
         &self,
@@ -219,7 +219,8 @@ impl<const N: usize> Head<N> {
         better.then_some(scale)
     }
 
-    /// Sets the scale, and rewrites all codes. The prefixes are in the order of their slots.
+    /// Sets the scale, and rewrites the codes of all items from place `first` on. The prefixes are in the
+    /// order of their slots.
     pub(super) fn set_scale(&mut self, first: usize, scale: Scale, prefixes: &[u64; N]) {
         self.scale = scale;
         for place in first..self.len() {
@@ -228,7 +229,7 @@ impl<const N: usize> Head<N> {
         }
     }
 
-    /// Sets the [scale](Self::set_scale) that suits the items best.
+    /// Sets the [scale](Self::set_scale) that is made for the least and the greatest prefix.
     pub(super) fn fit(&mut self, first: usize, prefixes: &[u64; N]) {
         if self.len() > first {
             let (least, greatest) = (prefixes[self.slot(first)], prefixes[self.slot(self.len() - 1)]);

@@ -15,7 +15,7 @@ use crate::ptr::P;
 
 /// Methods that do not depend on the order of items.
 impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
-    /// Returns the item at `place`, to write. The whole item is made crash-safe, as the write set prefers.
+    /// Returns the item at `place`, to write. The whole item is made crash-safe.
     ///
     /// # Safety
     /// When the caller's operation is complete, all branches of an inner node except the first have a

@@ -60,9 +60,9 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         }
     }
 
-    /// Moves the entries whose keys are not less than `key` to another map. Only the entries of one leaf
-    /// move. O(log n), and the head of each leaf from there to the nearer end of the map is read, to count
-    /// the entries, as for [`PBTreeMap::rank`].
+    /// Moves the entries whose keys are not less than `key` to another map. Only entries of leaves near the
+    /// cut change their place. O(log n); and to count the entries, the first line of each leaf from there to
+    /// one end of the map is read, as for [`PBTreeMap::rank`].
     ///
     /// ```
     /// # use pheap::{Heap, PBTreeMap, Persist, Root, field};
@@ -89,7 +89,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     ///
     /// # Errors
     /// As for [`insert`](Self::insert), because it needs a new node for each level of the map. Then nothing
-    /// has changed. If the program does not store the returned map, it is garbage, with all its entries.
+    /// has changed. If the program does not store the returned map, its nodes are garbage.
     pub fn split_off(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<PBTreeMap<'r, K, V>> {
         let query = key.apart(tx);
         let mut path = TreePath::new();

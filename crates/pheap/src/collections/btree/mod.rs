@@ -6,7 +6,7 @@
 //! | `branch` | the pointers between nodes |
 //! | `search`, `path` | finding a key |
 //! | `grow`, `shrink` | insertion and splits; removal and merges |
-//! | `change`, `entry`, `bulk`, `join` | the public operations |
+//! | `change`, `entry`, `bulk`, `join` | the public operations that change a map |
 //! | `range`, `iter` | reading in order |
 //! | `rank` | places in the order |
 //! | `set` | `PBTreeSet` |
@@ -86,11 +86,11 @@ use range::SpanEntries;
 ///
 /// It is a B+-tree (Bayer and McCreight, "Organization and maintenance of large ordered indexes", 1972;
 /// Comer, "The ubiquitous B-tree", 1979). A leaf has up to 32 entries, and an inner node up to 64 children;
-/// all nodes except those at the edges are at least a third full. Entries stay in the slots to which they
-/// were written; only an array of slot numbers is sorted (Chen and Jin, "Persistent B+-trees in non-volatile
-/// main memory", VLDB 2015). So an insertion writes an entry, that array, and 16 bits of the key, which
-/// searches compare first: a redo record of two cache lines. About one insertion in 16 also splits a leaf,
-/// and writes a new one of 32 entries.
+/// as a rule, all nodes except those at the edges are at least a third full. Entries stay in the slots to
+/// which they were written, as long as their leaf is neither split nor merged; only an array of slot numbers
+/// is sorted (Chen and Jin, "Persistent B+-trees in non-volatile main memory", VLDB 2015). So most insertions
+/// write an entry, that array, and a code of 16 bits for the key, which searches compare first. If keys come
+/// in random order, about one insertion in 16 also splits a leaf, and writes a new one.
 ///
 /// An empty map has no nodes. A value that is a collection can be read, replaced and moved, but not changed
 /// in place: use a `PBTreeMap<K, P<PVec<T>>>` for that.
@@ -134,7 +134,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         Some(leaf.value(place))
     }
 
-    /// Returns the key, in its borrowed form, and its value. O(log n).
+    /// Returns the key, in its borrowed form, and its value, if the map has the key. O(log n).
     pub fn get_key_value<'v>(
         &self,
         view: &'v View<'r>,
@@ -149,9 +149,9 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         Some((entry.key.query(view), &entry.value))
     }
 
-    /// Prefetches the memory that [`get`](Self::get), or a change, will read for each of these keys, several
-    /// at a time. A program that is about to access many keys of a large map in no order waits less for
-    /// memory then. Pass some dozens of keys at a time, or the first ones leave the cache before they are
+    /// Prefetches most of the memory that [`get`](Self::get), or a change, will read for each of these keys,
+    /// several at a time. A program that is about to access many keys of a large map in no order waits less
+    /// for memory then. Pass some dozens of keys at a time, or the first ones leave the cache before they are
     /// used. This is only a hint: it has no other effect.
     ///
     /// ```

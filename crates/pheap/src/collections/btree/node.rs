@@ -9,13 +9,14 @@
 //!   branches except the first have a separator.
 //! * All leaves have the same depth, and no node has two parents.
 //!
-//! Only [`items`](super::items) writes nodes that are not new; `branch` has the code that depends on the
-//! pointers between nodes. Pointers to nodes are in nodes, in the `Top` of a map, and in the variables of
-//! running operations.
+//! Nodes that are not new are written by the functions of [`items`](super::items), or through the references
+//! that these return; `branch` has the code that depends on the pointers between nodes. Pointers to nodes are
+//! in nodes, in the `Top` of a map, and in the variables of running operations.
 //!
 //! Searches also rely on these: the codes are those of the keys, [`LEAST`](super::head::LEAST) for a first
 //! child, and [`FREE`](super::head::FREE) in free slots. A separator is greater than all keys before it, and
-//! not greater than those below its child. A leaf without entries exists only after a panic.
+//! not greater than those below its child. Between operations, a leaf without entries exists only after a
+//! panic.
 
 #![allow(unsafe_code)]
 
@@ -62,7 +63,7 @@ pub(crate) struct Entry<K, V> {
 /// below its child. The first branch has none.
 ///
 /// If the child is a leaf, the pointer to it is in `near` instead: most inner nodes have leaves below them,
-/// and the pointers to them then fill a third of the lines.
+/// and the pointers to them then fill fewer lines.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeBranch", crate = "crate")]
@@ -286,7 +287,7 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         unsafe { (&raw mut (*value_of(self)).near).cast::<X>().add(slot) }
     }
 
-    /// Prefetches the part that a search reads.
+    /// Prefetches the head, which a search reads first.
     #[inline(always)]
     pub(super) fn prefetch(self) {
         let first = self.head_ptr().cast::<u8>();
@@ -333,8 +334,8 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
-    /// Prefetches the entries of a leaf, for a search in which all its codes are equal; of large entries only
-    /// the first.
+    /// Prefetches the entries of a leaf, for a search in which all its codes are equal; at most 16 cache
+    /// lines of them.
     #[inline]
     pub(super) fn prefetch_entries(self) {
         if let Child::Leaf(leaf) = self {

@@ -144,7 +144,7 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
         Some(TreeLookup { leaf: end.leaf?, place: Ok(end.place) })
     }
 
-    /// Returns the same position, but before an entry: never at the end of a leaf.
+    /// Returns the same position, but before an entry or after all entries: never at the end of a leaf.
     fn forward(mut self, view: &View<'r>) -> Self {
         while self.leaf.is_some_and(|leaf| self.place >= leaf.count(view)) {
             self = self.neighbour(view, false);
@@ -152,7 +152,8 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
         self
     }
 
-    /// Returns the position before all entries of the next leaf, or after all entries of the previous one.
+    /// Returns the position before all entries of the next leaf, or after all entries of the previous one. If
+    /// there is no such leaf, that is the position after all entries.
     #[inline(never)]
     fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;

@@ -20,10 +20,9 @@ pub(super) struct SearchKey<'q, Q: ?Sized> {
 
 copied! { [Q: ?Sized] SearchKey<'_, Q>; }
 
-/// How many bytes the wanted key has in common with two of the keys that were compared with it: the greatest
-/// key that is not greater, and the least key that is greater. All keys between the two begin with the lesser
-/// number of these bytes, so comparisons with them skip that number. 0 for keys that are not ordered by their
-/// bytes.
+/// How many bytes the wanted key has at least in common with two of the keys that were compared with it: one
+/// that is not greater, and one that is greater. All keys between the two begin with the lesser number of
+/// these bytes, so comparisons with them skip that number. 0 for keys that are not ordered by their bytes.
 #[derive(Clone, Copy, Default)]
 struct CommonPrefixes {
     below: usize,
@@ -157,7 +156,7 @@ fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
 
 /// Finds the place of a key, or the place where it would be. Calls `step` with each inner node on the way and
 /// the place of the child taken there, and `arrive` with the leaf before it is searched. `None` in a tree
-/// without nodes.
+/// without nodes, or in an invalid one that is too high.
 #[inline(always)]
 fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     view: &'v View<'r>,
@@ -237,8 +236,7 @@ pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
     Some(TreeLookup { leaf: leaf.node(), place })
 }
 
-/// Number of keys that [`prefetch`] follows down side by side. It is about the number of lines that a
-/// processor loads at a time, because a head has several lines.
+/// Number of keys that [`prefetch`] follows down side by side.
 const SIDE_BY_SIDE: usize = 16;
 
 /// A search on its way down: the wanted key, and the child that it has reached.
@@ -248,8 +246,8 @@ struct Descent<'q, 'r, K: OrdKey<'r>, V> {
     common: CommonPrefixes,
 }
 
-/// Prefetches the memory that [`find`] will read for each of these keys: one level for several keys at a
-/// time, so that the waits for memory overlap.
+/// Prefetches most of the memory that [`find`] will read for each of these keys: one level for several keys
+/// at a time, so that the waits for memory overlap.
 #[inline]
 pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,

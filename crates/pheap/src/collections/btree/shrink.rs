@@ -1,8 +1,9 @@
 //! Removal, and the merges that it causes.
 //!
-//! If a node has less than a third of its slots in use, it is merged with a neighbour, if both fit into three
-//! quarters of a node; otherwise it takes items from the neighbour. (For leaves, the latter needs a new
-//! separator. If there is no memory for it, the leaf stays as it is: removal does not fail.)
+//! If a removal leaves less than a third of a node's slots in use, the node is merged with a neighbour, if
+//! both fit into three quarters of a node; otherwise it takes items from the neighbour. (For leaves, the
+//! latter needs a new separator. If there is no memory for it, the leaf stays as it is: removal does not
+//! fail.)
 
 use super::PBTreeMap;
 use super::node::{Child, Entry, INNER, Inner, LEAF, Leaf};

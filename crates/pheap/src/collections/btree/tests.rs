@@ -170,7 +170,7 @@ fn what_is_appended_fills_its_nodes() {
         let seen = root.read(|view, map| look_at(view, map, true)).unwrap();
         assert_eq!(seen.leaves, 4000 / LEAF);
         assert!(seen.inner <= 4000 / LEAF / (INNER - 1) * 2, "{}", seen.inner);
-        // Also from the front.
+        // Remove entries from the front.
         root.txn(|tx, map| {
             (1..2000u64).for_each(|i| assert_eq!(map.pop_first(tx), Some(((i - 1) * (i - 1), ()))));
             Ok(())
@@ -301,7 +301,7 @@ enum Mood {
     Good,
     /// In random ways.
     Wild,
-    /// Panics after this many comparisons.
+    /// Panics after this many calls of code of the keys.
     Panics(u32),
 }
 
@@ -317,7 +317,7 @@ fn next() -> u64 {
     number
 }
 
-/// Whether the next comparison returns a random result.
+/// Whether this call of code of a key returns a random result.
 fn is_wild() -> bool {
     match MOOD.get() {
         Mood::Good => false,
@@ -369,7 +369,8 @@ fn values<'r>(view: &View<'r>, map: P<'r, MoodyMap<'r>>) -> BTreeSet<u64> {
     values
 }
 
-/// Runs an operation on a map. Returns the value that was inserted, and the one that was removed.
+/// Runs an operation on a map. Returns the value that was inserted, and the one that was removed; neither for
+/// an operation on an entry.
 fn something<'r>(
     tx: &mut Txn<'r>,
     map: P<'r, MoodyMap<'r>>,

@@ -31,7 +31,7 @@ pub(crate) struct Pair<K, V> {
 }
 
 impl<K, V> Pair<K, V> {
-    /// Number of entries in a cache line.
+    /// Number of entries in a cache line: at least 1, and at most those of a bucket.
     pub(super) const IN_LINE: usize = match size_of::<Self>() {
         0..=2 => SLOTS,
         size @ 3..LINE => LINE / size,
@@ -39,7 +39,7 @@ impl<K, V> Pair<K, V> {
     };
 }
 
-/// The tags of a bucket, and its chain: a lookup of a missing key reads only this part.
+/// The tags of a bucket, and its chain: most lookups of missing keys read only this part.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Head", crate = "crate")]
 #[repr(C)]
@@ -183,7 +183,7 @@ impl<'t, 'r, K: Persist, V: Persist> EntryMut<'t, 'r, K, V> {
     #[inline(always)]
     pub(super) fn into_mut(self) -> &'t mut V {
         // SAFETY: `slot` has an entry, by the premise of `new`. The whole slot is made crash-safe, as
-        // everywhere: copies that overlap only partly would make the transaction long.
+        // everywhere: copies that overlap only partly could make the transaction long.
         unsafe {
             let pair = self.tx.writable(self.slot).cast::<Pair<K, V>>();
             &mut (*pair).value
@@ -281,7 +281,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         self.slot_ptr(preferred(hash)).cast()
     }
 
-    /// Prefetches the bucket; if its entries are large, only the first, because the others arrive in time.
+    /// Prefetches the bucket; if it has more than 16 cache lines, only the first 16.
     #[inline(always)]
     pub(super) fn ask_for_all(self) {
         let lines = const { size_of::<Bucket<'r, K, V>>().div_ceil(LINE) };
@@ -365,7 +365,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         }
     }
 
-    /// Moves all entries out, until there is an error.
+    /// Moves all entries of this bucket out, until there is an error.
     ///
     /// # Safety
     /// The entries are not used here again; or those that `each` has got are not used again.
@@ -440,8 +440,9 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         Ok(bucket)
     }
 
-    /// Divides this bucket, which is full, by the next bit of the hash. Returns the number of bits that its
-    /// hashes shared before. The caller also writes the half of the pointers that `links` returns.
+    /// Divides this bucket, which is full and has no chain, by the next bit of the hash. Returns the number
+    /// of bits that its hashes shared before. `links` gets that number. If both halves have entries, the
+    /// caller then writes the pointers that `links` returns.
     ///
     /// # Safety
     /// `links` returns a place within a live object of the region.

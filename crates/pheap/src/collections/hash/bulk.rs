@@ -21,8 +21,8 @@ const GROUP: usize = 16;
 
 /// <a id="change-PHashMap-more"></a>Changing many entries.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
-    /// Inserts the items of an iterator. Faster than one [`insert`](Self::insert) after the other, because
-    /// the waits for the memory of several entries overlap.
+    /// Inserts the items of an iterator. In a map of more than a few entries, the waits for the memory of
+    /// several entries overlap, which one [`insert`](Self::insert) after the other does not achieve.
     ///
     /// # Errors
     /// As for [`insert`](Self::insert). Then earlier items were inserted; if the transaction fails, they are
@@ -91,7 +91,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// Moves all entries of `other` to this map. If both have a key, the key of this map stays, with the
     /// value of `other`. If this map is empty, this is O(1), except that it frees the buckets that removed
     /// entries have left. Else it is O(k) for k entries of `other`, which move together with the memory of
-    /// their keys.
+    /// their keys. (Buckets of `other` that removed entries have left count as well.)
     ///
     /// # Errors
     /// As for [`insert`](Self::insert). Then some entries have moved, and all others are still in `other`.
@@ -166,8 +166,8 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         homes
     }
 
-    /// Calls `change` with each entry; it may change the value. O(n). All entries are logged: to change a few
-    /// of many entries, look those up instead.
+    /// Calls `change` with each entry; it may change the value. O(n). All entries are made crash-safe:
+    /// to change a few of many entries, look those up instead.
     pub fn for_each_mut(self, tx: &mut Txn<'r>, mut change: impl FnMut(&K::Query, &mut V)) {
         self.change_few(tx, &mut change);
         let mut buckets = Buckets::new(&tx[self], tx);
@@ -184,7 +184,8 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         drained.into_iter()
     }
 
-    /// Removes all entries, and frees all memory. O(n).
+    /// Removes all entries, and frees all memory. O(n). Objects that values point to are left to the
+    /// collector.
     pub fn clear(self, tx: &mut Txn<'r>) {
         let old = std::mem::take(&mut tx[self]);
         if K::POINTERS { old.drain(tx, |tx, pair| pair.key.give_up(tx)) } else { old.give_up(tx) }
@@ -193,7 +194,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// Frees unused memory: all entries move. O(n).
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert); then nothing has changed.
     pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
         self.rebuild(tx, |new, tx, pair| {
             let absence = match tx[new].root() {

@@ -14,16 +14,17 @@ use crate::ptr::P;
 /// <a id="change-PHashMap"></a>Changing a map.
 ///
 /// If a transaction ends in an error, it leaves the map as it was, whatever its methods have returned.
-/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
-/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
-/// nothing, except that `extend` and `append` keep the entries that they have inserted or moved. If the
-/// program's code panics (`Eq` of a key, or a closure), the map keeps the changes made so far, and stays
-/// valid.
+/// Operations that may allocate fail as [`Txn::alloc_slice`] does: for instance with
+/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then the map has the
+/// same entries as before, except that `extend` and `append` keep the entries that they have inserted or
+/// moved. If the program's code panics (`Eq` of a key, or a closure), the map keeps the changes made so far,
+/// and stays valid.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// Sets the value of a key, and returns the old one. O(1), not only amortised: see [`PHashMap`].
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [above](#impl-P<'r,+PHashMap<'r,+K,+V>>).
+    /// If memory cannot be allocated; see [Changing a map](P#change-PHashMap).
     #[inline]
     pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
         let query = key.apart(tx);
@@ -52,7 +53,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// Returns the value of a key, to write, if the map has the key. O(1). The entry is logged.
+    /// Returns the value of a key, to write, if the map has the key. O(1).
     #[inline]
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<&'t mut V> {
         let query = key.apart(tx);
@@ -60,8 +61,8 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     }
 
     /// Removes a key, and returns its value. O(1). The memory that the map has allocated for the key is freed
-    /// when the transaction commits. The slot is reused; [`clear`](Self::clear), [`drain`](Self::drain) and
-    /// [`shrink_to_fit`](Self::shrink_to_fit) free the memory of slots.
+    /// when the transaction commits. The slot can be reused; [`clear`](Self::clear), [`drain`](Self::drain)
+    /// and [`shrink_to_fit`](Self::shrink_to_fit) free the memory of slots.
     #[inline]
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);

@@ -18,10 +18,11 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// Returns an entry at random, each with the same probability; none if the map is empty. `random` returns
     /// uniformly distributed, independent numbers, and is called until one selects an entry.
     ///
-    /// A few buckets are tried, whatever the size of the map. Before that, all directories are searched for
-    /// the deepest bucket: there is none in a map of some thousand entries, one of 4 KiB up to half a million
-    /// entries, and 257 up to a hundred million. If most entries have been removed, or hashes are very
-    /// uneven, this is O(n); [`shrink_to_fit`](crate::P::shrink_to_fit) helps after removals.
+    /// On average a few buckets are tried, whatever the size of the map. Before that, all directories are
+    /// searched for the deepest bucket: there is none in a map of some thousand entries, one of 4 KiB up to
+    /// about half a million entries, and 257 up to about a hundred million. If most entries have been
+    /// removed, or hashes are very uneven, this is O(n); [`shrink_to_fit`](crate::P::shrink_to_fit) helps
+    /// after removals.
     ///
     /// If more than 27 keys have equal hashes, which only a bad [`HashKey`] causes, these are chosen too
     /// rarely.
@@ -35,7 +36,7 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         }
         if let Some(root) = self.root() {
             let top = view[root].parts().1;
-            // The space of hashes is divided into cells; the deepest bucket covers one of them. A bucket has
+            // The space of hashes is divided into cells; each bucket covers one or more of them. A bucket has
             // its places in the first of its cells, so that all places have the same probability, and each
             // entry has one place.
             let within_cell = u64::MAX.checked_shr(root.depth(view)).unwrap_or(0);
@@ -44,7 +45,7 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
                 let Some(bucket) = root.walk(view, top, cell).bucket else { continue };
                 let head = bucket.head(view);
                 if head.next().is_some() {
-                    // The bucket has more entries than places.
+                    // The chain may have more entries than a bucket has places.
                     break;
                 }
                 let is_first = cell & head.tags().rest() == 0;

@@ -18,7 +18,8 @@ use crate::collections::common::copied;
 use crate::error::Result;
 use crate::ptr::{P, value_of};
 
-/// Bits of the hash for each level of directories. They divide the bits of a hash evenly.
+/// Bits of the hash that a [`Directory`] uses, and the most that a [`Leaf`] uses. They divide the bits of a
+/// hash evenly.
 const LEVEL: u32 = 8;
 const FAN_OUT: usize = 1 << LEVEL;
 
@@ -26,7 +27,7 @@ const FAN_OUT: usize = 1 << LEVEL;
 const PART: usize = 1024;
 
 /// A directory that grows: a power of two of pointers, indexed by the next bits of the hash. A bucket whose
-/// depth is less has several neighbouring pointers. A pointer is `None` if there are no entries.
+/// depth is less has several neighbouring pointers. A pointer is `None` if there is no bucket.
 type Leaf<'r, K, V> = [Option<P<'r, Bucket<'r, K, V>>>];
 
 /// A directory whose children may be further directories.
@@ -42,7 +43,7 @@ pub(super) struct Directory<'r, K, V> {
 #[persist(own, id = "pheap::hash::Child", crate = "crate")]
 #[repr(u8)]
 pub(super) enum Child<'r, K, V> {
-    /// There are no entries.
+    /// There is no bucket.
     Nothing,
     Bucket(P<'r, Bucket<'r, K, V>>),
     Leaf {
@@ -55,7 +56,7 @@ pub(super) enum Child<'r, K, V> {
 
 copied! { [K, V] Child<'_, K, V>; }
 
-/// The root of the trie of a map that has more than a few entries.
+/// The root of the trie of a map that has, or has had, more than a few entries.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Root", crate = "crate")]
 #[repr(C)]
@@ -180,9 +181,9 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
         }
     }
 
-    /// Returns the bucket of the hash `from`, or the next one in the order of hashes. Sets `from` to the next
-    /// hash that leads to another pointer, or to `None` after the last one. (It may not be the least such
-    /// hash, and the same bucket may come again.)
+    /// Returns the bucket of the hash `from`, or the next one in the order of hashes. Sets `from` to the
+    /// first hash of a later pointer, or to `None` after the last one. (Equal pointers that follow in the
+    /// same leaf are skipped. Yet the same bucket may come again.)
     pub(super) fn bucket_from(
         self,
         view: &View<'r>,
@@ -207,8 +208,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
         }
     }
 
-    /// Returns the greatest number of hash bits that lead to a bucket. Reads neither the pointers in leaves
-    /// nor buckets.
+    /// Returns the greatest number of hash bits that lead to a pointer to a bucket. Reads neither the
+    /// pointers in leaves nor buckets.
     pub(super) fn depth(self, view: &View<'r>) -> u32 {
         deepest(view, view[self].top, 0)
     }
@@ -229,8 +230,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
     }
 }
 
-/// Returns the greatest number of hash bits that lead to a bucket below this child; `above` bits lead to the
-/// child.
+/// Returns the greatest number of hash bits that lead to a pointer to a bucket, below this child or in it;
+/// `above` bits lead to the child.
 fn deepest<'r, K: Persist, V: Persist>(view: &View<'r>, node: Child<'r, K, V>, above: u32) -> u32 {
     match node {
         Child::Nothing | Child::Bucket(_) => above,
@@ -357,7 +358,8 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
         Ok(())
     }
 
-    /// Removes half of the pointers to a chain of buckets; all its entries have the hash `other`.
+    /// Removes half of the pointers to a chain of buckets: the half to which `other` does not belong, the
+    /// hash of all entries of the chain.
     pub(super) fn set_chain_apart(self, other: u64) {
         let bucket = self.way.bucket.expect("a chain");
         let depth = bucket.tags(self.tx).depth();
@@ -386,7 +388,8 @@ enum TrieNode<'r, K, V> {
     Directory(P<'r, Directory<'r, K, V>>),
 }
 
-/// Calls `f` once with each node below a child and the child itself, children before parents.
+/// Calls `f` once with each node below a child and the child itself, children before parents, until there is
+/// an error.
 fn visit<'r, K: Persist, V: Persist>(
     tx: &mut Txn<'r>,
     node: Child<'r, K, V>,

@@ -1,7 +1,7 @@
 //! `PHashMap` itself: the places of its entries, and their number.
 //!
 //! Invariants: without a root, the first `len` slots of `few` have entries; with a root, `few` is `None`.
-//! Only the map points to them. Only this file writes the fields, and the slots of `few`.
+//! Only the map points to them. Only this file writes single fields, and stores entries in `few`.
 
 #![allow(unsafe_code)]
 
@@ -57,17 +57,18 @@ type SmallMapSlots<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 /// # }
 /// ```
 ///
-/// **How it grows.** There is never a moment at which all entries move to a larger table. The map is an
-/// *extendible hash table*: buckets of 27 entries, found by the first bits of the hash through a trie of
-/// directories. An insertion into a full bucket splits it: it reads 27 entries, writes about half of them to
+/// **How it grows.** If there are more than 8 entries, no insertion moves all of them to a larger table. The
+/// map is an *extendible hash table*: buckets of 27 entries, found by the first bits of the hash through a
+/// trie of directories. An insertion into a full bucket splits it: it writes about half of its 27 entries to
 /// a new bucket, and up to 4 KiB of a directory; in one of four cases it recomputes the hashes of the 27
-/// keys. No insertion does more, whatever the size of the map; so there is no `reserve` either. Entries
-/// larger than some hundred bytes make a split more expensive: store a [`P`] to them.
+/// keys. It does more only if all 27 fall into the same half: then it goes on with the next bit. That does
+/// not depend on the size of the map; so there is no `reserve` either. Entries larger than some hundred bytes
+/// make a split more expensive: store a [`P`] to them.
 ///
 /// **Memory.** A map is 24 bytes. Up to 8 entries form an array with room for 1, 2, 4 or 8 of them, and are
-/// compared one by one. Beyond that, buckets are about two thirds full: 27 bytes for an entry of 16. Removing
-/// entries does not free buckets (they are reused), except additional buckets for keys with equal hashes: see
-/// [`shrink_to_fit`](P::shrink_to_fit) and [`clear`](P::clear).
+/// compared one by one. Beyond that, buckets are about two thirds full: some 27 bytes for an entry of 16.
+/// Removing entries does not free buckets (they are reused), except additional buckets for keys with equal
+/// hashes: see [`shrink_to_fit`](P::shrink_to_fit) and [`clear`](P::clear).
 ///
 /// **Hashes** are computed by SipHash-1-3 with a secret of the heap, which the map stores, so that an
 /// attacker cannot prepare keys that collide. Keys with equal hashes (because of a bad [`HashKey`]) are
@@ -141,8 +142,8 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         self.find(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
     }
 
-    /// Finds the entry of a key, or the place for it. `hash` is passed if it is known. `prefetch` prefetches
-    /// the entry.
+    /// Finds the entry of a key, or the place for it. `hash` is passed if it is known. `prefetch` gets
+    /// the address at which the entry probably is.
     #[inline(always)]
     fn find<'v>(
         &self,

@@ -92,11 +92,11 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     ///
     /// A scan shows each entry that is in the map from the first step to the last at least once, whatever is
     /// inserted and removed in between. It shows an entry twice only if [`clear`](P::clear),
-    /// [`drain`](P::drain) or [`shrink_to_fit`](P::shrink_to_fit) has rebuilt the map. An entry that is
-    /// inserted or removed during the scan may be shown or not.
+    /// [`drain`](P::drain), [`shrink_to_fit`](P::shrink_to_fit), or [`append`](P::append) to an empty map
+    /// has replaced the buckets. An entry that is inserted or removed during the scan may be shown or not.
     ///
     /// A step shows one bucket: up to 27 entries (more if keys have equal hashes), and none if they have been
-    /// removed. O(1). A map of up to 8 entries is shown in one step.
+    /// removed. O(1). A map whose entries still form an array (up to 8) is shown in one step.
     ///
     /// The command `SCAN` of Redis has the same guarantee. Here the number is the hash at which a bucket
     /// begins. Buckets come in the order of hashes, and if a bucket is split, each of its entries stays

@@ -118,7 +118,7 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
 
 /// <a id="change-PHashSet-more"></a>More methods that change a set.
 impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
-    /// Inserts the items of an iterator. Faster than one [`insert`](Self::insert) after the other.
+    /// Inserts the items of an iterator. The waits for memory overlap, as in `extend` of a [`PHashMap`].
     ///
     /// # Errors
     /// As for [`insert`](Self::insert). Then earlier items were inserted; if the transaction fails, they are

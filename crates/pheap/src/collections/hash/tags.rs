@@ -1,4 +1,4 @@
-//! The tags of a bucket: 16 bits of the hash of each entry, all compared at once.
+//! The tags of a bucket: 16 bits of the hash of each entry. A search compares several tags at once.
 
 use crate::Persist;
 
@@ -6,10 +6,11 @@ use crate::Persist;
 pub(super) const SLOTS: usize = 27;
 /// Bits of a hash.
 pub(super) const HASH: u32 = u64::BITS;
-/// Bits of a tag that are the next bits of the hash by which the bucket will be split, so that a split need
-/// not compute hashes. When all of them have been used, this window moves on.
+/// Bits of a tag that are the next bits of the hash by which the bucket will be split, so that most
+/// splits need not compute hashes. When all of them have been used, this window moves on.
 const WINDOW: u32 = 4;
-/// The other bits of a tag: bits of the hash that never divide buckets. They are not all 0 in an entry.
+/// The other bits of a tag: the last bits of the hash, by which buckets are divided last. If all are 0, the
+/// tag has a 1 instead.
 pub(super) const FIXED: u16 = u16::MAX >> WINDOW;
 /// A bit for each slot.
 pub(super) const ALL: u32 = (1 << SLOTS) - 1;
@@ -31,8 +32,8 @@ fn fixed(hash: u64) -> u16 {
     bits + u16::from(bits == 0)
 }
 
-/// Returns the slot in or near which an entry is stored, so that a lookup can prefetch it before it reads the
-/// tags.
+/// Returns the slot in or near which an entry with this hash is stored if possible, so that a lookup can
+/// prefetch it before it reads the tags.
 #[inline(always)]
 pub(super) fn preferred(hash: u64) -> usize {
     ((hash >> 16 & 0xffff) as usize * SLOTS) >> 16
@@ -103,7 +104,8 @@ impl Tags {
 
     /// Returns a free slot for an entry with this hash: in the cache line of its [preferred](preferred) slot,
     /// if that line has a free slot. A cache line has `in_line` slots. The only bucket of a map is filled
-    /// from its first slot on, so that a small map shows its entries in the order of their insertion.
+    /// from its first slot on, so that a map with one bucket shows its entries in the order of their
+    /// insertion, as long as none has been removed.
     #[inline(always)]
     pub(super) fn free_near(&self, hash: u64, in_line: usize) -> Option<usize> {
         let free = self.free();

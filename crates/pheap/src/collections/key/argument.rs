@@ -135,8 +135,8 @@ macro_rules! __key_by_value {
 }
 pub(super) use crate::__key_by_value as by_value;
 
-/// Texts and bytes in the heap, for keys with this borrowed form. They are copied, because objects in the
-/// heap may move while a map is changed.
+/// Texts and bytes in the heap, for keys with this borrowed form. `apart` copies them, because a reference to
+/// them would borrow the transaction, which the change of the map needs.
 macro_rules! in_the_heap {
     ($($ty:ty: $query:ty, |$this:ident, $view:ident| $seen:expr;)*) => {$(
         // SAFETY: the key is made by `from_query`.

@@ -13,7 +13,8 @@ use crate::collections::string::PString;
 use crate::error::Result;
 use crate::ptr::P;
 
-/// Returns the first 8 bytes as a number with the same order.
+/// Returns the first 8 bytes as a big-endian number; zeros follow fewer bytes. Lesser bytes
+/// never have a greater number.
 #[inline(always)]
 pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk() {
@@ -34,7 +35,7 @@ fn compare_bytes(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     }
 }
 
-/// Like [`compare_bytes`], if the next 8 bytes are equal, or there are fewer.
+/// Like [`compare_bytes`], if the next 8 bytes are equal, or one of the two has fewer.
 #[inline(never)]
 fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     let len = one.len().min(other.len());

@@ -24,10 +24,10 @@ use crate::error::Result;
 /// `InlineBytes` of up to 30 bytes, it reads the node only; an insertion allocates no object for the key,
 /// and a removal frees none. The cost is 32 bytes for each key in the node, whatever its length, also in
 /// free slots, and in the inner nodes of a [`PBTreeMap`](crate::PBTreeMap). So it is for keys that are
-/// rarely longer than 30 bytes, and that searches compare: in a hash map each key that is found, in an
-/// ordered map keys that share their first bytes. A `P<[u8]>` is better if most keys are longer (such a key
-/// takes these 32 bytes and its object), or if there are many keys that are rarely looked up. Order, hashes,
-/// and the arguments of a search are the same.
+/// rarely longer than 30 bytes, and that searches compare: each key that is found, and in an
+/// ordered map also keys that share their first bytes. A `P<[u8]>` is better if most keys are longer (such a
+/// key takes these 32 bytes and its object), or if there are many keys that are rarely looked up. Order,
+/// hashes, and the arguments of a search are the same.
 //
 // Invariant: the program has no `P` to the bytes, and no copy of the key: the vector has the only pointer to
 // its buffer. In a file, `check` verifies that by the rule of the vector.
@@ -61,7 +61,7 @@ impl Default for InlineBytes<'_> {
 }
 
 impl<'r> InlineBytes<'r> {
-    /// Returns no bytes.
+    /// Returns a key of 0 bytes.
     pub const fn new() -> Self {
         InlineBytes { form: Form::Short(0, [0; ROOM]) }
     }
@@ -107,8 +107,8 @@ impl<'r> InlineBytes<'r> {
         self.len() == 0
     }
 
-    /// Frees its buffer when the transaction commits, before a collection would: for keys that a map has
-    /// returned.
+    /// Frees its buffer, if it has one, when the transaction commits, before a collection would: for keys
+    /// that a map has returned.
     pub fn free(self, tx: &Txn<'r>) {
         if let Form::Long(_, bytes, _) = self.form {
             bytes.free(tx);
@@ -123,7 +123,7 @@ mod tests {
     use crate::ptr::P;
     use crate::{Heap, PBTreeMap, PHashMap, Root, field};
 
-    /// Returns samples of all lengths around `ROOM`, sorted.
+    /// Returns samples of several lengths, some of them around `ROOM`, sorted.
     fn samples() -> Vec<Vec<u8>> {
         let mut all: Vec<Vec<u8>> = [0, 1, 7, 8, 9, 29, 30, 31, 32, 200]
             .iter()

@@ -1,4 +1,5 @@
-//! Keys that are their own borrowed form: numbers, and types that consist of them.
+//! Keys that are their own borrowed form: numbers, `bool`, `char`, arrays of bytes, UUIDs, and types that
+//! consist of such keys.
 
 #![allow(unsafe_code)]
 

@@ -35,13 +35,14 @@ pub(super) const OWN_TYPES: &[OwnType] = &[
 
 /// A key of a map, or an element of a set.
 ///
-/// Maps take keys in their *borrowed form*, and make owned ones: `words.insert(tx, "one", 1)` allocates a
-/// string only if the key is new. Numbers, `bool`, `char`, `[u8; N]`, and types that consist of them
-/// (`PTuple2`, `POption`, `Reverse`, `NonZero`, `PSystemTime` and so on) are their own borrowed form. The
-/// borrowed form of `P<str>`, `PString` and [`SharedStr`] is a `str`. That of `P<[u8]>`, `PBytes` and
-/// [`InlineBytes`] (which keeps short keys in the node of the map) is a `[u8]`. A program's type that is
-/// `Copy` and `Ord` becomes a key by `#[persist(key)]`. [`KeyArg`] lists the other arguments that are
-/// accepted for a key.
+/// Maps take keys in their *borrowed form*, and make owned ones: with keys of the type `P<str>`,
+/// `words.insert(tx, "one", 1)` allocates a string only if the key is new. Numbers, `bool`, `char`,
+/// `[u8; N]`, and types that consist of them (`PTuple2`, `POption`, `Reverse`, `NonZero`, `PSystemTime` and
+/// so on) are their own borrowed form. The borrowed form of `P<str>`, `PString` and [`SharedStr`] is a `str`.
+/// That of `P<[u8]>`, `PBytes` and [`InlineBytes`] (which keeps short keys in the node of the map) is a
+/// `[u8]`. A program's type that is
+/// `Copy`, `Eq` and `Ord`, and consists of such keys, becomes a key by `#[persist(key)]`. [`KeyArg`] lists
+/// the other arguments that are accepted for a key.
 ///
 /// # Safety
 /// The memory that [`query`](MapKey::query) returns lies in the key itself; or
@@ -61,7 +62,7 @@ pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
     /// As for [`Txn::alloc_slice`].
     fn from_query(tx: &Txn<'r>, query: &Self::Query) -> Result<Self>;
 
-    /// Frees what [`from_query`](Self::from_query) has allocated, when the transaction commits.
+    /// Frees the memory that the key owns, if any, when the transaction commits.
     ///
     /// # Safety
     /// `from_query` has made the key, the program has never had it, and at the commit there is no pointer to
@@ -85,7 +86,8 @@ pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
     const EXACT: bool = false;
 
     /// Returns a number that is consistent with the order of keys: a lesser key never has a greater prefix.
-    /// It is stored with the key, so most comparisons need not read the key itself.
+    /// A [`PBTreeMap`](crate::PBTreeMap) stores codes that are made from it, and compares these first. So
+    /// many comparisons need not read the key itself.
     fn prefix(query: &Self::Query) -> u64 {
         let _ = query;
         0
@@ -169,7 +171,7 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
         self.0.query(view)
     }
 
-    /// Frees the key's memory when the transaction commits.
+    /// Frees the memory that the key owns, if any, when the transaction commits.
     #[inline(always)]
     pub(super) fn give_up(self, tx: &Txn<'r>) {
         // SAFETY: `from_query` has made the key, and the program has never had it, or the key owns nothing,

@@ -35,7 +35,8 @@ enum RemoveOutcome<C> {
     Gone,
 }
 
-/// Changes a node: in place, if this transaction has allocated it, or else a copy of it, which is returned.
+/// Changes a node: in place, if this transaction has allocated it, or else in a new copy. Returns the changed
+/// node.
 fn changed<'r, K, T, const N: usize>(
     tx: &mut Txn<'r>,
     node: P<'r, Node<K, T, N>>,
@@ -88,20 +89,22 @@ where
 
 /// <a id="change-PSnapMap"></a>Changing a map.
 ///
-/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
-/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have changed
+/// Operations that may allocate fail as [`Txn::alloc_slice`] does: for instance with
+/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then they have changed
 /// nothing, except that `extend` keeps the entries that it has inserted. Removal may allocate, too.
 impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
-    /// Inserts an entry, or replaces the value of an existing key. Key and value are copied into the map.
-    /// Returns whether the key is new. O(log n).
+    /// Inserts an entry, or replaces the value of an existing key. The value, and a new key, are copied into
+    /// the map. Returns whether the key is new. O(log n).
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
+    /// If memory cannot be allocated; see [Changing a map](P#change-PSnapMap).
     pub fn insert(self, tx: &mut Txn<'r>, key: &K::Shown, value: &V::Shown) -> Result<bool> {
         self.insert_with(tx, key, |tx| V::freeze(tx, value))
     }
 
-    /// Like [`insert`](Self::insert), with a value into which no other object points.
+    /// Like [`insert`](Self::insert), with the value that the function `value` makes. No other object may
+    /// point to the objects that this value points to.
     pub(crate) fn insert_with(
         self,
         tx: &mut Txn<'r>,
@@ -192,7 +195,7 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     /// Removes a key. Returns whether it was there. O(log n).
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
+    /// If memory cannot be allocated; see [Changing a map](P#change-PSnapMap).
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Shown) -> Result<bool> {
         let mut path = SnapPath::new();
         let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
@@ -244,7 +247,7 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         Ok(true)
     }
 
-    /// Removes all entries. O(1): the nodes become garbage.
+    /// Removes all entries. O(1): the nodes become garbage, unless a kept version has them.
     pub fn clear(self, tx: &mut Txn<'r>) {
         tx[self] = PSnapMap::new();
     }

@@ -39,7 +39,7 @@ impl Setup {
         while_the_disk_stands_still(self.heap.inner().wal().unwrap(), f)
     }
 
-    /// Breaks the disk.
+    /// Makes the log fail, as an error of the disk does.
     fn poison(&self) {
         let error = io::Error::from_raw_os_error(libc::EIO);
         self.heap.inner().wal().unwrap().poison("syncing the log", &error);
@@ -174,8 +174,8 @@ fn old_versions_are_collected_when_a_newer_one_is_durable() {
     assert_eq!(durable(map).len(), 700);
 }
 
-/// A root's map is empty until a version of it is durable. If a root becomes another map, it is the old one
-/// until the change is durable.
+/// The durable version of a root's map is empty until the map is durable. If a root becomes another map, the
+/// old handle shows the old map, and a new handle an empty one, until the change is durable.
 #[test]
 fn roots_come_and_change() {
     let setup = Setup::new(SyncPolicy::OnDemand);
@@ -213,7 +213,7 @@ fn roots_come_and_change() {
     assert_eq!(durable(&again), [8]);
     heap.remove_root("new").unwrap();
     assert!(matches!(again.durable_snapshot(), Err(Error::Closed)));
-    // The map of this type is another root's by now, and the old handle is still that of the number.
+    // The same for the handle from before the migrations.
     assert!(matches!(new.durable_snapshot(), Err(Error::Closed)));
 }
 

@@ -10,8 +10,8 @@ use crate::ptr::P;
 ///
 /// It is a [`Plain`] type that is `Copy`, `Send` and `Sync`, which the map stores by value; or a `P<str>`, or
 /// a `P<[T]>` of such a type, for which the map allocates its own objects, and never hands out a pointer to
-/// one. Other pointers would lead to objects that transactions write in place, while snapshots are read
-/// without a lock.
+/// one. Other pointers would lead to objects that transactions may write in place, while snapshots are
+/// read without a lock.
 pub trait Frozen<'r>: Persist<At<'r> = Self> + Copy + sealed::Sealed + 'r {
     /// The type in which it is shown and looked up: a `str` for a `P<str>`, a `[T]` for a `P<[T]>`, and the
     /// type itself for a plain one.

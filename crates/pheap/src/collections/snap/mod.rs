@@ -79,10 +79,10 @@ pub use snapshot::Snapshot;
 ///
 /// It is a B+-tree with path copying (Driscoll, Sarnak, Sleator and Tarjan, "Making data structures
 /// persistent", 1989). A transaction writes a new copy of each node on the way to its changes, once, and then
-/// the map itself, which is three words. Old nodes are garbage, unless a snapshot has them. So a change costs
-/// more than a change of a [`PBTreeMap`](crate::PBTreeMap), about half a KiB for each level of the tree;
-/// several changes in one transaction share that. An empty node is dropped, and a small node is joined with a
-/// neighbour if they fit into one node.
+/// the map itself, which is three words. Old nodes are garbage, unless a kept version has them. So a change
+/// costs more than a change of a [`PBTreeMap`](crate::PBTreeMap): with keys and values of 8 bytes, about half
+/// a KiB for each level of the tree. Several changes in one transaction share that. A removal drops a node
+/// that it leaves empty, and joins a node that it leaves small with a neighbour if they fit into one node.
 ///
 /// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but
 /// nothing worse happens.

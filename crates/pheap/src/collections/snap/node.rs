@@ -10,8 +10,8 @@
 //!   the first child has no meaning.
 //! * All leaves have the same depth.
 //!
-//! Searches rely on this, and `check` verifies it in files of unknown origin. Whatever a node contains, these
-//! functions access only its memory.
+//! Searches rely on the order. Whatever the length says that is stored in a node, these functions do not
+//! leave its arrays.
 
 use crate::Persist;
 use crate::api::view::View;
@@ -95,7 +95,7 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
         Node { len: 1, keys: [key; N], items: [item; N] }
     }
 
-    /// Returns a node with `len` items, at least 1. Items that do not fit are left out.
+    /// Returns a node with `len` items; `len` is at least 1. Items that do not fit are left out.
     fn of(len: usize, at: impl Fn(usize) -> (K, T)) -> Self {
         let len = len.min(N);
         let at = |place: usize| at(place.min(len - 1));

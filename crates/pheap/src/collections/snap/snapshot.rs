@@ -59,15 +59,15 @@ impl<K: Persist, V: Persist> Snapshot<K, V> {
 }
 
 impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
-    /// Keeps this version of the map. It takes some nanoseconds, whatever the size of the map, and allocates
-    /// nothing in the heap.
+    /// Keeps this version of the map. O(1), whatever the size of the map; allocates nothing in the heap.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), the version is durable when the read that returns
-    /// the snapshot has returned; for a deferred read, when its `Commit` is ready.
+    /// If reads wait for the disk, as with [`Durability::Wal`](crate::Durability::Wal) and
+    /// [`EveryCommit`](crate::SyncPolicy::EveryCommit), the version is durable when the read that returns the
+    /// snapshot has returned; for a deferred read, when its `Commit` is ready.
     ///
     /// # Errors
     /// [`Error::Nested`](crate::Error::Nested) in a transaction, which may still change its own nodes, or be
-    /// rolled back.
+    /// rolled back; [`Error::Closed`](crate::Error::Closed) if the heap is not open any more.
     pub fn snapshot(&self, view: &View<'r>) -> Result<Snapshot<K::Unbranded, V::Unbranded>> {
         let top = match self.top {
             Child::None(_) => None,
@@ -87,18 +87,17 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
 /// Maps that are root objects.
 impl<K: Persist, V: Persist> Root<PSnapMap<'static, K, V>> {
     /// Returns the newest durable version of the map: the version that a power failure cannot take back. It
-    /// never waits, neither for a transaction on the root nor for the disk, and takes less than a
-    /// microsecond.
+    /// waits neither for a transaction on the root nor for the disk.
     ///
     /// So it is for answers that must not be taken back, while transactions wait for the disk. (A
-    /// [`read`](Self::read) shows the newest version, and waits until that is durable.) It includes a
-    /// transaction of this thread after the transaction has returned; after a [deferred](Self::txn_deferred)
-    /// transaction, when its [`Commit`](crate::Commit) is ready. Versions of different roots may be of
-    /// different times.
+    /// [`read`](Self::read) shows the newest version, and then waits until that is durable, if reads wait for
+    /// the disk.) If transactions wait for the disk, it includes a transaction of this thread after the
+    /// transaction has returned; after a [deferred](Self::txn_deferred) transaction, when its
+    /// [`Commit`](crate::Commit) is ready. Versions of different roots may be of different times.
     ///
     /// With [`Durability::Wal`](crate::Durability::Wal), durable means synced, whatever the
-    /// [`SyncPolicy`](crate::SyncPolicy). With [`OnDemand`](crate::SyncPolicy::OnDemand), the durable version
-    /// is that of the last call of [`Heap::sync`](crate::Heap::sync), or of the last checkpoint. If the disk
+    /// [`SyncPolicy`](crate::SyncPolicy). With [`OnDemand`](crate::SyncPolicy::OnDemand), it is the version
+    /// at the last sync, for instance by [`Heap::sync`](crate::Heap::sync) or a checkpoint. If the disk
     /// fails, it stays the last version that was durable. With other durabilities, each transaction is
     /// durable, in their sense, when it is committed, so this returns the newest version. Until the creation
     /// of the root is durable, or the migration that has made it such a map, the map is empty.

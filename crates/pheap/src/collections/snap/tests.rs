@@ -166,7 +166,7 @@ fn what_comes_in_order_fills_its_nodes() {
     assert_eq!([is_sound(&one), is_sound(&many)], [full; 2]);
 }
 
-/// A transaction copies each node once.
+/// A transaction copies a node once: here, the top.
 #[test]
 fn nodes_of_a_transaction_are_changed_where_they_are() {
     let heap = Heap::in_memory().unwrap();

@@ -54,7 +54,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         }
     }
 
-    /// Replaces all elements by fewer ones.
+    /// Replaces all elements by these, which are not more.
     pub(in crate::collections) fn overwrite(self, tx: &mut Txn<'r>, elements: &[T])
     where
         T: Copy,
@@ -76,7 +76,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             self.truncate(tx, len);
             return Ok(());
         }
-        // Reserve exactly: `extend` does not trust every hint.
+        // Reserve for all of them: `extend` reserves room for at most 1 MiB at a time.
         self.reserve(tx, len - old)?;
         self.extend(tx, std::iter::repeat_n(value, len - old))
     }
@@ -126,7 +126,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     }
 
     /// Removes the elements for which `keep` is false. O(n); all elements from the first removed one on are
-    /// logged.
+    /// made crash-safe.
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
         // The program's code runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
@@ -177,7 +177,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.as_mut_slice(tx, ..).reverse();
     }
 
-    /// Sorts the elements: stable, O(n log n), as [`slice::sort`]. All of them are logged.
+    /// Sorts the elements: stable, O(n log n), as [`slice::sort`]. All of them are made
+    /// crash-safe.
     pub fn sort(self, tx: &mut Txn<'r>)
     where
         T: Ord,

@@ -1,7 +1,8 @@
 //! The elements of a vector: its buffer, and how many of its slots have values.
 //!
 //! Invariants of a vector: its buffer has at least `len` slots, the first `len` of them have values, and
-//! there is no other pointer to the buffer. Only this file writes the two fields, and the slots.
+//! there is no other pointer to the buffer. Only this file writes the two fields, and decides which slots
+//! have values.
 
 #![allow(unsafe_code)]
 
@@ -16,9 +17,11 @@ use crate::collections::common::{copied, sized};
 use crate::error::{Error, Result};
 use crate::ptr::{P, bounds};
 
-/// Bytes of neighbouring slots that an append makes crash-safe at once. In a short transaction this is an
-/// aligned block, so that the next append finds its copy. In a long transaction, where each range costs a
-/// fence, it is more.
+/// Bytes of neighbouring slots that an append makes crash-safe at once, unless a slot is larger.
+///
+/// Unless the transaction is long, these are about `SHORT_BLOCK` bytes: a block of the buffer, the same for
+/// all appends to it, so that the next append can find its copy. In a long transaction, where each range
+/// costs a fence, it is `LONG_BLOCK` bytes, or up to `LONGEST_BLOCK` if more elements are expected.
 const SHORT_BLOCK: usize = 64;
 const LONG_BLOCK: usize = 512;
 const LONGEST_BLOCK: usize = 4096;
@@ -52,10 +55,10 @@ const LONGEST_BLOCK: usize = 4096;
 /// # }
 /// ```
 ///
-/// It grows by doubling. [`shrink_to_fit`](P::shrink_to_fit) makes the buffer smaller. If elements can have
-/// pointers, [`clear`](P::clear) frees the buffer; otherwise removals keep it. A push costs a redo record of
-/// one or two lines. An element that is a collection can be read, replaced and moved, but not changed in
-/// place: use a `PVec<P<PVec<T>>>` for that.
+/// A buffer that is too small is replaced by one of at least twice its size.
+/// [`shrink_to_fit`](P::shrink_to_fit) makes the buffer smaller. [`clear`](P::clear) frees the buffer if
+/// elements can have pointers, and keeps it if they cannot. An element that is a collection can be read,
+/// replaced and moved, but not changed in place: use a `PVec<P<PVec<T>>>` for that.
 ///
 #[doc = include_str!("pvec.md")]
 #[derive(Persist)]
@@ -69,7 +72,8 @@ pub struct PVec<'r, T> {
 sized!(PVec<T> of "elements", "a buffer", PVec { len: 0, buffer: None }, |vec| vec.len as usize);
 
 impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
-    /// Makes a vector with copies of these elements, in a buffer of exactly that size.
+    /// Makes a vector with copies of these elements, in a buffer of exactly that size; without a buffer if
+    /// there are none.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
@@ -101,7 +105,7 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
         Ok(PVec { len, buffer: Some(buffer) })
     }
 
-    /// Frees the buffer when the transaction commits.
+    /// Frees the buffer, if there is one, when the transaction commits.
     pub(in crate::collections) fn give_up(self, tx: &Txn<'r>) {
         if let Some(buffer) = self.buffer {
             // SAFETY: a vector is moved and never copied, so this was the only pointer to the buffer.
@@ -117,7 +121,7 @@ impl<'r, T: Persist> PVec<'r, T> {
         self.buffer.map_or(0, |buffer| buffer.len())
     }
 
-    /// Returns the elements of a view.
+    /// Returns the elements, to read through `view`.
     #[inline(always)]
     pub(super) fn values<'v>(&self, view: &'v View<'r>) -> VecElements<'v, 'r, T> {
         VecElements { view, slots: self.slots() }
@@ -166,7 +170,7 @@ impl<'v, T: Persist> VecElements<'v, '_, T> {
         unsafe { &*(std::ptr::from_ref(buffer::read(self.view, self.slots.range(from, to))) as *const [T]) }
     }
 
-    /// Returns all elements as a slice, if the transaction has copied none of them.
+    /// Returns all elements as a slice; `None` if the transaction has copies of any objects.
     #[inline(always)]
     pub(super) fn in_place(self) -> Option<&'v [T]> {
         self.view.is_in_place().then(|| self.slice(..))
@@ -182,7 +186,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         (vec.buffer.map_or_else(Slots::none, Slots::of), vec.len())
     }
 
-    /// Returns the slots of a buffer with room for `more` elements, and how many are in use.
+    /// Makes room for `more` additional elements. Returns the slots of the buffer, and how many are in use.
     #[inline(always)]
     fn with_room(self, tx: &mut Txn<'r>, more: usize) -> Result<(Slots<T>, usize)> {
         let (slots, len) = self.parts(tx);
@@ -235,7 +239,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// Appends an element. Amortised O(1).
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [above](#impl-P<'r,+PVec<'r,+T>>).
+    /// If memory cannot be allocated; see [Changing a vector](P#change-PVec-more).
     #[inline]
     pub fn push(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let header = Writable::new(tx, self);
@@ -250,8 +254,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Returns slots from `len` on, to write: at least one, and not many more than `wanted`. There is room
-    /// for one.
+    /// Returns slots from `len` on, to write: at least one, and perhaps fewer or more than `wanted`. The
+    /// caller has made room for one.
     #[inline(always)]
     fn tail<'t>(tx: &'t mut Txn<'r>, slots: Slots<T>, len: usize, wanted: usize) -> &'t mut [Slot<T>] {
         let size = const { if size_of::<T>() == 0 { 1 } else { size_of::<T>() } };
@@ -297,7 +301,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         (index < len).then(|| unsafe { buffer::write(tx, slots.at(index)).value_mut() })
     }
 
-    /// Returns elements `range`, to write. All of them are logged, once.
+    /// Returns elements `range`, to write. All of them are made crash-safe, also those that do not change.
     ///
     /// # Panics
     /// If the range is not within the vector.
@@ -385,7 +389,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// As for [`push`](Self::push). Then earlier items were appended; if the transaction fails, they are not.
     ///
     /// # Panics
-    /// If the iterator panics. Then earlier items were appended, as in a `Vec`.
+    /// If the iterator panics. Then earlier items were appended; if the transaction fails, they are not.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let mut elements = elements.into_iter();
         loop {
@@ -500,14 +504,14 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     }
 
     /// Moves the elements from `at` on to another vector, with a buffer of exactly that size. O(k) for k
-    /// elements. All elements move together with their old buffer, in O(1).
+    /// elements. But if `at` is 0, they move in their old buffer, in O(1). If `at` is the length, and
+    /// not 0, the new vector has no buffer. If the program does not store it, its buffer is garbage.
     ///
     /// # Errors
-    /// As for [`push`](Self::push); then nothing has changed. If the program does not store the returned
-    /// vector, it is garbage, with all its elements.
+    /// As for [`push`](Self::push); then nothing has changed.
     ///
     /// # Panics
-    /// If there are fewer elements.
+    /// If `at` is greater than the length.
     #[track_caller]
     pub fn split_off(self, tx: &mut Txn<'r>, at: usize) -> Result<PVec<'r, T>> {
         let slots = tx[self].slots();

@@ -48,7 +48,7 @@ impl<'r, T: Persist> PVec<'r, T> {
 
     /// Returns elements `range` as a slice.
     ///
-    /// A transaction that has changed some of them becomes long by this (see the [crate's
+    /// A transaction that has changed some of them may become long by this (see the [crate's
     /// documentation](crate#short-and-long-transactions)). To read single elements, use [`get`](Self::get)
     /// and [`iter`](Self::iter).
     ///
@@ -63,7 +63,7 @@ impl<'r, T: Persist> PVec<'r, T> {
     /// index at which it could be inserted. O(log n), as are the next three.
     ///
     /// # Errors
-    /// The index of the first element that is greater.
+    /// The index of the first element that is greater, or the length if there is none.
     pub fn binary_search(&self, view: &View<'r>, value: &T) -> std::result::Result<usize, usize>
     where
         T: Ord,
@@ -109,7 +109,7 @@ impl<'r, T: Persist> PVec<'r, T> {
     }
 
     /// Returns the index of the first element for which `pred` is false. It must be true for all elements
-    /// before that index, and false for all after it.
+    /// before that index, and false for all others.
     pub fn partition_point(&self, view: &View<'r>, mut pred: impl FnMut(&T) -> bool) -> usize {
         let compare = |element: &T| if pred(element) { Ordering::Less } else { Ordering::Greater };
         self.binary_search_by(view, compare).unwrap_or_else(|place| place)
