@@ -75,7 +75,7 @@ impl Stats {
         64 * self.heap.flushed_lines + self.heap.checkpoint_bytes + self.heap.log_bytes
     }
 
-    /// Returns [`bytes_written`](Self::bytes_written) per byte of payload.
+    /// Returns [`bytes_written`](Self::bytes_written) per byte of payload; 0 without payload.
     pub fn write_amplification(&self) -> f64 {
         if self.bytes_put == 0 { 0.0 } else { self.bytes_written() as f64 / self.bytes_put as f64 }
     }

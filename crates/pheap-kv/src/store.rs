@@ -163,7 +163,7 @@ impl Store {
 
     /// Removes a key space and all its entries. Returns whether it existed.
     ///
-    /// The first transaction removes the name. It is durable when this returns. From then on, writes through
+    /// The first transaction removes the name, as durably as any other write. From then on, writes through
     /// handles of the key space, and batches with such writes, fail with [`Error::SpaceRemoved`]. A key space
     /// that is made later is empty, even if it has the same name. Writers of other key spaces continue.
     ///
@@ -187,6 +187,7 @@ impl Store {
     /// # Errors
     /// [`Error::Heap`] if the disk is full or has failed. If that happens after the first transaction, the
     /// key space is removed, and [`purge`](Self::purge) removes the rest of its entries.
+    /// [`Error::KeyTooLong`] for a name that is longer than a key can be.
     pub fn remove_space(&self, name: &str) -> Result<bool> {
         if !self.with(SpaceId::CATALOGUE).contains_key(name)? {
             return Ok(false);
@@ -229,7 +230,8 @@ impl Store {
         }
     }
 
-    /// Finishes removals of key spaces that were interrupted or that other threads are running.
+    /// Finishes removals of key spaces whose marks are there: interrupted ones, those whose entries snapshots
+    /// needed, and those that other threads are running.
     fn finish_removals(&self) -> Result<()> {
         for mark in self.with(SpaceId::CATALOGUE).range([MARK]..) {
             if let Some(id) = SpaceId::from_value(&mark?.1) {
@@ -281,7 +283,7 @@ impl Store {
 
     /// Carries out a batch as [`write`](Self::write) does, without waiting until it is durable. The
     /// [`Commit`] tells when it is; there is none if the batch is empty. Like [`KeySpace::put_deferred`], it
-    /// waits for the disk when a growing store adds a shard.
+    /// may wait for the disk when a growing store adds a shard.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -303,7 +305,8 @@ impl Store {
         if batch.is_for(&self.shards) { Ok(batch) } else { Err(Error::OtherStore) }
     }
 
-    /// Takes a snapshot of all key spaces as they are now. Writers wait for a moment.
+    /// Takes a snapshot of all key spaces as they are now. Writers wait for a moment. With a log, this may
+    /// wait until the values that the snapshot shows are durable.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -376,7 +379,7 @@ impl Store {
         Ok(self.shards.heap.backup(path)?)
     }
 
-    /// Copies the entries of a snapshot, in order, to a new store, which takes as little space as possible.
+    /// Copies the entries of a snapshot, in order, to a new store, which has no space of freed objects.
     /// (Objects do not move within a file, so a store uses freed space again but does not give it back.)
     /// Later writes are not in the copy: a program that wants to replace this store must keep writers away. A
     /// store that is open to be read only can be copied, too. A [follower](pheap::Options::follower) copies

@@ -180,9 +180,9 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// (Temporaries of `e` and `i` are dropped directly after their evaluation. If `+=` is your implementation of
 /// `AddAssign`, then in `tx[*cell.borrow()].sum += value()`, `value` may borrow the `cell` mutably.)
 ///
-/// Two consecutive assignments to different objects can share one fence if each `e` and `i` is a plain
-/// variable or a literal, and the right sides change no variable. The macro cannot use your implementation of
-/// `IndexMut`: an `[i]` of such a type that looks like an index of a slice is an error.
+/// Two consecutive assignments to different objects can share one fence, but only if each `e` and `i` is a
+/// plain variable or a literal. The macro cannot use your implementation of `IndexMut`: an `[i]` of such a
+/// type that looks like an index of a slice is an error, and its message contains the code to write instead.
 ///
 /// The macro knows types by their names: `P`, `Txn` and `Root` must be those of pheap.
 ///
