@@ -379,7 +379,7 @@ impl Store {
         Ok(self.shards.heap.backup(path)?)
     }
 
-    /// Copies the entries of a snapshot, in order, to a new store, which has no space of freed objects.
+    /// Copies the entries of a snapshot, in order, to a new store, which takes little space.
     /// (Objects do not move within a file, so a store uses freed space again but does not give it back.)
     /// Later writes are not in the copy: a program that wants to replace this store must keep writers away. A
     /// store that is open to be read only can be copied, too. A [follower](pheap::Options::follower) copies
