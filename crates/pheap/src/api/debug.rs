@@ -74,8 +74,8 @@ impl<'r> View<'r> {
     /// In a transaction, the output contains the changes of the transaction.
     ///
     /// # Cost
-    /// Meant for people to read: each call describes the types anew. A transaction that has changed parts of
-    /// a shown object may become a long one.
+    /// Meant for people to read: each output describes the types anew. A transaction that has changed parts
+    /// of a shown object may become a long one.
     pub fn debug<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> DebugObject<'_, 'r, T> {
         DebugObject { view: self, object: p, depth: DEPTH, items: ITEMS }
     }

@@ -44,8 +44,8 @@ impl<T: Persist> Root<T> {
     ///
     /// # Errors
     /// As for [`txn`](Self::txn), except that the [`Commit`] returns [`Error::OutcomeUnknown`] if the disk
-    /// fails after the transaction. If `f` fails, this waits until the data that `f` has read are durable,
-    /// because the error may depend on them.
+    /// fails after the transaction. If `f` fails, this waits for the data that `f` has read as
+    /// [`txn`](Self::txn) does, because the error may depend on them.
     ///
     /// # Panics
     /// If `f` panics; its changes are rolled back.

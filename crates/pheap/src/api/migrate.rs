@@ -6,7 +6,7 @@
 //! or the undo log contains their old content, as for any object. So no crash leaves only some of them
 //! changed in the end. (A crash may leave some of them changed *and a log* with the others: an opening reads
 //! a region's header [as it will be](crate::heap::open::survey::ReplayedMetadata) after the logs are
-//! replayed.) The type is durable in the type table before that.
+//! replayed.) The type is in the type table before that.
 //!
 //! **Handles.** A [`Root`](crate::Root) has the number of the type for which it was made. After a thread has
 //! locked the region for it, it compares this number with the number that the region serves. The region's

@@ -23,8 +23,8 @@ pub(super) fn bytes_of<T: Pointee + ?Sized>(value: *mut T) -> (usize, usize) {
     (value.cast::<u8>().expose_provenance(), T::bytes(value))
 }
 
-/// Whether to look for a copy of the whole value: it is not larger than the largest object that is copied as
-/// a whole, and no slice. (A slice rarely has a copy.)
+/// Whether to look for a copy of the whole value: it is no slice, and not larger than the largest copy. (A
+/// slice rarely has a copy of all of it.)
 #[inline(always)]
 pub(super) fn has_copies<T: Pointee + ?Sized>(value: *mut T) -> bool {
     size_of::<*mut T>() == size_of::<*mut u8>() && T::bytes(value) <= MAX_OBJECT

@@ -108,7 +108,7 @@ impl<'r> Txn<'r> {
     }
 
     /// Returns the place of a [recorded](Self::__first) part, as [`__place`](Self::__place) does, after the
-    /// other part was recorded.
+    /// other part was recorded, too, if it needs that.
     #[doc(hidden)]
     #[inline(always)]
     pub fn __place_noted<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
