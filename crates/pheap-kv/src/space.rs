@@ -81,7 +81,7 @@ impl KeySpace {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::SpaceRemoved`] if the key space was removed;
-    /// [`Error::Heap`] if the disk is full or has failed.
+    /// [`Error::Heap`], for instance if the disk is full or has failed.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.set(key.as_ref(), value.as_ref(), None, false).map(drop)
     }

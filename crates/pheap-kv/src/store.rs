@@ -70,7 +70,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory.
+    /// [`Error::Heap`], for instance if there is no memory.
     pub fn in_memory() -> Result<Store> {
         Store::of(Heap::in_memory()?, SyncPolicy::default())
     }
@@ -102,7 +102,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidName`], and [`Error::Heap`] if the disk is full or has failed.
+    /// [`Error::InvalidName`], and [`Error::Heap`], for instance if the disk is full or has failed.
     pub fn space(&self, name: &str) -> Result<KeySpace> {
         if name.is_empty() || name.len() > 255 {
             return Err(Error::InvalidName { len: name.len() });
@@ -155,7 +155,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If the store has failed.
+    /// [`Error::Heap`], for instance if the store has failed or is closed.
     pub fn spaces(&self) -> Result<Vec<String>> {
         let names = self.with(SpaceId::CATALOGUE).range(..[MARK]);
         names.map(|entry| Ok(String::from_utf8_lossy(&entry?.0).into_owned())).collect()
@@ -185,8 +185,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the disk is full or has failed. If that happens after the first transaction, the
-    /// key space is removed, and [`purge`](Self::purge) removes the rest of its entries.
+    /// [`Error::Heap`], for instance if the disk is full or has failed. If that happens after the first
+    /// transaction, the key space is removed, and [`purge`](Self::purge) removes the rest of its entries.
     /// [`Error::KeyTooLong`] for a name that is longer than a key can be.
     pub fn remove_space(&self, name: &str) -> Result<bool> {
         if !self.with(SpaceId::CATALOGUE).contains_key(name)? {
@@ -317,8 +317,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the store has failed or is closed, or if the disk is full: the first snapshot after
-    /// an opening, and then one in about 65,000, records a number in the store.
+    /// [`Error::Heap`], for instance if the store has failed or is closed, or if the disk is full: the first
+    /// snapshot after an opening, and then one in about 65,000, records a number in the store.
     pub fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::take(&self.shards)
     }
@@ -333,7 +333,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If the disk fails.
+    /// [`Error::Heap`], for instance if the disk fails.
     pub fn sync(&self) -> Result<()> {
         Ok(self.shards.heap.sync()?)
     }
@@ -351,7 +351,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the disk is full or has failed.
+    /// [`Error::Heap`], for instance if the disk is full or has failed.
     pub fn purge(&self) -> Result<()> {
         // First the step that needs no space: a removal may need some to keep versions for snapshots.
         self.shards.tidy()?;
@@ -447,7 +447,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If the store has failed or is closed.
+    /// [`Error::Heap`], for instance if the store has failed or is closed.
     pub fn stats(&self) -> Result<Stats> {
         let map = self.shards.map();
         let (entries, heap) = (self.shards.len()?, self.shards.heap.stats());
@@ -466,7 +466,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the disk fails.
+    /// [`Error::Heap`], for instance if the disk fails.
     pub fn close(self) -> Result<()> {
         Ok(self.shards.heap.clone().close()?)
     }

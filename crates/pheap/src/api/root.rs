@@ -164,7 +164,7 @@ impl<T: Persist> Root<T> {
     /// [`Error::Migrated`], [`Error::Forked`]; [`Error::Failed`] if the disk has failed before, or a panic
     /// has left the heap inconsistent. All of them leave the root as it was. With
     /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this
-    /// transaction waits for it, and the error of the system if the log cannot be created.
+    /// transaction waits for it, and other errors if the log cannot be created.
     #[inline]
     pub fn txn<R>(&self, f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R>) -> Result<R> {
         self.try_txn(f)
