@@ -38,9 +38,9 @@ impl<T: Persist> Root<T> {
     /// which this has returned.
     ///
     /// # Cost
-    /// The cost of [`txn`](Self::txn) without the sync, and a reference count. (The first change of a heap
-    /// that was closed properly creates its log, and waits for the disk.) If a later transaction or read of
-    /// the same root is *not* deferred and waits for the disk, it waits for this one, too.
+    /// The cost of [`txn`](Self::txn) without the sync, and a reference count. (The first transaction of a
+    /// heap that was closed properly creates its log, and waits for the disk.) If a later transaction or read
+    /// of the same root is *not* deferred and waits for the disk, it waits for this one, too.
     ///
     /// # Errors
     /// As for [`txn`](Self::txn), except that the [`Commit`] returns [`Error::OutcomeUnknown`] if the disk

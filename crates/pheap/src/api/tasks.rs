@@ -47,8 +47,8 @@ impl<T: Persist> Root<T> {
     ///   [pages](crate::Options::memory_limit) are dirty. (If more than
     ///   [`Options::unsynced_limit`](crate::Options::unsynced_limit) is not synced, the task waits, before
     ///   `f` runs.)
-    /// * **The log of a heap that was closed properly**: the first change creates it, and waits for the disk.
-    ///   A transaction without changes, before the runtime starts, creates it as well.
+    /// * **The log of a heap that was closed properly**: the first transaction creates it, and waits for the
+    ///   disk. A transaction without changes, before the runtime starts, creates it as well.
     ///
     /// `f` cannot contain `.await`, so no task keeps a root locked while it waits for another event.
     ///
