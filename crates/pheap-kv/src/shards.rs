@@ -130,7 +130,7 @@ pub(crate) struct Shards {
 /// this makes no difference: each read waits as [`Root::read`] does.
 #[derive(Clone, Copy)]
 pub(crate) enum DurableWait<'k> {
-    /// The writes to this key that the read has seen.
+    /// The writes to this key that the read has seen (and others of its [class](Unsynced)).
     Key(&'k [u8]),
     /// All writes to the shard that the read may have seen.
     All,

@@ -108,7 +108,7 @@ pub(super) mod sealed {
         Waits,
         /// If it succeeds, it sets the `Commit`. If it fails, as `Waits`.
         Deferred(&'c mut Commit),
-        /// It sets the `Commit`, whether it succeeds or fails.
+        /// It sets the `Commit`, whether the closure succeeds or fails.
         Task(&'c mut Commit),
     }
 }

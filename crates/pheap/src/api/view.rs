@@ -110,7 +110,7 @@ impl<'r> View<'r> {
         Shared { view: unsafe { View::new(hot, self.held()) }, of: PhantomData }
     }
 
-    /// Whether this is the view of a read, and not of a transaction.
+    /// Whether this is the view of a read, or of a [`HeldValue`], and not of a transaction.
     fn is_read(&self) -> bool {
         std::ptr::eq(self.hot(), HotFields::reader())
     }
