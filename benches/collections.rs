@@ -19,7 +19,7 @@ use std::time::Duration;
 #[derive(Parser)]
 #[command(bin_name = "cargo bench --bench collections --")]
 struct Args {
-    /// Few repetitions; ends within three minutes.
+    /// Few repetitions.
     #[arg(long)]
     quick: bool,
     /// Only rows whose names begin with one of these.

@@ -23,7 +23,7 @@ use std::time::Duration;
 #[derive(Parser)]
 #[command(bin_name = "cargo bench --bench paper --")]
 struct Args {
-    /// Small sizes and few repetitions; ends within three minutes.
+    /// Small sizes and few repetitions.
     #[arg(long)]
     quick: bool,
     /// One pass of each case, of a small size: for counting instructions (ci/instructions.py).
@@ -111,8 +111,8 @@ fn pmdk() -> Result<Option<Pmdk>> {
     Pmdk::find(Path::new(env!("CARGO_TARGET_TMPDIR")))
 }
 
-/// Measures and prints. The rows of the floor come last, because they were measured in turns with every
-/// group.
+/// Measures and prints. The rows of the floor come last, because they were measured in turns with several
+/// groups.
 fn measure(groups: &[Group], setup: &Setup, plan: &Plan) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let mut floor: Vec<Row> = Vec::new();

@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Parser)]
 #[command(bin_name = "cargo bench --bench threads --")]
 struct Args {
-    /// Small sizes and short runs; ends within three minutes.
+    /// Small sizes and short runs.
     #[arg(long)]
     quick: bool,
     /// Only these benchmarks.

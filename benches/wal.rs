@@ -15,10 +15,10 @@ use pheap_suite::{Rng, disk};
 
 #[derive(Parser)]
 struct Args {
-    /// A twentieth of the work.
+    /// A small part of the work.
     #[arg(long)]
     quick: bool,
-    /// A directory on the disk to write to; a temporary one beside the sources unless given.
+    /// A directory on the disk to write to; a temporary one in the current directory unless given.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// What `cargo bench` passes.

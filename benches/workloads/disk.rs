@@ -12,8 +12,8 @@ pub fn settle(dir: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(dir)?)?)
 }
 
-/// Returns cargo's directory for the files of a benchmark. If the program was moved to another machine,
-/// returns the current directory.
+/// Returns cargo's directory for the files of a benchmark. If it cannot be made, for instance because the
+/// program was moved to another machine, returns the current directory.
 pub fn of_cargo(dir: &str) -> PathBuf {
     if create_dir_all(dir).is_ok() { dir.into() } else { ".".into() }
 }

@@ -96,7 +96,7 @@ fn in_place(state: &mut State, n: usize) -> i32 {
     }
 }
 
-/// Runs the same algorithm, and logs each element when it is assigned.
+/// Runs the same algorithm, and assigns each element by itself under `#[txn]`.
 #[txn]
 fn by_element<'r>(tx: &mut Txn<'r>, p: P<'r, State>, n: usize) -> i32 {
     for i in 0..n {

@@ -54,7 +54,7 @@ impl Shape {
         (0..self.top).rev().map(move |level| (i / (FAN_OUT as u64).pow(level)) as usize % FAN_OUT)
     }
 
-    /// Returns the size of a file for all objects, including metadata.
+    /// Returns an estimate of the size of a file for all objects, including metadata.
     fn file_bytes(self) -> u64 {
         self.objects() * 64 / 16 * 17 + (4 << 20)
     }
@@ -169,7 +169,7 @@ impl<'r> Planting<'_, 'r> {
     }
 }
 
-/// Returns the sum of all values in the tree.
+/// Returns a checksum of the values in the tree.
 pub(crate) fn sum_on_heap<'r>(view: &View<'r>, forest: P<'r, Forest<'r>>) -> Checksum {
     fn sum<'r>(view: &View<'r>, object: P<'r, Object<'r>>) -> u64 {
         let object = &view[object];

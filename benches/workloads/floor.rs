@@ -1,7 +1,7 @@
 //! The floor: the time that the processor needs to make lines of a mapped file durable, without a library.
 //!
 //! The mapping is like that of a heap: shared, of a file in the same directory, and touched before. The
-//! stores go round a region of the size of a log.
+//! stores go round a region of 64 KiB.
 #![cfg_attr(not(target_arch = "x86_64"), allow(unused))]
 
 use crate::{Case, Result, Sample, Setup};
@@ -39,7 +39,7 @@ pub fn cases(setup: &Setup) -> Result<Vec<Case>> {
     Ok(Vec::new())
 }
 
-/// A shared mapping of `LINES` lines. Its file is deleted at once, and the mapping keeps the pages.
+/// A shared mapping of `LINES` lines. Its file has no name, and the mapping keeps the pages.
 struct Region {
     base: NonNull<Line>,
     _mapping: MmapMut,

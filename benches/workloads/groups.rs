@@ -36,7 +36,8 @@ struct Workload {
     floor: bool,
     /// Whether heaps with a write-ahead log are measured.
     wal: bool,
-    /// For cases that take long: this number of runs with one pass each replaces the runs of the plan.
+    /// For cases that take long: at most this number of runs with one pass each replaces the runs of the
+    /// plan.
     runs: Option<usize>,
     /// Size in a smoke test.
     smoke: u64,
@@ -96,7 +97,7 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// Returns one group of each workload, so small that only its checksums are meaningful.
+/// Returns one group of each workload and second parameter, so small that only its checksums are meaningful.
 pub fn smoke_groups() -> Vec<Group> {
     let mut groups = groups(true);
     groups.dedup_by_key(|group| (group.bench, group.extra));

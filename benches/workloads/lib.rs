@@ -1,7 +1,7 @@
-//! The workloads of pheap's benchmarks: each in plain volatile Rust and on a persistent heap.
+//! The workloads of pheap's benchmarks, on a persistent heap and, for most, in plain volatile Rust.
 //!
-//! `benches/paper.rs` prints them as JSON lines. `benches/{binary_tree,sps,nbody}.rs` pass the same cases to
-//! criterion. `benches/README.md` explains the rows, and how they may mislead.
+//! `benches/{paper,collections,threads}.rs` print JSON lines. `benches/{binary_tree,sps,nbody}.rs` pass cases
+//! of `paper` to criterion. `benches/README.md` explains the rows, and how they may mislead.
 #![deny(unsafe_code)]
 
 pub mod arguments;
@@ -42,5 +42,5 @@ pub use scratch::Setup;
 /// Any error: a benchmark only reports it.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Seed of all workloads, so that all systems do the same work.
+/// Seed from which workloads derive their random numbers, so that all systems do the same work.
 pub const SEED: u64 = 42;

@@ -138,7 +138,7 @@ fn advance_copy<'r>(tx: &mut Txn<'r>, objects: [P<'r, Body>; BODIES]) {
     }
 }
 
-/// Changes the objects in place. Each assignment logs one number.
+/// Changes the objects in place. Each assignment stores one number.
 #[txn]
 fn advance_in_place<'r>(tx: &mut Txn<'r>, bodies: [P<'r, Body>; BODIES]) {
     for i in 0..BODIES {
@@ -160,8 +160,8 @@ fn advance_in_place<'r>(tx: &mut Txn<'r>, bodies: [P<'r, Body>; BODIES]) {
     }
 }
 
-/// Makes one step on an array of bodies, or of boxes. The volatile and the persistent variant share this
-/// code, which is compiled once.
+/// Makes one step on an array of bodies, or of boxes. The volatile and the persistent variant with an array
+/// share this code, which is compiled once for arrays.
 #[inline(never)]
 fn advance<B: BorrowMut<Body>>(bodies: &mut [B; BODIES]) {
     for i in 0..BODIES {

@@ -131,7 +131,7 @@ fn plain(count: usize) -> Vec<Plain> {
     vertices
 }
 
-/// Makes the graph in several transactions.
+/// Makes the graph in two transactions: first the vertices, then their edges.
 fn graph(heap: &pheap::Heap, count: usize) -> pheap::Result<Root<Graph<'static>>> {
     let root: Root<Graph> = heap.root_or("graph", |tx| {
         let vertices = (0..count)

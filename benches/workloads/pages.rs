@@ -42,9 +42,9 @@ fn populate_at(start: usize, bytes: usize) {
     unsafe { libc::madvise(start, bytes, POPULATE_WRITE) };
 }
 
-/// Maps a file that no other process has.
+/// Maps a file that no other process uses meanwhile.
 fn map(file: &File) -> Result<MmapMut> {
-    // SAFETY: only this process knows the file, and it changes the file only through this mapping.
+    // SAFETY: no other process uses the file now, and this one changes it only through this mapping.
     Ok(unsafe { MmapMut::map_mut(file)? })
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn time_to_populate(path: &Path) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// A file in memory with all of its pages.
+/// A temporary file, all of whose pages were written.
 pub(crate) struct Plain(File);
 
 impl Plain {

@@ -11,7 +11,7 @@ use pheap::{Durability, Heap, Options, Root};
 use std::rc::Rc;
 use tempfile::TempDir;
 
-/// Addresses that new heaps do not get. The heap moves between them.
+/// The addresses between which the heap moves.
 const BASES: [u64; 2] = [0x0800_0000_0000, 0x0c00_0000_0000];
 
 /// Returns all variants of `n` MB.

@@ -1,6 +1,6 @@
-//! `alloc`: steady-state replacement. A table has live objects of 64 to 256 bytes. Each of `n` steps replaces
-//! a random object by a new one. In volatile Rust that is a `malloc` and a `free`. On the heap the old object
-//! becomes garbage, and is collected.
+//! `alloc`: steady-state replacement. A table has live objects of 64 to 256 bytes, not counting a length.
+//! Each of `n` steps replaces a random object by a new one. In volatile Rust that is a `malloc` and a `free`.
+//! On the heap the old object becomes garbage, and is collected.
 //!
 //! Several threads share the steps and the live objects: each has its own table, which is a root of the heap.
 
@@ -20,7 +20,7 @@ const LIVE: u64 = 100_000;
 const WORDS: std::ops::RangeInclusive<u64> = 8..=32;
 /// Objects allocated in one transaction while a table is filled.
 const AT_ONCE: u64 = 10_000;
-/// Numbers of replacements in a transaction. A short transaction has at most 32 objects.
+/// Numbers of replacements in a transaction, with their names.
 const SIZES: [(u64, &str); 2] = [(1000, "1000"), (30, "30")];
 
 /// Returns all variants of `n` replacements by this number of threads.
@@ -134,7 +134,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Fills a table with `live` objects. All tables of this size are equal.
+    /// Fills a table with `live` objects. All tables of this size are filled with equal objects.
     pub(crate) fn new(root: &Root<Objects<'static>>, live: u64) -> pheap::Result<Table> {
         let mut steps = Steps::new(!SEED);
         root.txn(|tx, root| {

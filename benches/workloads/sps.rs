@@ -18,11 +18,11 @@ pub(crate) struct Array<'r> {
 /// The way in which a transaction makes the swaps.
 #[derive(Clone, Copy)]
 pub(crate) enum Swaps {
-    /// Logs the whole array once, then swaps in an ordinary slice.
+    /// Makes the whole array crash-safe once, then swaps in an ordinary slice.
     SliceMut,
-    /// Each swap logs its two elements, by `tx.swap`.
+    /// Each swap makes its two elements crash-safe, by `tx.swap`.
     Element,
-    /// Each swap logs its two elements, by assignments under `#[txn]`.
+    /// Each swap makes its two elements crash-safe, by assignments under `#[txn]`.
     ElementTxn,
 }
 

@@ -1,7 +1,7 @@
 //! Targets of pheap relative to the floor, to volatile Rust and to PMDK, checked on the rows of one group.
 //!
-//! The speed of a shared machine drifts by a third within a minute. So a figure is divided by the bound of
-//! its own round, and the median of these ratios decides.
+//! The speed of a shared machine drifts. So a figure is divided by the bound of its own round, and the median
+//! of these ratios decides. (A target for a note compares the medians of the notes.)
 
 use crate::measure::{Row, median};
 use std::fmt;

@@ -133,18 +133,18 @@ fn next(i: u64, j: usize, k: usize) -> usize {
     (i as usize * k + j) % OBJECTS
 }
 
-/// Sets the field. Only the field is logged.
+/// Sets the field, by an assignment that `#[txn]` rewrites.
 #[txn]
 fn set<'r>(tx: &mut Txn<'r>, object: P<'r, Object>, value: u64) {
     tx[object].field = value;
 }
 
-/// Sets the field without `#[txn]`: the whole object is logged.
+/// Sets the field without `#[txn]`: the whole object is made crash-safe.
 fn set_plainly<'r>(tx: &mut Txn<'r>, object: P<'r, Object>, value: u64) {
     tx[object].field = value;
 }
 
-/// Sets the field of each of the `k` objects of transaction `i`. Only these fields are logged.
+/// Sets the field of each of the `k` objects of transaction `i`, as [`set`] does.
 #[txn]
 fn set_all<'r>(tx: &mut Txn<'r>, objects: P<'r, [Object]>, i: u64, k: usize) {
     for j in 0..k {

@@ -22,7 +22,7 @@ impl Values {
 /// Format of keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// The keys of db_bench, of 16 bytes: the number in big-endian order, and zeros.
+    /// The keys of db_bench, of 16 bytes: the number in big-endian order, and the digit `0` eight times.
     DbBench,
     /// The keys of YCSB, of 24 bytes: `user`, and a hash of the number.
     Ycsb,

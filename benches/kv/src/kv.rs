@@ -123,7 +123,8 @@ fn quick() -> Plan {
     Plan { entries: 20_000, run: Duration::from_millis(300), rounds: 1, ..full() }
 }
 
-/// Runs every case once, with small sizes. Fails if written entries are missing.
+/// Returns a plan of one short run of each case, with small sizes. The run fails if written entries are
+/// missing.
 fn smoke_test() -> Plan {
     Plan { entries: 500, run: Duration::from_millis(5), values: vec![100], ..quick() }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Plan {
     pub(crate) values: Vec<usize>,
     pub(crate) entries: u64,
     pub(crate) room: Room,
-    /// Longest time of a run. It ends earlier if there is nothing left to do.
+    /// Time after which a run ends. It ends earlier if there is nothing left to do.
     pub(crate) run: Duration,
     pub(crate) rounds: usize,
 }

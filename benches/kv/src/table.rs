@@ -1,8 +1,8 @@
 //! The table of redb's own comparison with other stores (`redb-bench-compare` in its repository), with the
 //! same rows, in the same order and of the same sizes.
 //!
-//! Keys have 24 random bytes, values 150. Each write is synced. The reads of a row share one transaction, if
-//! the store has such.
+//! Keys have 24 random bytes, values 150. Each write is synced. The reads of a row share one transaction in
+//! each thread, if the store has such.
 
 use crate::Result;
 use crate::measure::{Plan, processors, space};
@@ -107,7 +107,7 @@ fn one_run(plan: &Plan, system: System) -> Result<Vec<Row>> {
         len = store.len()?;
         Ok(())
     })?;
-    // pheap-kv also counts the name of the key space.
+    // A store may also count one entry of its own, such as the name of a key space.
     if !(total as u64..=total as u64 + 1).contains(&len) {
         return Err(format!("{len} entries instead of {total}").into());
     }

@@ -74,10 +74,10 @@ pub(crate) struct Shared {
     pub(crate) workload: Workload,
     pub(crate) values: Values,
     pub(crate) value_len: usize,
-    /// Number of entries at the beginning, or at the end if the workload fills the store.
+    /// Number of entries at the beginning, or of the numbers of entries that a workload fills the store with.
     pub(crate) entries: u64,
     pub(crate) threads: usize,
-    /// Number of the next entry to insert.
+    /// Number of the next entry to insert; or, in `fillrandom` and `deleterandom`, of operations so far.
     pub(crate) next: AtomicU64,
     pub(crate) zipfian: Zipfian,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Worker<'a> {
     key: Vec<u8>,
     /// Whether this is the thread of `readwhilewriting` that only writes.
     writes_only: bool,
-    /// Bytes of keys and values that it has put.
+    /// Bytes of keys and values that it has put, and of keys that it has deleted.
     pub(crate) bytes: u64,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Worker<'a> {
                 self.put(number)?;
             }
             YcsbD => {
-                // The newest entries most often, except those being inserted.
+                // The newest of the loaded entries most often, and none that is inserted in this run.
                 let number = shared.entries - 1 - shared.zipfian.rank(&mut self.rng);
                 self.get(number)?;
             }

@@ -1,8 +1,10 @@
-// The workloads of benches/workloads/threads/memories.rs on a transactional memory of durabletx, with the collections that come with these.
+// The workloads of benches/workloads/threads/memories.rs on a transactional memory of durabletx, with the
+// collections that come with these.
 //
 //   PM_FILE=FILE program swaps|set_hash|set_tree|queue KEYS
 //
-// Answers each line "THREADS PARAMETER SECONDS" of standard input with {"per_second":...}: the operations of all threads.
+// Answers each line "THREADS PARAMETER SECONDS" of standard input with {"per_second":...}: the operations of
+// all threads.
 
 #include <atomic>
 #include <chrono>

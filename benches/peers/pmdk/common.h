@@ -46,9 +46,9 @@ void die(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 double now(void);
 
 /*
- * Calls rep() once as a warm-up and then opt.reps times; rep() returns the
- * seconds of its timed part. A warm-up longer than a quarter of the budget
- * counts as a repetition.
+ * Calls rep() once as a warm-up and then up to opt.reps times, until the budget
+ * is used up; rep() returns the seconds of its timed part. A warm-up longer
+ * than a quarter of the budget counts as a repetition.
  *
  * With --serve it never returns: each line on standard input is a number of
  * repetitions, which are answered by one line
@@ -56,7 +56,7 @@ double now(void);
  * and at the end of the input the process exits.
  */
 void measure(double (*rep)(void *), void *ctx, struct samples *out);
-/* The result of a repetition; told by rep(), if there is one. */
+/* Set the result of a repetition. rep() calls one of them, if there is one. */
 void checksum_int(uint64_t sum);
 void checksum_float(double sum);
 double median(const struct samples *);

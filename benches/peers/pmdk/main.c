@@ -1,7 +1,8 @@
 /*
  * pmdk-bench [--reps R] [--budget S] [--threads T] [--prefault 0|1]
  *            [--serve 1] BENCH VARIANT N
- * VARIANT "volatile" runs the same code on plain memory, without transactions.
+ * A VARIANT that begins with "volatile" runs the workload on plain memory,
+ * without transactions.
  */
 #include "common.h"
 #include <limits.h>

@@ -1,4 +1,4 @@
-// go-ycsb with its binding for Redis alone: `go install` of it does not work, and its own program needs clients of twenty databases.
+// go-ycsb with its binding for Redis alone: its own program needs the clients of many databases.
 //
 //	ycsb load|run NAME=VALUE...
 //

@@ -44,7 +44,7 @@ const WARM_UP_VALUE: u64 = 1 << 62;
 #[repr(align(128))]
 struct Done(AtomicU64);
 
-/// Each thread updates its own random values, one after the other. `mark` is called before the first
+/// Each thread updates its own random values, one after the other. `mark` is called before the first measured
 /// transaction and after the last one.
 ///
 /// A transaction that is not done when the time is over does not count: if a thread waits for its turn, it
@@ -114,7 +114,8 @@ impl<'s> Updater<'s> {
     }
 }
 
-/// Returns an error unless a store that was opened again has the values. Compares a thousand of each thread.
+/// Returns an error unless a store that was opened again has the values. Compares up to a thousand of each
+/// thread.
 pub(crate) fn verify_updates(store: &dyn Store, values: Values, last: &Last) -> Result<()> {
     for (thread, last) in last.iter().enumerate() {
         let mut session = store.session(values, thread)?;
@@ -152,7 +153,7 @@ pub(crate) fn inserts(store: &dyn Store, keys: &[Key], mark: fn()) -> Result<Run
     Ok(Run { n: keys.len() as u64, seconds })
 }
 
-/// Returns an error unless a store that was opened again has the entries. Compares a thousand of them.
+/// Returns an error unless a store that was opened again has the entries. Compares up to a thousand of them.
 pub(crate) fn verify_inserts(store: &dyn Store, keys: &[Key]) -> Result<()> {
     let mut session = store.session(Values::NONE, 0)?;
     let some: Vec<Key> = keys.iter().step_by(keys.len().div_ceil(1000)).copied().collect();

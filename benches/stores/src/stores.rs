@@ -28,7 +28,7 @@ type Result<T> = std::result::Result<T, Error>;
 #[derive(Parser)]
 #[command(bin_name = "cargo bench --bench stores --")]
 struct Args {
-    /// Small sizes, short runs, no repetitions; ends within two minutes.
+    /// Small sizes, short runs, no repetitions.
     #[arg(long)]
     quick: bool,
     /// Only these benchmarks.
@@ -97,7 +97,8 @@ fn quick() -> Plan {
     Plan { repeats: 1, run, values_unsynced: 10_000, inserts: 50_000, traced: 64, ..full() }
 }
 
-/// Runs every case once, with small sizes. Fails if written entries are missing.
+/// Returns a plan of one short run of each case, with small sizes. The run fails if written entries are
+/// missing.
 fn smoke_test() -> Plan {
     let run = Duration::from_millis(10);
     Plan {

@@ -34,7 +34,7 @@ impl Tracer {
         Tracer { transactions, counted: HashMap::new(), broken: None }
     }
 
-    /// Returns syncs divided by transactions. `None` if there is no strace.
+    /// Returns syncs divided by transactions. `None` if there is no strace, or it does not work here.
     pub(crate) fn syncs_per_commit(
         &mut self,
         system: System,

@@ -83,7 +83,7 @@ macro_rules! cases {
             type Map = $map<'static, $key, u64>;
 
             let bench = name($name, op, $keys::NAME);
-            // The keys are allocated in order, and used in random order.
+            // Insertions use the keys in the order of their allocation; lookups and removals in random order.
             let keys: Rc<Vec<_>> = Rc::new((0..n).map($keys::std).collect());
             let order = Rc::new(shuffled(n));
 

@@ -1,7 +1,7 @@
 //! Compares collections with those of std: insert, get, remove, iterate, with keys in random order.
 //!
-//! On the heap each operation is a separate transaction (or read), or 1000 of them share one. The collections
-//! of std have no transactions.
+//! On the heap each operation is a separate transaction (or read), or 1000 of them share one. An iteration is
+//! one read. The collections of std have no transactions.
 
 mod map;
 mod snapshot;
@@ -45,7 +45,7 @@ fn variants(setup: &Setup, op: Op) -> Vec<(Durability, u64)> {
     setup.durabilities.iter().flat_map(|&d| together.iter().map(move |&t| (d, t))).collect()
 }
 
-/// Returns the name of a variant: `pmem` for one operation in a transaction, `pmem:1000` for more.
+/// Returns the name of a variant: `pmem`, or `pmem:1000` if that many operations share a transaction.
 fn variant(durability: Durability, together: u64) -> String {
     match together {
         0 | 1 => scratch::name(durability).to_owned(),
@@ -53,7 +53,7 @@ fn variant(durability: Durability, together: u64) -> String {
     }
 }
 
-/// Returns key `i`. No two keys are equal, and their order is random.
+/// Returns key `i`: a pseudo-random number.
 pub(crate) fn key(i: u64) -> u64 {
     Rng::from_seed(i).next_u64()
 }

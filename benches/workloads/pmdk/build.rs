@@ -12,8 +12,8 @@ const FLAGS: [&str; 7] =
     ["-O3", "-march=native", "-std=gnu11", "-Wall", "-Wextra", "-ffp-contract=off", "-fno-math-errno"];
 const LIBRARIES: [&str; 4] = ["-lpmemobj", "-lpmem", "-lpthread", "-lm"];
 
-/// Returns the path of the program in `to`, and builds it if it is older than its sources. Returns `None`,
-/// and prints a line on standard error, if it cannot be built here.
+/// Returns the path of the program in `to`, and builds it if it is missing or older than its sources. Returns
+/// `None`, and prints a line on standard error, if there is no C compiler that finds libpmemobj.
 pub(super) fn program(to: &Path) -> Result<Option<PathBuf>> {
     if !has_libpmemobj()? {
         eprintln!(

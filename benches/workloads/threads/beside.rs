@@ -1,5 +1,5 @@
 //! `read_in_closure`, `writer_and_reader`: one thread reads the root that another one writes to, both without
-//! pauses.
+//! pauses between their operations.
 
 use super::latencies::{Latencies, READS};
 use super::rates::{Work, rates};

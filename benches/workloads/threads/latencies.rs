@@ -35,7 +35,7 @@ impl Latencies {
         Latencies { all: histogram.clone(), seen: histogram, due: Instant::now() }
     }
 
-    /// Runs the operation, and records its latency. About 25 ns of it are due to the clock.
+    /// Runs the operation, and records its latency, which includes a reading of the clock.
     #[inline]
     pub fn time<T>(&mut self, operation: impl FnOnce() -> T) -> T {
         let start = Instant::now();

@@ -32,8 +32,8 @@ type Operation<T> = fn(&[Root<T>], u64, u64, &mut Rng) -> pheap::Result<u64>;
 struct Workload<T> {
     bench: &'static str,
     parameters: &'static [u64],
-    /// Makes a root that contains the given numbers. All roots together have all numbers below the number of
-    /// keys.
+    /// Makes a root that contains the given numbers (a queue ignores them). All roots together get all
+    /// numbers below the number of keys.
     make: fn(&Heap, &str, &[u64]) -> pheap::Result<Root<T>>,
     work: Operation<T>,
 }

@@ -25,7 +25,7 @@ trait Shared: Send + Sync {
     fn set(&self, key: u64, value: u64) -> pheap::Result<()>;
 }
 
-/// Maps on a heap. Each operation is a transaction.
+/// Maps on a heap. Each operation is a read or a transaction.
 struct OnHeap {
     roots: Vec<Root<Map>>,
     _heap: Scratch,

@@ -1,8 +1,8 @@
 //! Readers and writers in concurrent threads of one process.
 //!
-//! A run has new heaps and new threads, because the lock of a root remembers which threads have taken it. It
-//! lasts for a set time. A pass is the work done in that time, and `seconds` of a row is the time of a
-//! million operations at its rate.
+//! A run of pheap has new heaps, and the threads of a run are new, because the lock of a root adapts to the
+//! threads that take it. Most runs last for a set time. A pass is the work done in that time, and `seconds`
+//! of a row is the time of a million operations at its rate.
 
 mod backups;
 mod beside;

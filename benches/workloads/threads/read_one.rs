@@ -12,8 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Number of entries, and of reads in a transaction. The entries stay in the first-level caches, so that
-/// cache misses do not hide the cost.
+/// Number of entries, and of reads in a transaction. There are few, so that cache misses do not hide the
+/// cost.
 const ENTRIES: u64 = 1000;
 
 pub(super) fn cases(setting: &Setting) -> Result<Vec<Case>> {

@@ -1,11 +1,12 @@
 //! Bitmaps for the slots of a heap: allocation bits and mark bits.
 //!
-//! All operations work on whole words. The words are relaxed atomics. Only one thread at a time may call the
-//! operations that change bits; [`test`](Bitmap::test) and [`set_shared`](Bitmap::set_shared) may run on
-//! several threads at once. The caller orders accesses to a map with other memory, for instance by a lock.
+//! All operations work on whole words. The words are relaxed atomics. Several threads may call
+//! [`set_shared`](Bitmap::set_shared) at once; while a thread calls another operation that changes bits, no
+//! other thread may change any. The caller orders accesses to a map with other memory, for instance by a
+//! lock.
 //!
-//! The number of a bit must be less than the length of the map. For a greater one, debug builds panic;
-//! release builds panic or return any answer.
+//! A bit that is tested or set by its number must be less than the length of the map. Otherwise debug builds
+//! panic; release builds panic or give wrong answers.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -13,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const BITS: usize = u64::BITS as usize;
 
-/// A map of the bits 0 to `len`, exclusive. Allocates no memory until a bit is set or bits are loaded.
+/// A map of the bits 0 to `len`, exclusive. Allocates no memory until a bit is set, or bits are loaded or
+/// copied.
 pub struct Bitmap {
     /// The bits of the last word from `len` on are zero.
     words: OnceLock<Box<[AtomicU64]>>,

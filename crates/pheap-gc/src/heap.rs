@@ -2,7 +2,7 @@
 
 /// A heap to be marked.
 ///
-/// The innermost loop calls all methods: implementations want `#[inline]`.
+/// The innermost loop calls all methods except [`marked`](Self::marked): implementations want `#[inline]`.
 pub trait Heap {
     /// A marked object to be traced, or a part of one that is traced separately. Should be small.
     type Object: Copy;
@@ -23,7 +23,7 @@ pub trait Heap {
     fn trace(&self, object: Self::Object, found: &mut impl FnMut(u64)) -> Option<Self::Object>;
 
     /// Calls `visit` with each marked object that has pointers, as a whole. The marker calls it only after
-    /// the mark stack has overflowed.
+    /// the mark stack has overflowed, or a panic may have lost entries of it.
     ///
     /// `visit` marks other objects. It does not matter whether `marked` visits those, too.
     fn marked(&self, visit: &mut impl FnMut(Self::Object));

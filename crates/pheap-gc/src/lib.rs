@@ -3,8 +3,8 @@
 //! A [`Heap`] marks and traces its objects. A [`Marking`] finds all objects that can be reached from the
 //! pointers pushed to it. It works in slices, each limited by a [`Budget`] and run by one thread or by
 //! several at once. Between slices the program may change the heap if it keeps two rules: it pushes the old
-//! value of a pointer before it overwrites it, and it allocates new objects marked. So marking finds a
-//! snapshot of the heap at the beginning of the cycle (Yuasa, "Real-time garbage collection on
+//! value of a pointer before it overwrites it, and it allocates new objects marked. So marking finds all
+//! objects that were reachable at the beginning of the cycle (Yuasa, "Real-time garbage collection on
 //! general-purpose machines", 1990).
 //!
 //! | file | |

@@ -10,8 +10,7 @@ use std::{mem, thread};
 use crate::marking::{Bundle, Marking, Work};
 use crate::{Budget, Heap};
 
-/// Length of the prefetch queue; a power of two. `examples/marking.rs` gains from longer queues up to about
-/// this length.
+/// Length of the prefetch queue; a power of two.
 const AHEAD: usize = 32;
 /// Number of stack entries that a thread reserves at a time.
 const STEP: usize = 1024;
@@ -74,7 +73,8 @@ impl<'m, O: Copy> Local<'m, O> {
         true
     }
 
-    /// Works on the bundle until it is finished. Returns false if the budget is spent before.
+    /// Works on the bundle until it is finished. Returns false if the budget is spent, or the deadline has
+    /// passed, before.
     pub(crate) fn work<const SHARED: bool, H: Heap<Object = O>>(
         &mut self,
         heap: &H,
@@ -90,7 +90,8 @@ impl<'m, O: Copy> Local<'m, O> {
         true
     }
 
-    /// Follows pointers and traces objects until none are left. Returns false if the budget is spent before.
+    /// Follows pointers and traces objects until none are left. Returns false if the budget is spent, or the
+    /// deadline has passed, before.
     fn drain<const SHARED: bool, H: Heap<Object = O>>(&mut self, heap: &H, budget: &mut Budget) -> bool {
         loop {
             if self.pointers.is_empty()
@@ -195,7 +196,8 @@ impl<'m, O: Copy> Local<'m, O> {
         self.searching = false;
     }
 
-    /// Hands over half of the work if another thread waits for some, and returns reserved entries not needed.
+    /// Hands over up to half of the work if another thread waits for some. Returns reserved entries if there
+    /// are many more than needed.
     #[cold]
     fn share(&mut self) {
         if self.room > 2 * self.pointers.len() + 4 * STEP {
@@ -215,7 +217,7 @@ impl<'m, O: Copy> Local<'m, O> {
         if count + objects == 0 {
             return;
         }
-        // The oldest entries, since most objects hang from them.
+        // The oldest entries, since many objects may hang from them.
         let bundle = Bundle {
             pointers: take_oldest(&mut self.pointers, count),
             objects: take_oldest(&mut self.objects, objects),
@@ -261,7 +263,7 @@ impl<O: Copy> Drop for Local<'_, O> {
     }
 }
 
-/// Removes `count` entries from the bottom of a stack. The order of the others changes.
+/// Removes `count` entries from the bottom of a stack. The order of the others may change.
 fn take_oldest<T: Copy>(stack: &mut Vec<T>, count: usize) -> Vec<T> {
     let rest = stack.len() - count;
     for i in 0..count.min(rest) {

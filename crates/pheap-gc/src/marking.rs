@@ -2,7 +2,7 @@
 //!
 //! Work is divided into bundles. A thread takes a bundle and works on it alone until the bundle is finished
 //! or the slice ends. At the end of a slice it returns the rest to the queue. Now and then it looks for
-//! threads that wait for work, and hands over half of its own.
+//! threads that wait for work, and hands over up to half of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

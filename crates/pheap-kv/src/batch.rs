@@ -52,8 +52,8 @@ enum WriteKind {
     Delete,
 }
 
-/// Bytes from which on a batch folds the log before it returns. Otherwise the log is folded later, while the
-/// next writers wait for the same disk.
+/// Bytes from which on a batch, if it is not deferred, folds the log before it returns. Otherwise the log is
+/// folded later, while the next writers wait for the same disk.
 const LARGE: usize = 64 << 20;
 
 impl Batch {
@@ -128,7 +128,7 @@ impl Batch {
     /// ```
     ///
     /// # Errors
-    /// As for [`put`](Self::put).
+    /// [`Error::KeyTooLong`]; [`Error::OtherStore`] if the batch has writes for another store.
     pub fn delete(&mut self, space: &KeySpace, key: impl AsRef<[u8]>) -> Result<()> {
         let key = self.key(space, key.as_ref())?;
         self.writes.push(BatchWrite { key, what: WriteKind::Delete });
@@ -215,7 +215,7 @@ impl Batch {
             shards.consider_split(&self.buffer[self.writes[index].key.clone()], Some(len));
         }
         if self.bytes() >= LARGE && !deferred {
-            // The batch is committed. If folding the log fails, later writes fail, too.
+            // The batch is committed, so its caller gets no error of folding the log.
             let _ = shards.heap.fold_log();
         }
         Ok(commit)

@@ -1,17 +1,17 @@
 //! Eras: which versions of values snapshots still need.
 //!
 //! A snapshot ends the current *era*. A value stores the era in which it was written. A snapshot sees the
-//! values of the ended era and of earlier ones. While no snapshot exists, a write reads two numbers and takes
-//! no lock here.
+//! values of the ended era and of earlier ones. While no snapshot exists, a write only reads numbers here,
+//! and takes no lock.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of bits of an era within a block. The file records the last reserved block, so an opening uses no
-/// era of an earlier opening. The bits above are the number of the block, but the highest bit is a flag
-/// (`EXPIRES` in `part`).
+/// Number of bits of an era within a block. The file records the last reserved block, so no opening takes a
+/// snapshot of an era of which an earlier opening has taken one. The bits above are the number of the block,
+/// but the highest bit is a flag (`EXPIRES` in `part`).
 pub(crate) const BLOCK: u32 = 16;
 
 /// The current era and the snapshots that exist.

@@ -3,7 +3,8 @@
 /// The result of most calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. A failed call has changed nothing, unless the text says otherwise.
+/// Why a call failed. A failed call has changed nothing, unless the text of the error or the documentation of
+/// the call says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,7 +13,7 @@ pub enum Error {
     #[error(transparent)]
     Heap(#[from] pheap::Error),
 
-    /// The file is a heap that holds no store but other roots. It was not changed.
+    /// The file is a heap that holds no store but other roots. No root was changed or added.
     #[error("the heap has other roots ({root:?}) and no key-value store; give the store a file of its own")]
     NotAStore {
         /// The name of one of its roots.

@@ -150,7 +150,7 @@ fn behind(prefix: &[u8]) -> StoredKey {
     key
 }
 
-/// Returns whether the bounds of a span exclude every key.
+/// Returns whether a span contains no key because it ends at its start, or before it.
 pub(crate) fn is_empty((start, end): &KeySpan) -> bool {
     match (start, end) {
         (Bound::Included(start), Bound::Included(end)) => start > end,

@@ -45,7 +45,7 @@ impl Options {
     }
 
     /// Sets the bytes of address space that a new store reserves: a power of two, at most 8 TiB. The store
-    /// can never become larger. The default is 128 GiB.
+    /// can never become larger. The default is 128 GiB, or less with a small [`max_size`](Self::max_size).
     pub fn reserve(mut self, bytes: u64) -> Options {
         self.heap = self.heap.reserve(bytes);
         self
@@ -71,7 +71,7 @@ impl Options {
     /// Opens the store in this file. Creates the file if there is none.
     ///
     /// # Errors
-    /// [`Error::Heap`](crate::Error::Heap) if the file cannot be opened,
+    /// [`Error::Heap`](crate::Error::Heap), for instance if the file cannot be opened;
     /// [`Error::NotAStore`](crate::Error::NotAStore) and [`Error::NewerFormat`](crate::Error::NewerFormat).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         Store::of(self.heap.open(path)?, self.policy)

@@ -2,7 +2,7 @@
 //!
 //! A write of a value allocates a new object, stores its pointer in place of the old one, and frees the old
 //! object at the commit. Only if a snapshot needs the old value, the write moves its pointer to `older`; the
-//! bytes are not copied. So a program without snapshots pays nothing for them.
+//! bytes are not copied. So without snapshots, a write keeps and copies nothing for them.
 
 use crate::eras::Eras;
 use crate::keys::{self, KeySpan, SpaceId};
@@ -23,7 +23,7 @@ pub(crate) struct Part<'r> {
     /// The least key of the range. The range ends where the next shard begins.
     pub(crate) start: PBytes<'r>,
     newest: PBTreeMap<'r, InlineBytes<'r>, Value<'r>>,
-    /// Versions that were replaced or removed and that a snapshot needs.
+    /// Versions that a snapshot needed when they were replaced or removed, until they are tidied.
     older: PBTreeMap<'r, InlineBytes<'r>, P<'r, PVec<'r, Older<'r>>>>,
     /// The keys of values that expire, each behind its time of expiry; see [`due_key`].
     due: PBTreeSet<'r, InlineBytes<'r>>,
@@ -114,7 +114,7 @@ fn due_key(time: u64, key: &[u8]) -> Vec<u8> {
 /// values.
 pub(crate) type ReadEra = Option<u64>;
 
-/// Returns the value of a key as the reader sees it, or `None` if it has expired.
+/// Returns the value of a key as the reader sees it, or `None` if there is none or it has expired.
 #[inline]
 pub(crate) fn get<'v, 'r>(
     view: &'v View<'r>,
@@ -125,7 +125,8 @@ pub(crate) fn get<'v, 'r>(
     find(view, part, key, at)?.fresh(view).map(|(value, _)| value)
 }
 
-/// Returns the time of expiry of a key's value, or `None` if it never expires or has expired.
+/// Returns the time of expiry of a key's value, or `None` if there is no value, or it never expires or has
+/// expired.
 pub(crate) fn expires<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: ReadEra) -> Option<u64> {
     find(view, part, key, at)?.fresh(view)?.1
 }
@@ -385,7 +386,7 @@ fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// Runs a small [`tidy`] from `key` on. Each write calls it with its key.
+/// Runs a small [`tidy`] from `key` on. Each write of a program calls it with its key.
 #[inline]
 pub(crate) fn tidy_a_little<'r>(
     tx: &mut Txn<'r>,
@@ -430,9 +431,10 @@ pub(crate) fn has_older<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
     !field!(part.older).is_empty(view)
 }
 
-/// A written key counts as appended if at most so many entries begin with it.
+/// A written key counts as appended if there are at most so many entries from it on, its own included.
 const APPENDED: usize = 256;
-/// Maximal numbers of entries, and of bytes of values, that a split moves. A write waits for the move.
+/// Maximal numbers of entries, and of bytes of values, that a split moves. (The last value may exceed the
+/// bytes.) A write waits for the move.
 const MOVED: usize = 16_384;
 const MOVED_BYTES: usize = 32 << 20;
 
@@ -442,7 +444,7 @@ const MOVED_BYTES: usize = 32 << 20;
 /// If the key was appended to the shard, the new shard begins with it: later keys will follow it, and the
 /// keys before it stay together. If the key was appended only to its key space, the new shard begins behind
 /// that key space. Then the next key is appended to the shard. Otherwise the shard is halved, unless there
-/// are enough shards. The catalogue is never divided.
+/// are enough shards, or too much would have to move. The catalogue is never divided.
 pub(crate) fn cut<'r>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,

@@ -51,7 +51,7 @@ impl SpanCursor {
         }
         let (mut bytes, mut last) = (0, StoredKey::new());
         // Keys that the step may still visit. A shown entry counts as `each` keys, so at most `most` are
-        // shown.
+        // shown. (`most` divides `MOST`.)
         let (mut left, each) = (MOST, MOST / most);
         let (prefix, at) = (self.reader.id.prefix_len(), self.reader.at());
         let heap = &self.reader.shards.heap;

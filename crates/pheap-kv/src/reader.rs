@@ -44,12 +44,14 @@ impl Reader {
     /// ```
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong), or if the store has failed or is closed.
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong); [`Error::Heap`](crate::Error::Heap), for instance if
+    /// the store has failed or is closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
     }
 
-    /// Calls `f` with the value of a key in place, without a copy. Returns the result of `f`.
+    /// Calls `f` with the value of a key in place, without a copy. Returns the result of `f`, or `None` if
+    /// the key has no value.
     ///
     /// While `f` runs, writers of the same shard wait. `f` must not write to the store.
     ///
@@ -155,7 +157,7 @@ impl Reader {
     /// ```
     ///
     /// # Errors
-    /// If the store has failed or is closed.
+    /// [`Error::Heap`](crate::Error::Heap), for instance if the store has failed or is closed.
     pub fn for_each<K: AsRef<[u8]> + ?Sized>(
         &self,
         range: impl RangeBounds<K>,

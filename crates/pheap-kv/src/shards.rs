@@ -23,8 +23,8 @@ use std::sync::{Arc, Mutex};
 /// Prefix of the names of the shards' roots.
 const PREFIX: &str = "kv.shard.";
 
-/// Number of writes of a batch to one shard whose memory is prefetched together. Few enough that all of it is
-/// still in the processor's cache when the last of them runs.
+/// Number of writes of a batch to one shard whose memory is prefetched together. It is small, because all of
+/// that memory should still be in the processor's cache when the last of them runs.
 const TOGETHER: usize = 32;
 
 /// Number of shards for each processor that is enough.
@@ -121,7 +121,7 @@ pub(crate) struct Shards {
     unused: Mutex<Vec<Root<Part<'static>>>>,
     /// Number of shards that is enough for the processors of this machine.
     enough: usize,
-    /// Writes that are not durable yet. `None` if reads never wait for the disk.
+    /// Writes that are not durable yet. `None` if reads do not distinguish them by key: see [`Unsynced::of`].
     unsynced: Option<Unsynced>,
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct Shards {
 /// this makes no difference: each read waits as [`Root::read`] does.
 #[derive(Clone, Copy)]
 pub(crate) enum DurableWait<'k> {
-    /// The writes to this key that the read has seen.
+    /// The writes to this key that the read has seen (and others of its [class](Unsynced)).
     Key(&'k [u8]),
     /// All writes to the shard that the read may have seen.
     All,
@@ -416,7 +416,8 @@ impl Shards {
             }
             let map = self.map();
             let roots = map.roots(0..map.shards.len());
-            // The transaction writes nothing. All that the snapshot sees is durable when it returns.
+            // The transaction writes nothing. It waits until all that the snapshot sees is as durable as the
+            // policy requires.
             let era = pheap::txn(&roots, |mut shards| {
                 let current =
                     (0..shards.len()).all(|i| shards.with(i, |tx, part| map.shards[i].is_current(tx, part)));

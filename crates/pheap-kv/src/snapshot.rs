@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// snapshot needs it. No shard is split while a snapshot exists, so programs should drop snapshots soon.
 ///
 /// If the store is open to be read only, for instance as a [follower](pheap::Options::follower), it does not
-/// change, and a snapshot costs nothing.
+/// change, and a snapshot only reads it as it is.
 ///
 /// Values expire in snapshots, too. Snapshots end when the store is closed; after the next opening, writes
 /// and [`Store::purge`](crate::Store::purge) free the values that they needed.

@@ -16,13 +16,14 @@ use std::time::Duration;
 /// spaces; transactions and snapshots span all key spaces. Made by [`Store::space`](crate::Store::space). The
 /// [`Store`](crate::Store) itself dereferences to the default key space, which has no name.
 ///
-/// It dereferences to a [`Reader`], which has the methods to read. Each write is a transaction: it happens
-/// entirely or not at all, and is durable when it returns, as the store's [`Durability`](crate::Durability)
-/// and [`SyncPolicy`](crate::SyncPolicy) say. A handle is cheap to clone, and many threads may use it.
+/// It dereferences to a [`Reader`], which has the methods to read. Each write (except [`load`](Self::load))
+/// is a transaction: it happens entirely or not at all, and, unless it is deferred, is durable when it
+/// returns, as the store's [`Durability`](crate::Durability) and [`SyncPolicy`](crate::SyncPolicy) say. A
+/// handle is cheap to clone, and many threads may use it.
 ///
 /// After the key space is [removed](crate::Store::remove_space), writes through its handles return
-/// [`Error::SpaceRemoved`], and reads find nothing. The handles never reach a key space that is made later,
-/// even if it has the same name.
+/// [`Error::SpaceRemoved`], and reads find nothing once its entries are removed. The handles never reach a
+/// key space that is made later, even if it has the same name.
 #[derive(Clone, Debug)]
 pub struct KeySpace {
     reader: Reader,
@@ -80,7 +81,7 @@ impl KeySpace {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::SpaceRemoved`] if the key space was removed;
-    /// [`Error::Heap`] if the disk is full or has failed.
+    /// [`Error::Heap`], for instance if the disk is full or has failed.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.set(key.as_ref(), value.as_ref(), None, false).map(drop)
     }
@@ -123,7 +124,7 @@ impl KeySpace {
     /// Sets the value of a key as [`put`](Self::put) does, without waiting until it is durable. The program
     /// can wait for the returned [`Commit`], poll it, or await it.
     ///
-    /// From time to time a growing store adds a shard. That takes some milliseconds, and waits for the disk.
+    /// From time to time a growing store adds a shard. Such a call takes longer, and may wait for the disk.
     ///
     /// ```
     /// # async fn answer(store: pheap_kv::Store) -> pheap_kv::Result<()> {
@@ -255,8 +256,8 @@ impl KeySpace {
         Ok(result)
     }
 
-    /// Stores entries that come in ascending order of their keys, many in one transaction: the fast way to
-    /// fill a store. All of them are durable when this returns. Returns their number.
+    /// Stores entries that come in strictly ascending order of their keys, many in one transaction, to
+    /// fill a store fast. All of them are durable when this returns. Returns their number.
     ///
     /// Existing keys get the new value. The load is not atomic: after a crash or an error, the store has the
     /// entries up to some point of the input.
@@ -314,7 +315,7 @@ impl KeySpace {
     }
 }
 
-/// Bytes of keys and values that [`KeySpace::load`] stores in one transaction.
+/// Bytes of keys and values after which [`KeySpace::load`] ends a transaction.
 const LOADED: usize = 64 << 10;
 
 /// What [`KeySpace::change`] does with a key.

@@ -80,7 +80,7 @@ impl Spaces {
     /// number greater than those of all key spaces.
     ///
     /// # Errors
-    /// If all numbers are used up. Only a forged file can cause this.
+    /// Those of `first`. Or if all numbers are used up, which only a forged file can cause.
     pub(crate) fn new_number(&self, first: impl FnOnce() -> Result<u64>) -> Result<SpaceId> {
         let mut next = self.next(first)?;
         let number = next.unwrap_or_default();

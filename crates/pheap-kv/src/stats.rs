@@ -69,13 +69,13 @@ pub struct Stats {
 impl Stats {
     /// Returns the bytes written for the payload [`bytes_put`](Self::bytes_put). With
     /// [`Durability::Pmem`](crate::Durability::Pmem), these are flushed lines and log entries; with
-    /// [`Durability::Wal`](crate::Durability::Wal), log entries and pages of checkpoints. With `Process`, the
-    /// kernel decides when to write pages, and the result is 0.
+    /// [`Durability::Wal`](crate::Durability::Wal), log entries and pages of checkpoints. With `Process`,
+    /// only log entries count: the kernel decides when to write pages.
     pub fn bytes_written(&self) -> u64 {
         64 * self.heap.flushed_lines + self.heap.checkpoint_bytes + self.heap.log_bytes
     }
 
-    /// Returns [`bytes_written`](Self::bytes_written) per byte of payload.
+    /// Returns [`bytes_written`](Self::bytes_written) per byte of payload; 0 without payload.
     pub fn write_amplification(&self) -> f64 {
         if self.bytes_put == 0 { 0.0 } else { self.bytes_written() as f64 / self.bytes_put as f64 }
     }

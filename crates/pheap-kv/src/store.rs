@@ -70,7 +70,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If there is no memory.
+    /// [`Error::Heap`], for instance if there is no memory.
     pub fn in_memory() -> Result<Store> {
         Store::of(Heap::in_memory()?, SyncPolicy::default())
     }
@@ -102,7 +102,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidName`], and [`Error::Heap`] if the disk is full or has failed.
+    /// [`Error::InvalidName`], and [`Error::Heap`], for instance if the disk is full or has failed.
     pub fn space(&self, name: &str) -> Result<KeySpace> {
         if name.is_empty() || name.len() > 255 {
             return Err(Error::InvalidName { len: name.len() });
@@ -155,7 +155,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If the store has failed.
+    /// [`Error::Heap`], for instance if the store has failed or is closed.
     pub fn spaces(&self) -> Result<Vec<String>> {
         let names = self.with(SpaceId::CATALOGUE).range(..[MARK]);
         names.map(|entry| Ok(String::from_utf8_lossy(&entry?.0).into_owned())).collect()
@@ -163,7 +163,7 @@ impl Store {
 
     /// Removes a key space and all its entries. Returns whether it existed.
     ///
-    /// The first transaction removes the name. It is durable when this returns. From then on, writes through
+    /// The first transaction removes the name, as durably as any other write. From then on, writes through
     /// handles of the key space, and batches with such writes, fail with [`Error::SpaceRemoved`]. A key space
     /// that is made later is empty, even if it has the same name. Writers of other key spaces continue.
     ///
@@ -185,8 +185,9 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the disk is full or has failed. If that happens after the first transaction, the
-    /// key space is removed, and [`purge`](Self::purge) removes the rest of its entries.
+    /// [`Error::Heap`], for instance if the disk is full or has failed. If that happens after the first
+    /// transaction, the key space is removed, and [`purge`](Self::purge) removes the rest of its entries.
+    /// [`Error::KeyTooLong`] for a name that is longer than a key can be.
     pub fn remove_space(&self, name: &str) -> Result<bool> {
         if !self.with(SpaceId::CATALOGUE).contains_key(name)? {
             return Ok(false);
@@ -229,7 +230,8 @@ impl Store {
         }
     }
 
-    /// Finishes removals of key spaces that were interrupted or that other threads are running.
+    /// Finishes removals of key spaces whose marks are there: interrupted ones, those whose entries snapshots
+    /// needed, and those that other threads are running.
     fn finish_removals(&self) -> Result<()> {
         for mark in self.with(SpaceId::CATALOGUE).range([MARK]..) {
             if let Some(id) = SpaceId::from_value(&mark?.1) {
@@ -281,7 +283,7 @@ impl Store {
 
     /// Carries out a batch as [`write`](Self::write) does, without waiting until it is durable. The
     /// [`Commit`] tells when it is; there is none if the batch is empty. Like [`KeySpace::put_deferred`], it
-    /// waits for the disk when a growing store adds a shard.
+    /// may wait for the disk when a growing store adds a shard.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -303,7 +305,8 @@ impl Store {
         if batch.is_for(&self.shards) { Ok(batch) } else { Err(Error::OtherStore) }
     }
 
-    /// Takes a snapshot of all key spaces as they are now. Writers wait for a moment.
+    /// Takes a snapshot of all key spaces as they are now. Writers wait for a moment. With a log, this may
+    /// wait until the values that the snapshot shows are durable.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -314,8 +317,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the store has failed or is closed, or if the disk is full: the first snapshot after
-    /// an opening, and then one in about 65,000, records a number in the store.
+    /// [`Error::Heap`], for instance if the store has failed or is closed, or if the disk is full: the first
+    /// snapshot after an opening, and then one in about 65,000, records a number in the store.
     pub fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::take(&self.shards)
     }
@@ -330,7 +333,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If the disk fails.
+    /// [`Error::Heap`], for instance if the disk fails.
     pub fn sync(&self) -> Result<()> {
         Ok(self.shards.heap.sync()?)
     }
@@ -348,7 +351,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the disk is full or has failed.
+    /// [`Error::Heap`], for instance if the disk is full or has failed.
     pub fn purge(&self) -> Result<()> {
         // First the step that needs no space: a removal may need some to keep versions for snapshots.
         self.shards.tidy()?;
@@ -376,7 +379,7 @@ impl Store {
         Ok(self.shards.heap.backup(path)?)
     }
 
-    /// Copies the entries of a snapshot, in order, to a new store, which takes as little space as possible.
+    /// Copies the entries of a snapshot, in order, to a new store, which takes little space.
     /// (Objects do not move within a file, so a store uses freed space again but does not give it back.)
     /// Later writes are not in the copy: a program that wants to replace this store must keep writers away. A
     /// store that is open to be read only can be copied, too. A [follower](pheap::Options::follower) copies
@@ -444,7 +447,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// If the store has failed or is closed.
+    /// [`Error::Heap`], for instance if the store has failed or is closed.
     pub fn stats(&self) -> Result<Stats> {
         let map = self.shards.map();
         let (entries, heap) = (self.shards.len()?, self.shards.heap.stats());
@@ -463,7 +466,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Heap`] if the disk fails.
+    /// [`Error::Heap`], for instance if the disk fails.
     pub fn close(self) -> Result<()> {
         Ok(self.shards.heap.clone().close()?)
     }

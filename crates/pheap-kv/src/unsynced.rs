@@ -1,8 +1,8 @@
 //! Counts writes that are not durable yet, so that reads of other keys do not wait for the disk.
 //!
-//! With [`Durability::Wal`] and a sync for each commit, a read of pheap waits until all commits to its root
-//! are durable, whether it sees them or not. A lookup here waits only if such a commit writes to a key of the
-//! same *class*. There are 4,096 classes.
+//! With [`Durability::Wal`] and a sync for each commit, a read of pheap waits until all earlier commits to
+//! its root are durable, whatever it looks at. A lookup here waits only if such a commit, which is not
+//! durable yet, writes to a key of the same *class*. There are 4,096 classes.
 
 use pheap::{Commit, Durability, Heap, SyncPolicy};
 use std::collections::VecDeque;
@@ -24,7 +24,8 @@ pub(crate) struct Unsynced {
 }
 
 impl Unsynced {
-    /// Returns the counts for a heap, or `None` if reads never wait for the disk.
+    /// Returns the counts for a heap with a log and [`SyncPolicy::EveryCommit`]. Returns `None` for others:
+    /// their reads wait as those of pheap do.
     pub(crate) fn of(heap: &Heap, policy: SyncPolicy) -> Option<Unsynced> {
         let waits = heap.durability() == Durability::Wal && policy == SyncPolicy::EveryCommit;
         waits.then(|| Unsynced {
@@ -98,7 +99,7 @@ impl Drop for CountedWrites<'_> {
     }
 }
 
-/// Returns the class of a key: its hash by FNV-1a, eight bytes at a time.
+/// Returns the class of a key: its hash by a variant of FNV-1a that takes eight bytes at a time.
 fn class(key: &[u8]) -> usize {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for part in key.chunks(8) {

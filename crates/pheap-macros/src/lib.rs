@@ -1,8 +1,8 @@
 //! The macros of the `pheap` crate, which re-exports them: [`macro@Persist`] and [`macro@txn`].
 //!
-//! An expansion contains no `unsafe`. It calls `macro_rules!` macros of `pheap` (in its module `__private`),
-//! and these macros check their input. The reason is that the user chooses the path to `pheap` in the
-//! expansion, and unsafe code must not name anything through that path.
+//! An expansion adds no `unsafe` code of its own. It calls `macro_rules!` macros of `pheap` (in its module
+//! `__private`), which contain the unsafe code and check their input. The reason is that the user chooses the
+//! path to `pheap` in the expansion, and unsafe code must not name anything through that path.
 
 mod derive;
 mod errors;
@@ -125,8 +125,8 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// Makes the stores of a function cheaper, and can open the transaction for it.
 ///
 /// A store such as `tx[p].len += 1` makes the whole object crash-safe, since `tx[p]` returns a `&mut` to all
-/// of it. Under `#[txn]` the same line makes only that field crash-safe. Without the attribute, a function is
-/// slower, but equally safe.
+/// of it. Under `#[txn]` the same line lets pheap make only that field crash-safe. Without the attribute, a
+/// function may be slower, but is equally safe.
 ///
 /// # A function that joins its caller's transaction
 ///
@@ -139,7 +139,7 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// #[txn]
 /// fn push<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, value: u64) -> pheap::Result<()> {
 ///     let node = tx.alloc(Node { value, next: tx[list].head })?;
-///     tx[list].head = Some(node); // only this field is logged ...
+///     tx[list].head = Some(node); // only this field need be logged ...
 ///     tx[list].len += 1;          // ... and this one
 ///     Ok(())
 /// }
@@ -147,9 +147,9 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 ///
 /// # A function that opens a transaction
 ///
-/// It has a parameter of type `&Root<T>`. In its body, the name of this parameter is the `P` to the root
-/// object, and `tx` is the transaction. `?` and `return Err(..)` roll the transaction back. The function
-/// returns a `Result<_, E>` where `E: From<pheap::Error>`.
+/// It has one parameter of type `&Root<T>`, and none of type `&mut Txn<'r>`. In its body, the name of this
+/// parameter is the `P` to the root object, and `tx` is the transaction. `?` and `return Err(..)` roll the
+/// transaction back. The function returns a `Result<_, E>` where `E: From<pheap::Error>`.
 ///
 /// ```
 /// # use pheap::{P, Persist, Root, Txn, txn};
@@ -172,16 +172,17 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// # Rewritten code
 ///
 /// Assignments (`=`, `+=`, …) to `tx[e]`, followed by any chain of fields and `[i]` of arrays and slices, in
-/// the whole body except nested functions and the arguments of macros. `e` and `i` are evaluated before the
+/// the whole body except nested functions, the arguments of macros, and what has an attribute. (The macro may
+/// overlook others; they are not faster, but correct.) `e` and `i` are evaluated before the
 /// transaction is borrowed, so `tx[tx[a].next.unwrap()].val = 5` compiles. Otherwise the types, the values
 /// and the order of evaluation are those of the plain code.
 ///
 /// (Temporaries of `e` and `i` are dropped directly after their evaluation. If `+=` is your implementation of
 /// `AddAssign`, then in `tx[*cell.borrow()].sum += value()`, `value` may borrow the `cell` mutably.)
 ///
-/// Two consecutive assignments to different objects share one fence if each `e` and `i` is a plain variable
-/// or a literal. The macro cannot use your implementation of `IndexMut`: `[i]` of such a type is an error,
-/// and its message contains the code to write instead.
+/// Two consecutive assignments to different objects can share one fence, but only if each `e` and `i` is a
+/// plain variable or a literal. The macro cannot use your implementation of `IndexMut`: an `[i]` of such a
+/// type that looks like an index of a slice is an error, and its message contains the code to write instead.
 ///
 /// The macro knows types by their names: `P`, `Txn` and `Root` must be those of pheap.
 ///

@@ -46,8 +46,8 @@ pub(crate) trait Reader {
     fn scan(&mut self, from: &[u8], most: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result<()>;
 }
 
-/// A session of a thread. Each call is a separate transaction. Stores with a faster way for single entries
-/// override the defaults.
+/// A session of a thread. Each call is a separate transaction (in a server, requests). Stores with a faster
+/// way for single entries override the defaults.
 pub(crate) trait Session: Reader + Send {
     /// Puts one entry.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

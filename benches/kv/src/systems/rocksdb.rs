@@ -27,7 +27,7 @@ macro_rules! functions {
         impl Functions {
             fn load(library: Library) -> std::result::Result<Functions, libloading::Error> {
                 Ok(Functions {
-                    // SAFETY: these are the types in rocksdb/c.h since version 5.
+                    // SAFETY: these are the types in rocksdb/c.h.
                     $($name: unsafe { *library.get(concat!("rocksdb_", stringify!($name), "\0").as_bytes())? },)*
                     _library: library,
                 })
@@ -87,8 +87,8 @@ pub(crate) fn is_there() -> bool {
     functions().is_some()
 }
 
-/// A database with the default options, except no compression, and a cache of the size that the other stores
-/// have.
+/// A database with the default options, except no compression, background threads for all processors, and a
+/// cache of the size that the other stores have.
 pub(crate) struct RocksDb {
     f: &'static Functions,
     db: Object,

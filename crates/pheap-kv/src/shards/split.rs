@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, TryLockError};
 
 /// Number of entries of a large shard, if there are just enough shards.
 const LARGE: usize = 4096;
-/// Maximal number of keys whose older versions an attempted split removes.
+/// Maximal numbers of expired values, and of keys whose older versions, an attempted split removes.
 const TIDIED: usize = 256;
 /// Maximal number of keys of a batch that are sampled to choose the ranges of new shards.
 const SAMPLE: usize = 1024;
@@ -162,8 +162,8 @@ impl Shards {
 ///
 /// While there are fewer than `enough` shards, the number grows with the square of the number of shards. So a
 /// young store soon has several shards, and threads that fill it write to different ones. Beyond `enough`,
-/// the number doubles with every `enough / 2` shards. So the shards of a store that is filled in order differ
-/// little in size, and their number grows with the logarithm of the store's size.
+/// the number doubles with every `enough / 2` shards. So if a store is filled in order, the number of its
+/// shards grows with the logarithm of its size.
 fn large(shards: usize, enough: usize) -> usize {
     match shards.checked_sub(enough) {
         Some(more) => LARGE << (2 * more / enough).min(40),

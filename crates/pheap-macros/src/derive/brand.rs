@@ -55,15 +55,16 @@ pub(super) fn generics(input: &Input<'_>) -> Generics {
     generics
 }
 
-/// Returns the bounds that the type declares, at any brand, except those that `Persist` implies.
+/// Returns the bounds that the type declares, at any brand, except those that `Persist` implies, that do not
+/// depend on a brand or a type parameter, or whose paths are [unclear].
 pub(super) fn bounds(input: &Input<'_>) -> Vec<WherePredicate> {
     let apart = declared(input.generics).flat_map(apart);
     apart.filter_map(|predicate| at_any_brand(input, predicate)).collect()
 }
 
-/// Splits a predicate: one predicate gets all bounds without `for<..>`, and each bound with `for<..>` gets a
-/// separate one. `T: for<'a> Trait<'a>` becomes `for<'a> T: Trait<'a>`. The reason is that each predicate
-/// gets another lifetime, and a `for<..>` cannot contain another one.
+/// Splits a predicate that has no `for<..>` itself: one predicate gets all bounds without `for<..>`, and each
+/// bound with `for<..>` gets a separate one. `T: for<'a> Trait<'a>` becomes `for<'a> T: Trait<'a>`. The
+/// reason is that each predicate gets another lifetime, and a `for<..>` cannot contain another one.
 fn apart(mut predicate: PredicateType) -> Vec<PredicateType> {
     let bounds = std::mem::take(&mut predicate.bounds);
     let mut all = vec![predicate.clone()];
@@ -80,7 +81,7 @@ fn apart(mut predicate: PredicateType) -> Vec<PredicateType> {
     all
 }
 
-/// Returns all bounds of type parameters, from the parameter list and the where clause.
+/// Returns all bounds of types, from the parameter list and the where clause.
 fn declared(generics: &Generics) -> impl Iterator<Item = PredicateType> {
     let inline = generics.type_params().map(|param| {
         let name = &param.ident;
@@ -137,7 +138,7 @@ fn is_implied(bound: &TypeParamBound) -> bool {
     }
 }
 
-/// Replaces every occurrence of the brand and of the type parameters.
+/// Replaces every occurrence of the brand, of the type parameters and of `Self`, except in unclear paths.
 struct Rebrand<'a> {
     input: &'a Input<'a>,
     at: Lifetime,

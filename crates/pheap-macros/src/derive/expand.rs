@@ -1,5 +1,5 @@
-//! The expansion of the derive: calls of `macro_rules!` macros of pheap. These macros contain all unsafe code
-//! and check their input.
+//! The expansion of the derive: calls of `macro_rules!` macros of pheap, which contain all unsafe code of the
+//! expansion and check their input, and safe impls of other traits.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -37,9 +37,9 @@ pub(super) fn expand(input: &Input<'_>) -> TokenStream {
     }
 }
 
-/// Returns the errors, and impls that do nothing. Without the impls, each use of the type would be another
-/// error. (If a bound cannot be written for the type at another brand, the impls would be errors, so there
-/// are none.)
+/// Returns the errors, and an impl of `Persist` that does nothing. Without the impl, each use of the type
+/// would be another error. (If a bound cannot be written for the type at another brand, the impl would be an
+/// error, so there is none.)
 pub(super) fn stub(input: &Input<'_>, errors: &syn::Error) -> TokenStream {
     let errors = errors.to_compile_error();
     if !brand::unclear(input).is_empty() {
@@ -151,8 +151,8 @@ fn described(fields: &[Field<'_>], before: usize) -> (Literal, TokenStream) {
     (gaps, quote!(#(#fields)*))
 }
 
-/// Evaluates `PADDED` at the definition, so that its errors appear there. A type with parameters is checked
-/// where it is used.
+/// Evaluates `PADDED` at the definition, so that its errors appear there. A type with type or const
+/// parameters is checked where it is used.
 fn check(input: &Input<'_>) -> Option<TokenStream> {
     let generics = input.generics;
     if generics.type_params().next().is_some() || generics.const_params().next().is_some() {

@@ -1,4 +1,4 @@
-//! The input of the derive: the attributes and the shape of the type, with the span of each part.
+//! The input of the derive: the attributes and the shape of the type, with spans for messages.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};

@@ -147,8 +147,7 @@ fn neither(sig: &Signature) -> Error {
     )
 }
 
-/// Refuses `const`, `async` and `extern` functions. The body becomes a closure, or it borrows from
-/// parameters in ways that such functions cannot.
+/// Refuses `const`, `async` and `extern` functions. The messages say why.
 fn plain(sig: &Signature) -> Result<()> {
     let (span, kind, why) = if let Some(token) = sig.constness {
         (token.span, "const", "a transaction runs at run time")

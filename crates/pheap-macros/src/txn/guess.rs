@@ -15,7 +15,7 @@ use super::scope::ScopedNames;
 use super::tokens::{is_group, is_punct, is_word, list};
 use crate::errors::Errors;
 
-/// Returns errors for first attempts in the body. `pointers` are the names of parameters of type `P`.
+/// Returns errors for first attempts in the body. `pointers` are the names that mean a `P` in it.
 pub(super) fn check(txs: &ScopedNames, pointers: &ScopedNames, body: &TokenStream) -> syn::Result<()> {
     let braces = TokenTree::from(Group::new(Delimiter::Brace, body.clone()));
     // If the body is not valid Rust, the compiler reports that.
@@ -108,7 +108,7 @@ fn fields(steps: &[PlaceProjection]) -> Option<String> {
     steps.iter().map(step).collect()
 }
 
-/// Returns code as text, without the spaces that the printed form of tokens contains.
+/// Returns code as text, without most of the spaces that the printed form of tokens contains.
 fn text(code: &impl ToTokens) -> String {
     let shown = code.to_token_stream().to_string();
     let mut text = shown.replace(" . ", ".").replace(" (", "(").replace(" [", "[").replace(" ;", ";");

@@ -1,4 +1,5 @@
-//! Pairs of neighbouring assignments to different objects, which share one log entry and one fence.
+//! Pairs of neighbouring assignments to different objects or elements, which can share one log entry and one
+//! fence.
 
 use proc_macro2::{Delimiter, Spacing, TokenTree};
 
@@ -27,9 +28,8 @@ impl AssignmentPair {
             return None;
         }
         let (other, _, right_side, other_len) = fixed(&tokens[len..], names)?;
-        // Both must belong to one transaction, because each transaction has a separate log. Within one
-        // element, two assignments share log entries without a pair: a transaction that stores to a block
-        // again logs all of it.
+        // Both must belong to one `Txn`: a place is noted for the log of the `Txn` that is borrowed. Within
+        // one element, the places are close together, so two assignments gain little from a pair.
         if first.tx != other.tx || rebinds(right_side) || first.is_beside(&other) {
             return None;
         }

@@ -116,8 +116,8 @@ impl PlaceExpr {
 
     /// Returns code for the place that makes it crash-safe first.
     ///
-    /// The call of the macro has the span of the user's code, and contains no name of this crate. So a panic
-    /// in it, or in the assignment, points to the user's code and not to the attribute.
+    /// The call of the macro has the span of the user's code. So a panic in it, or in the assignment, points
+    /// to the user's code and not to the attribute.
     pub(super) fn logged(&self, krate: &PheapPath, pair: Option<&AssignmentPair>) -> TokenStream {
         let at = self.tx.span();
         let (krate, place) = (krate.at(at), self.described(at));

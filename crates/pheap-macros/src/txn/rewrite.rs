@@ -1,9 +1,9 @@
 //! Finds the assignments in a body, and rewrites them.
 //!
-//! It reads tokens, because a parser of expressions would take most of the time that `#[txn]` adds to a
-//! build. So it sees less than a parser. Each assignment that it finds is one, and each name that it takes
-//! for a transaction is one, but it may overlook some. Overlooked assignments are still correct, because
-//! `tx[p]` makes the whole object crash-safe.
+//! It reads tokens, because a parser of expressions would make each build slower. So it sees less than a
+//! parser. Each assignment that it finds is one, and each name that it takes for a transaction is one (unless
+//! a macro has bound the name to another value), but it may overlook some. Overlooked assignments are still
+//! correct, because `tx[p]` makes the whole object crash-safe.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -17,8 +17,7 @@ use super::place::{PlaceExpr, assignment};
 use super::scope::ScopedNames;
 use super::tokens::{is_group, is_punct, is_word, list, until};
 
-/// Rewrites the assignments to places of the transactions in `txs`. `pointers` are the names of parameters of
-/// type `P`.
+/// Rewrites the assignments to places of the transactions in `txs`. `pointers` are the names that mean a `P`.
 ///
 /// A wrong rewrite, for instance of a name that a macro has bound to another value, is a type error and never
 /// an unsound program. The expansion calls macros of pheap, which are safe for all arguments.

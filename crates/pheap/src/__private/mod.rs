@@ -1,9 +1,9 @@
 //! The items that the macros expand to.
 //!
-//! All `unsafe` code is in `macro_rules!` of this crate, which name everything by `$crate`, and none in the
-//! output of the procedural macros: these name pheap by a path that the user chooses, at which there may be
-//! any crate. So each of these `macro_rules!` must be safe whatever its input is. The compiler checks again
-//! here, on the final type, the facts that the procedural macros have read from its tokens.
+//! All `unsafe` code of expansions is in `macro_rules!` of this crate, which name items by `$crate`, and none
+//! in the output of the procedural macros: these name pheap by a path that the user chooses, at which there
+//! may be any crate. So each of these `macro_rules!` must be safe whatever its input is. The compiler checks
+//! again here, on the final type, the facts that the procedural macros have read from its tokens.
 //!
 //! An expression of the user becomes the body of a separate closure or constant, outside each `unsafe` block.
 //! The macro that has an `unsafe` block also writes the pointer in it, because a program can call each of

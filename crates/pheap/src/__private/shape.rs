@@ -1,5 +1,5 @@
 //! Checks that a type is as the derive has read it. An attribute macro after `#[derive(Persist)]` may have
-//! changed the type since; then the compiler reports an error, because all checks are evaluated in constants.
+//! changed the type since; then the compiler reports an error, because constants evaluate the checks.
 
 use std::marker::PhantomData;
 
@@ -86,7 +86,8 @@ pub const fn assert_c<T>(declared_align: usize, tag: usize, variants: &[&[Slot]]
     }
 }
 
-/// Asserts that the fields lie as in a `repr(transparent)` struct: a single field takes all the room.
+/// Asserts that the fields lie as in a `repr(transparent)` struct: their sizes add up to that of the struct,
+/// and the largest of their alignments is that of the struct.
 #[track_caller]
 pub const fn assert_transparent<T>(fields: &[Slot]) {
     let (mut size, mut align, mut i) = (0, 1, 0);
@@ -104,8 +105,8 @@ pub const fn assert_transparent<T>(fields: &[Slot]) {
     }
 }
 
-/// Asserts that the enum `T` has a tag of `tag` bytes. (For an enum without an integer `repr`, this assumes
-/// 8, whatever the tag has.)
+/// Asserts that the enum `T` has a tag of `tag` bytes. (For an enum without an integer `repr`, this accepts 8
+/// only, whatever the tag has: see [`assert_whole_tag`](super::assert_whole_tag).)
 #[track_caller]
 pub const fn assert_tag<T>(tag: usize) {
     if size_of::<std::mem::Discriminant<T>>() != tag || size_of::<T>() < tag {

@@ -2,9 +2,9 @@
 //!
 //! The objects stay as they are: every value of an old type is a value of the new one
 //! ([`successors`](crate::layout::successors)). Only the heap's records of the types change: the type of the
-//! root, and the type of each span of objects. They must change before the program writes an object of a new
-//! type. Otherwise, if a variant that the old type did not have contains a pointer, the collector would not
-//! find it. **One transaction writes all the records**, so no crash leaves only some of them.
+//! root, and the types of the spans of its objects. They must change before the program writes an object of a
+//! new type. Otherwise, if a variant that the old type did not have contains a pointer, the collector would
+//! not find it. **One transaction writes all the records**, so no crash leaves only some of them.
 //!
 //! No held pointer and no snapshot of the root may exist: it would have the old type, and might read a value
 //! that the old type does not have. (A thread may still take a snapshot of the [durable
@@ -29,7 +29,8 @@ impl Heap {
     /// Returns whether the root has that type now.
     ///
     /// # Errors
-    /// [`Error::Nested`], [`Error::HeldPointers`], [`Error::PointerToPart`], and those of a transaction.
+    /// [`Error::NoSuchRoot`], [`Error::Nested`], [`Error::SeveralHeaps`], [`Error::HeldPointers`],
+    /// [`Error::PointerToPart`], and others, such as those of a transaction.
     pub(super) fn accept(&self, name: &str, desc: &'static Desc) -> Result<bool> {
         let heap = self.inner();
         let found = |region: &Region| {
@@ -53,7 +54,7 @@ impl Heap {
 
 impl HeapInner {
     /// Returns the number of a type, and a map from the number of each old type to the number of its
-    /// successor.
+    /// successor. Adds types that the type table does not have yet.
     pub(super) fn numbers(
         &self,
         desc: &'static Desc,

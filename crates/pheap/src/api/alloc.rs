@@ -44,14 +44,14 @@ unsafe fn write_unpadded<T: Persist>(place: *mut T, value: T) {
 
 impl<'r> Txn<'r> {
     /// Allocates an object with this value. It is garbage unless a reachable object points to it when the
-    /// transaction commits.
+    /// transaction commits, or it is [held](Self::hold).
     ///
     /// Takes `&self`, so that allocations nest: `tx.alloc(Node { next: Some(tx.alloc(tail)?) })`.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow;
     /// [`Error::UnsupportedType`]; [`Error::TooLarge`] if the alignment of a large type is greater than a
-    /// page. The transaction can continue.
+    /// page; [`Error::Forked`], and others. The transaction can continue after the first four.
     #[inline]
     pub fn alloc<T: Persist<At<'r> = T>>(&self, value: T) -> Result<P<'r, T>> {
         self.alloc_at::<T>(value)
@@ -88,7 +88,7 @@ impl<'r> Txn<'r> {
     /// Allocates a slice of `len` elements; `element` makes each of them from its index.
     ///
     /// # Errors
-    /// As for [`alloc`](Self::alloc), and [`Error::TooLarge`].
+    /// As for [`alloc`](Self::alloc); [`Error::TooLarge`] also if the slice has too many bytes for an object.
     pub fn alloc_slice<T: Persist<At<'r> = T>>(
         &self,
         len: usize,

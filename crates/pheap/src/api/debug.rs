@@ -34,8 +34,8 @@ pub struct DebugObject<'v, 'r, T: ?Sized> {
 }
 
 impl<'r> View<'r> {
-    /// Returns the object that `p` points to, for `{:?}` and `{:#?}`. Structs and enums are shown by the
-    /// names of their fields, collections by their elements, and a pointer as the object that it points to.
+    /// Returns the object that `p` points to, for `{:?}` and `{:#?}`. Structs and enums are shown with their
+    /// fields, collections by their elements, and a pointer as the object that it points to.
     /// The types need no `Debug`.
     ///
     /// ```
@@ -74,8 +74,8 @@ impl<'r> View<'r> {
     /// In a transaction, the output contains the changes of the transaction.
     ///
     /// # Cost
-    /// Meant for people to read: some microseconds to describe the types, and some tens of nanoseconds for
-    /// each value. A transaction that has changed parts of a shown object may become a long one.
+    /// Meant for people to read: each output describes the types anew. A transaction that has changed parts
+    /// of a shown object may become a long one.
     pub fn debug<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> DebugObject<'_, 'r, T> {
         DebugObject { view: self, object: p, depth: DEPTH, items: ITEMS }
     }

@@ -1,5 +1,5 @@
-//! Transactions and reads that do not wait for the disk: a [`Commit`] reports when their changes, or the data
-//! that they have read, are durable.
+//! Transactions and reads that return before their data are durable: a [`Commit`] reports when their changes,
+//! or the data that they have read, are.
 
 use super::root::Root;
 use super::several::RootSet;
@@ -19,13 +19,13 @@ impl<T: Persist> Root<T> {
     /// This is for servers: one thread runs transactions as fast as requests come, one sync covers all
     /// transactions since the last one, and the server sends each answer when its `Commit` is ready. With
     /// [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit), a thread of the heap syncs as long as
-    /// such commits are not durable, also if their `Commit`s are dropped. (The first deferred transaction
-    /// starts the thread.) With this policy and with `Awaited`,
+    /// such commits are not durable, also if their `Commit`s are dropped. (The first transaction or read of
+    /// this kind starts the thread.) With this policy and with `Awaited`,
     /// [`Options::unsynced_limit`](crate::Options::unsynced_limit) bounds the bytes that are not durable:
     /// beyond it, deferred transactions wait.
     ///
     /// With [`Awaited`](crate::SyncPolicy::Awaited), [`OnDemand`](crate::SyncPolicy::OnDemand) and
-    /// [`Every`](crate::SyncPolicy::Every), the thread syncs when the program waits for or polls a `Commit`
+    /// [`Every`](crate::SyncPolicy::Every), the log is synced when the program waits for or polls a `Commit`
     /// (with `Every`, also at its interval). So a program can make a single transaction durable soon, or many
     /// at once by the last of their `Commit`s. With durabilities other than
     /// [`Wal`](crate::Durability::Wal), the transaction has its full durability when this returns.
@@ -38,14 +38,14 @@ impl<T: Persist> Root<T> {
     /// which this has returned.
     ///
     /// # Cost
-    /// The cost of [`txn`](Self::txn) without the sync, and a reference count. (The first change of a heap
-    /// that was closed properly creates its log, and waits for the disk.) A transaction or read of the same
-    /// root that is *not* deferred waits for this one, too.
+    /// The cost of [`txn`](Self::txn) without the sync, and a reference count. (The first transaction of a
+    /// heap that was closed properly creates its log, and waits for the disk.) If a later transaction or read
+    /// of the same root is *not* deferred and waits for the disk, it waits for this one, too.
     ///
     /// # Errors
     /// As for [`txn`](Self::txn), except that the [`Commit`] returns [`Error::OutcomeUnknown`] if the disk
-    /// fails after the transaction. If `f` fails, this waits until the data that `f` has read are durable,
-    /// because the error may depend on them.
+    /// fails after the transaction. If `f` fails, this waits for the data that `f` has read as
+    /// [`txn`](Self::txn) does, because the error may depend on them.
     ///
     /// # Panics
     /// If `f` panics; its changes are rolled back.
@@ -95,9 +95,9 @@ impl<T: Persist> Root<T> {
     /// [`read`](Self::read) does not wait for a sync either; waiting for the `Commit` syncs the log.)
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`],
-    /// [`Error::Migrated`], [`Error::Forked`]; with `Wal`, [`Error::Failed`] if the disk has failed before.
-    /// The [`Commit`] returns an error if the disk fails later.
+    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Unsupported`] as for
+    /// [`read`](Self::read); [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; [`Error::Failed`] if
+    /// the heap has failed before. The [`Commit`] returns an error if the disk fails later.
     ///
     /// # Panics
     /// If `f` panics.

@@ -89,7 +89,7 @@ pub struct Evolution<'h> {
 
 impl Heap {
     /// Converts the objects below a root whose types have changed: object by object, in transactions of a few
-    /// mebibytes. After a crash, the next call continues where this one has stopped.
+    /// mebibytes. After a crash, the next call continues the conversion.
     ///
     /// It is for changes that annotations do not cover without a conversion: new fields that have no room in
     /// a [`Spare`](crate::Spare), or are not zero (`#[persist(since = 2, default = ..)]`); fields that have
@@ -147,8 +147,8 @@ impl Heap {
     /// [`Error::Migrated`].
     ///
     /// The root is locked during the whole conversion: transactions and reads of it wait, and then fail with
-    /// [`Error::Migrated`]. First, all objects that the root leads to are traced, so that garbage is not
-    /// converted.
+    /// [`Error::Migrated`]. Before any object is converted, all objects that the root leads to are traced, so
+    /// that garbage is not converted.
     ///
     /// Collections keep their structure: a map is not built anew. If all objects of a span still fit into
     /// their slots, they stay where they are. Otherwise all objects of the span move, and the pointers to
@@ -165,8 +165,9 @@ impl Heap {
     /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::SeveralHeaps`]; [`Error::ReadOnly`];
     /// [`Error::TooLarge`]; [`Error::Unfinished`] if an earlier call has begun a conversion to another `T`,
     /// or with other type changes; [`Error::ReservationFull`] if there may be too little room, and the heap
-    /// cannot get more. In all these cases nothing has changed. Later, the errors of a transaction, such as
-    /// [`Error::OutOfSpace`]: the converted objects stay converted, and the next call continues.
+    /// cannot get more; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`]. In all these cases this call
+    /// has converted no object. Later, the errors of a transaction, such as [`Error::OutOfSpace`]: the
+    /// converted objects stay converted, and the next call continues.
     pub fn evolve<T: Persist>(&self, root: &str) -> Evolution<'_> {
         Evolution {
             heap: self,
@@ -331,9 +332,9 @@ impl<'a> ConversionJob<'a> {
         })
     }
 
-    /// Locks the root until all objects are converted, and frees the objects that it does not lead to. If no
-    /// earlier call has begun the conversion, checks that it is possible, and records in the heap that it has
-    /// begun, in one transaction.
+    /// Locks the root, and frees the objects that it does not lead to. The returned value keeps the lock. If
+    /// no earlier call has begun the conversion, checks that it is possible, and records in the heap that it
+    /// has begun, in one transaction.
     fn begin(&self) -> Result<(Exclusive<'a>, Occupants)> {
         let ty = if self.from_is_new { self.from } else { self.unfinished };
         let mut exclusive = Exclusive::begin(self.heap, self.region, ty)?;
@@ -405,7 +406,7 @@ impl<'a> ConversionJob<'a> {
         Rewrite { desc: successor.new, conversion, ty, moved: self.moved, occupied }
     }
 
-    /// Fails if a version of the root is held: it would be read without the region's lock. Until it is
+    /// Fails if a version of the root (or a pointer) is held: it would be read without the lock. Until it is
     /// durable that the root is [`Unfinished`], a thread with an older handle may still get the durable
     /// version, which may share nodes with the current one.
     fn end_versions(&self, exclusive: Exclusive<'a>) -> Result<Exclusive<'a>> {
@@ -546,7 +547,7 @@ impl<'a> ConversionJob<'a> {
     }
 }
 
-/// A format number: moved objects leave a [`Moved`] or a [`MovedSlice`]. Earlier versions of pheap know only
+/// A format number: moved objects leave a [`Moved`] or [`MovedSlice`]. Older versions of pheap know only
 /// the first, and would not find moved slices, so they must not continue this conversion; nor does this
 /// version continue theirs.
 const FORM: u64 = 2;

@@ -25,8 +25,8 @@ impl Heap {
     /// # Errors
     /// Those of [`existing_root`](Self::existing_root), except [`Error::NoSuchRoot`]. If the root would have
     /// to be created, also [`Error::InvalidName`], [`Error::ReadOnly`], [`Error::OutOfSpace`],
-    /// [`Error::ReservationFull`], [`Error::Failed`], and, if this thread is inside a transaction or read,
-    /// [`Error::Nested`] or [`Error::SeveralHeaps`].
+    /// [`Error::ReservationFull`], [`Error::OutcomeUnknown`], and, if this thread is inside a transaction or
+    /// read, [`Error::Nested`] or [`Error::SeveralHeaps`].
     pub fn root<T: Persist + FirstValue>(&self, name: &str) -> Result<Root<T>> {
         self.root_or_init(name, |tx| tx.alloc_default::<T>())
     }
@@ -52,9 +52,9 @@ impl Heap {
     /// # Errors
     /// [`Error::NoSuchRoot`]; [`Error::TypeMismatch`] if the root is of another type (see
     /// [`migrate`](Self::migrate)); [`Error::Unfinished`]; [`Error::UnsupportedType`]; [`Error::Closed`],
-    /// [`Error::Forked`]. If the program has annotated the type since the root was created, the heap records
-    /// the new type: that may fail with [`Error::HeldPointers`], [`Error::PointerToPart`],
-    /// [`Error::Nested`], [`Error::SeveralHeaps`], and the errors of a transaction.
+    /// [`Error::Forked`], [`Error::Failed`]. If the program has annotated the type since the root was
+    /// created, the heap records the new type: that may fail with [`Error::HeldPointers`],
+    /// [`Error::PointerToPart`], [`Error::Nested`], [`Error::SeveralHeaps`], and the errors of a transaction.
     pub fn existing_root<T: Persist>(&self, name: &str) -> Result<Root<T>> {
         match Root::find(self.inner(), name) {
             Err(Error::TypeMismatch { .. }) if self.accept(name, <T as Persist>::desc())? => {

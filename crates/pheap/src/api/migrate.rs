@@ -6,7 +6,7 @@
 //! or the undo log contains their old content, as for any object. So no crash leaves only some of them
 //! changed in the end. (A crash may leave some of them changed *and a log* with the others: an opening reads
 //! a region's header [as it will be](crate::heap::open::survey::ReplayedMetadata) after the logs are
-//! replayed.) The type is durable in the type table before that.
+//! replayed.) The type is in the type table before that.
 //!
 //! **Handles.** A [`Root`](crate::Root) has the number of the type for which it was made. After a thread has
 //! locked the region for it, it compares this number with the number that the region serves. The region's
@@ -40,9 +40,10 @@ impl Heap {
     /// the root had that layout.
     ///
     /// If the root does not exist, or has another layout than `Old`, this does nothing and returns
-    /// `Ok(false)`. So a program calls it for each version that it ever had, oldest first, and then opens the
-    /// root: any of these versions is converted to the newest. If the root has none of these layouts,
-    /// [`root`](Self::root) fails with [`Error::TypeMismatch`].
+    /// `Ok(false)`, unless an [`evolve`](Self::evolve) of the root has begun and is not complete. So a
+    /// program calls it for each version that it ever had, oldest first, and then opens the root: any of
+    /// these versions is converted to the newest. If the root has none of these layouts, [`root`](Self::root)
+    /// fails with [`Error::TypeMismatch`].
     ///
     /// ```
     /// use pheap::{Heap, P, Persist, Result, Root};
@@ -106,18 +107,20 @@ impl Heap {
     /// to the old root object. Otherwise that object is garbage, unless another object points to it.
     ///
     /// # Crashes
-    /// The new objects, the root and its type change in one transaction: when this returns, the migration is
-    /// complete and durable, or nothing has changed. If `f` fails or panics, the root stays as it was.
+    /// The new objects, the root and its type change in one transaction, which is as durable as every other
+    /// one when this returns. If this returns an error other than [`Error::OutcomeUnknown`], nothing has
+    /// changed. If `f` fails or panics, the root stays as it was.
     ///
     /// # Cost
     /// The work of `f`, a few words for the root, and the comparison of types. During the migration, no other
     /// root can be created, renamed, removed or migrated, and the heap cannot be closed, checked or copied.
-    /// If there is nothing to do, the cost is a lookup.
+    /// If there is nothing to do, the cost is a lookup and the comparison of types.
     ///
     /// # Errors
-    /// The errors that `f` returns; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`]. If there is
-    /// something to do, also [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction or
-    /// read of the heap, [`Error::SeveralHeaps`] if of another one, [`Error::OutOfSpace`],
+    /// The errors that `f` returns; [`Error::Unfinished`] if an [`evolve`](Self::evolve) of the root is not
+    /// complete; [`Error::UnsupportedType`]; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`]. If
+    /// there is something to do, also [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a
+    /// transaction or read of the heap, [`Error::SeveralHeaps`] if of another one, [`Error::OutOfSpace`],
     /// [`Error::ReservationFull`]. All of them leave the root as it was. With
     /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this
     /// waits for it.

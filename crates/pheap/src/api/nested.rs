@@ -173,10 +173,10 @@ impl<'r> Txn<'r> {
     /// does not catch the panic, the whole transaction is rolled back, as usual.
     ///
     /// # Cost
-    /// When `f` is the first to write an object that it has not allocated itself, the object is copied once
-    /// more, in volatile memory: such a store takes about twice as long. A rollback costs less than that.
-    /// A nested part that succeeds needs no fence and no write to the file: a crash rolls back the whole
-    /// transaction. A rollback in a long transaction stores the old content in place.
+    /// When `f` is the first to write an object that it has not allocated itself, the old content is copied
+    /// once more, in volatile memory. The success of a nested part needs no fence and no write to the file:
+    /// a crash rolls back the whole transaction. A rollback in a long transaction stores the old content in
+    /// place.
     ///
     /// # Errors
     /// The error that `f` returns, and no other.
@@ -241,8 +241,8 @@ impl Drop for SavepointGuard<'_, '_> {
         // SAFETY: `cx` is the context of an open transaction of this thread, by (1) of `Txn`; `context` is
         // not used after the next reference is made, by (2).
         let context = unsafe { &mut *cx };
-        // After a panic inside pheap, the context is inconsistent, so a rollback is impossible. A forked
-        // child does not have the transaction's writes.
+        // After a panic inside pheap, the context is inconsistent, so a rollback is impossible. In a forked
+        // child, the transaction is the parent's.
         if context.is_between || context.store().is_forked() {
             return context.drop_savepoint();
         }

@@ -23,7 +23,8 @@ pub(super) fn bytes_of<T: Pointee + ?Sized>(value: *mut T) -> (usize, usize) {
     (value.cast::<u8>().expose_provenance(), T::bytes(value))
 }
 
-/// Whether the transaction may have a copy of a whole value of this size. It rarely has one of a slice.
+/// Whether to look for a copy of the whole value: it is no slice, and not larger than the largest copy. (A
+/// slice rarely has a copy of all of it.)
 #[inline(always)]
 pub(super) fn has_copies<T: Pointee + ?Sized>(value: *mut T) -> bool {
     size_of::<*mut T>() == size_of::<*mut u8>() && T::bytes(value) <= MAX_OBJECT
@@ -37,7 +38,7 @@ pub(super) fn has_copies<T: Pointee + ?Sized>(value: *mut T) -> bool {
 #[inline(never)]
 pub(super) unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, value: *mut T) -> *mut T {
     let (addr, len) = bytes_of(value);
-    // For any other value, the caller has already searched `recent`.
+    // For most other values, a caller has already searched `recent`.
     if T::PADDED || !has_copies(value) {
         // SAFETY: *open*: `cx` is valid, and there is no reference to the context.
         let context = unsafe { &mut *cx };
@@ -52,9 +53,8 @@ pub(super) unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, va
     T::relocated(value, place)
 }
 
-/// Returns the place to which `place` is to be written; handles the simple cases itself. All calls are tail
-/// calls, so the simple cases save no registers. Most stores are such a case: the first one to a field, or a
-/// repeated one.
+/// Returns the place to which `place` is to be written; handles the simple cases itself. The calls for the
+/// other cases are in tail position, so that the simple cases need not save registers for them.
 ///
 /// # Safety
 /// *open*, *live* and *alone*; `hot` is that of the context.
@@ -68,7 +68,7 @@ pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
     let (addr, len) = bytes_of(place);
     let cx = hot.context.get();
     if !<F as Pointee>::PADDED {
-        // Most transactions that get here for each of their stores have an empty cache.
+        // An empty cache need not be searched.
         if hot.recent.has_any()
             && let Some(noted) = hot.recent.find(addr, len, align_of::<F>())
         {
@@ -140,8 +140,8 @@ unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
     unsafe { Context::writable(cx, addr, len, align_of::<F>(), None) }.cast()
 }
 
-/// Records the range that a store to `place` will log. Returns whether it was recorded: not if it is logged
-/// already.
+/// Records the range that a store to `place` will log. Returns whether it was recorded: not if it is empty,
+/// or logged already.
 ///
 /// # Safety
 /// *open*, *live* and *alone*.
@@ -162,8 +162,8 @@ pub(super) unsafe fn note_ahead<T: Pointee + ?Sized, F>(
     }
 }
 
-/// Logs all recorded places with one fence, and returns the place to which `place`, one of them, is to be
-/// written.
+/// Logs all recorded places with one fence if the transaction is long (forgets them otherwise), and returns
+/// the place to which `place`, one of them, is to be written.
 ///
 /// # Safety
 /// *open*, *live* and *alone*; `hot` is that of the context.

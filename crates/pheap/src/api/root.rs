@@ -30,8 +30,9 @@ use crate::units::PAGE;
 /// A named root of a heap: an object of type `T`, and a separate region for all objects that it leads to.
 ///
 /// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the
-/// other; reads run concurrently with one another and with a transaction. Different roots do not wait for one
-/// another, so a program scales with threads by using several roots.
+/// other; reads run concurrently with one another, and with a transaction until it stores its changes in
+/// place. Transactions on different roots run concurrently, so a program scales with threads by using several
+/// roots.
 ///
 /// The lifetime of a type in a heap is that of a transaction, and a handle has none. So in a struct or a
 /// signature, the lifetime is written `'static`, which says nothing about how long anything lives (in a `let`
@@ -74,13 +75,14 @@ use crate::units::PAGE;
 /// # }
 /// ```
 //
-// Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only
-// `find` and `clone` make a `Root`: the marker is private. (Other files read the other fields; none writes
-// them.)
+// Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap, or, in
+// a read-only heap, of a type whose values are all values of `T`. Only `find` and `clone` make a `Root`: the
+// marker is private. (Other files read the other fields; none writes them.)
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
-    /// The number of `T`. The region compares it with the number that it serves, to detect a migrated root.
+    /// The number of the root's type. The region compares it with the number that it serves, to detect a
+    /// migrated root.
     pub(crate) ty: u32,
     marker: PhantomData<fn() -> T>,
 }
@@ -112,7 +114,7 @@ impl<T> Root<T> {
 }
 
 impl<T: Persist> Root<T> {
-    /// Returns the root with this name, if it is a `T`.
+    /// Returns the root with this name, if it is a `T`, or can be read as one in a read-only heap.
     pub(super) fn find(heap: &Arc<HeapInner>, name: &str) -> Result<Root<T>> {
         heap.check_open()?;
         let region = heap.region(name)?;
@@ -121,13 +123,13 @@ impl<T: Persist> Root<T> {
         Ok(Root { heap: heap.clone(), region, ty, marker: PhantomData })
     }
 
-    /// Whether this type is the one that `desc` describes.
+    /// Whether the root's type is the one that `desc` describes.
     pub(super) fn is(&self, desc: &'static Desc) -> Result<bool> {
         self.heap.tables.lock().types.is(self.ty, desc)
     }
 
-    /// Runs `f` as one transaction: all its changes take effect, and are durable before this returns, or none
-    /// does.
+    /// Runs `f` as one transaction: all its changes take effect, or none does. Before this returns, they are
+    /// as durable as the heap's [`Durability`](crate::Durability) and [`SyncPolicy`](crate::SyncPolicy) say.
     ///
     /// If `f` returns an error or panics, its changes are rolled back. After a crash at any moment, the root
     /// has the state before or after the transaction. If another thread has a transaction on the root, this
@@ -135,9 +137,9 @@ impl<T: Persist> Root<T> {
     ///
     /// Reads run until the transaction stores its changes in place: at the commit, or earlier, when it
     /// becomes long. It becomes long if it changes thousands of objects. With
-    /// [`Durability::Process`](crate::Durability::Process), it also becomes long if it accesses the objects
-    /// that it has changed hundreds of times, or has changed 64 objects and then reads hundreds. Before it
-    /// stores in place, it waits for the reads that have begun; any access to the heap may wait for that.
+    /// [`Durability::Process`](crate::Durability::Process), it may also become long if it accesses objects
+    /// many times after it has changed some. Before it stores in place, it waits for the reads that have
+    /// begun; any access to the heap in `f` may wait for that.
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for
     /// others.
@@ -150,18 +152,19 @@ impl<T: Persist> Root<T> {
     /// on two *heaps* do not nest, unless [`with_several_heaps`](crate::with_several_heaps) allows it.
     ///
     /// # Cost
-    /// A transaction without writes and allocations costs a lock, at most; with
-    /// [`Durability::Wal`](crate::Durability::Wal), it also waits until the data that it may have read are
-    /// durable. One that changes a few small objects costs one fence; see the crate's documentation for
-    /// longer ones.
+    /// A transaction without writes and allocations costs a lock. With
+    /// [`Durability::Wal`](crate::Durability::Wal), it also waits until the data that it may have read are as
+    /// durable as the policy requires. For others, see the crate's documentation.
     ///
     /// # Errors
     /// The error that `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the
     /// heap already, and [`Error::SeveralHeaps`] if it is inside a transaction of another heap;
+    /// [`Error::Unsupported`] if it is inside 16 transactions, reads and accesses to snapshots already;
     /// [`Error::OutOfSpace`] if the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`],
-    /// [`Error::Migrated`], [`Error::Forked`]. All of them leave the root as it was. With
+    /// [`Error::Migrated`], [`Error::Forked`]; [`Error::Failed`] if the disk has failed before, or a panic
+    /// has left the heap inconsistent. All of them leave the root as it was. With
     /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this
-    /// transaction waits for it, and [`Error::Failed`] if the disk has failed before.
+    /// transaction waits for it, and other errors if the log cannot be created.
     #[inline]
     pub fn txn<R>(&self, f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R>) -> Result<R> {
         self.try_txn(f)
@@ -223,10 +226,10 @@ impl<T: Persist> Root<T> {
     /// Runs `f`, which may read but not write. Reads of one root run concurrently with one another and with a
     /// transaction, of which they see nothing before it commits. They wait while it stores its changes.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), the result of `f` is returned after all data that
-    /// `f` has read are durable, so that no caller learns of a change that a power failure then takes back.
-    /// The read waits for that after `f` has run, with no lock held, at most for the sync that is in progress
-    /// and the next one ([`read_deferred`](Self::read_deferred) does not wait). As in a transaction, side
+    /// With [`Durability::Wal`](crate::Durability::Wal), if the policy makes commits wait for a sync, the
+    /// result of `f` is returned after all data that `f` has read are durable, so that no caller learns of a
+    /// change that a power failure then takes back. The read waits for that after `f` has run, and without
+    /// the root's lock ([`read_deferred`](Self::read_deferred) does not wait). As in a transaction, side
     /// effects of `f` and messages of its panics do not wait: to send something elsewhere, return it. A read
     /// that is nested in another read of the heap does not wait; the outer read waits for both. A read inside
     /// a transaction on another heap waits before it returns.
@@ -243,8 +246,8 @@ impl<T: Persist> Root<T> {
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Unsupported`] if it is
     /// inside 16 transactions, reads and accesses to snapshots already; [`Error::Closed`],
-    /// [`Error::Migrated`], [`Error::Forked`]; with `Wal`, [`Error::OutcomeUnknown`] and [`Error::Failed`] if
-    /// the disk has failed. In these cases the result of `f` is dropped.
+    /// [`Error::Migrated`], [`Error::Forked`], [`Error::Failed`]; with `Wal`, [`Error::OutcomeUnknown`] if
+    /// the disk fails while this waits for it. If `f` has run by then, its result is dropped.
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
         Ok(self.look(f, |shared| shared.finish())?.0)
@@ -286,7 +289,7 @@ impl<T: Persist> Root<T> {
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, or reads a snapshot of
     /// it, [`Error::SeveralHeaps`] if of another one; [`Error::ReadOnly`], [`Error::Closed`],
-    /// [`Error::Forked`].
+    /// [`Error::Forked`], [`Error::Failed`], and others if the log cannot be created.
     pub fn collect(&self) -> Result<()> {
         self.heap.check_writable()?;
         guard::may_wait(self.heap.id())?;
@@ -304,11 +307,11 @@ impl<T: Persist> Root<T> {
     /// transaction over several roots, if it has changed one of them, and for long transactions.)
     ///
     /// Transactions that do not wait for the disk, [deferred](Self::txn_deferred) ones and
-    /// [tasks](Self::txn_async), call `f` as soon as the sync that makes them durable is arranged. (A
-    /// [`read`](Self::read) in `f` waits for that sync; a [`read_deferred`](Self::read_deferred) does not.)
-    /// If the transaction is [nested](crate::with_several_heaps) in a transaction or read of another heap,
-    /// the locks of the outer one are still held. Transactions of other processes, migrations, and the end of
-    /// the root or the heap do not call `f`.
+    /// [tasks](Self::txn_async), call `f` before the sync that makes them durable has ended. (A
+    /// [`read`](Self::read) in `f` may wait for that sync; a [`read_deferred`](Self::read_deferred) does
+    /// not.) If the transaction is [nested](crate::with_several_heaps) in a transaction or read of another
+    /// heap, the locks of the outer one are still held. Transactions of other processes, migrations, and the
+    /// end of the root or the heap do not call `f`.
     ///
     /// If another thread has begun a call of `f`, that call may continue for a moment after the `Watch` is
     /// dropped. In a forked child, this does nothing.
@@ -334,7 +337,7 @@ impl<T: Persist> Root<T> {
     /// A closure that has a handle of the heap keeps it open until the `Watch` is dropped.
     ///
     /// # Cost
-    /// If no `Watch` of the root exists, a check of a flag.
+    /// If no `Watch` of the root exists, a check of flags.
     ///
     /// # Panics
     /// A panic of `f` propagates out of the `txn` that has called it, after the functions of all other
@@ -360,8 +363,8 @@ impl<T: Persist> Root<T> {
         // SAFETY: `addr` is within the mapping, which is not at 0.
         let addr = unsafe { NonNull::new_unchecked(addr) };
         // SAFETY: the root of a locked region is live. It is a `T`: the region serves the number `self.ty`
-        // (first premise), which is the number of `T` (an invariant of this type). `T::At<'r>` is `T` with
-        // another brand. The brand is the second premise.
+        // (first premise), and values of that type are values of `T` (an invariant of this type). `T::At<'r>`
+        // is `T` with another brand. The brand is the second premise.
         unsafe { P::from_addr(addr) }
     }
 }
@@ -369,7 +372,7 @@ impl<T: Persist> Root<T> {
 /// Creates and replaces roots. The caller holds the lock against other threads that create or remove roots.
 impl<T: Persist> Root<T> {
     /// Completes a region of `heap` that was created for a `T`: `init` makes its root object. If that fails,
-    /// the region's pages are freed.
+    /// the region's pages are freed (except in a forked child).
     pub(super) fn complete(
         heap: &HeapInner,
         region: Region,
@@ -487,7 +490,8 @@ unsafe fn write_word(exclusive: &Exclusive<'_>, at: *mut u64, word: u64) {
     unsafe { place.cast::<u64>().write(word) };
 }
 
-/// A region whose root object does not exist yet. Dropping it, also by a panic, frees the region's pages.
+/// A region whose root object does not exist yet. Dropping it, also by a panic, frees the region's pages,
+/// except in a forked child.
 //
 // Invariant: no other thread has the region.
 struct Unfinished<'a> {

@@ -17,8 +17,7 @@ use crate::ptr::P;
 use crate::region::{Region, RegionGroup, guard};
 use crate::wal::Commit;
 
-/// Runs `f` as one transaction over several roots of one heap: all its changes take effect, durably, or none
-/// does.
+/// Runs `f` as one transaction over several roots of one heap: all its changes take effect, or none does.
 ///
 /// `roots` is a tuple of up to four roots, or a slice of roots of one type ([`Shards`]). Each root has its
 /// own [`Txn`] and brand, so a pointer of one root cannot be stored in another. A thread waits for a root
@@ -53,10 +52,10 @@ pub fn txn<S: RootSet, R>(
 /// Runs `f`, in which this thread may open a transaction on one heap while it is inside a transaction on
 /// another, and may do all other nesting that is [`Error::SeveralHeaps`] elsewhere.
 ///
-/// **Two such transactions are not one.** The inner one has committed when it returns. If the outer one then
-/// fails, or the program is killed, the change of the inner heap stays, and that of the outer heap is rolled
-/// back. So a program that moves data from one heap to another must find out at its start whether one of the
-/// heaps has them, or both. Nest the heaps in the same order everywhere, as with any two locks.
+/// **Two such transactions are not one.** The inner one has committed when it returns `Ok`. If the outer one
+/// then fails, or the program is killed, the change of the inner heap stays, and that of the outer heap is
+/// rolled back. So a program that moves data from one heap to another must find out at its start whether one
+/// of the heaps has them, or both. Nest the heaps in the same order everywhere, as with any two locks.
 ///
 /// ```
 /// # use pheap::{Error, Heap};
@@ -81,7 +80,8 @@ pub fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
 
 /// Roots that one transaction can be opened on; see [`txn`](crate::txn()).
 pub trait RootSet: sealed::Sealed {
-    /// The argument of the transaction's closure: for a tuple, a `(&mut Txn<'_>, P<'_, T>)` for each root.
+    /// The argument of the transaction's closure: for a tuple, a `(&mut Txn<'_>, P<'_, T>)` for each root;
+    /// for a slice, [`Shards`].
     type Args<'a, 'b, 'c, 'd>;
 
     #[doc(hidden)]
@@ -103,11 +103,12 @@ pub(super) mod sealed {
 
     /// How a transaction over several roots ends.
     pub enum End<'c> {
-        /// It waits until its changes are durable; if it fails, until the data that it has read are durable.
+        /// It waits until its changes are as durable as the policy requires; if it fails, it waits so for the
+        /// data that it has read.
         Waits,
-        /// If it succeeds, it sets the `Commit`.
+        /// If it succeeds, it sets the `Commit`. If it fails, as `Waits`.
         Deferred(&'c mut Commit),
-        /// It sets the `Commit`, whether it succeeds or fails.
+        /// It sets the `Commit`, whether the closure succeeds or fails.
         Task(&'c mut Commit),
     }
 }

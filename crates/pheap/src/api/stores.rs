@@ -40,7 +40,7 @@ impl<'t, 'r, T: Pointee + ?Sized, F: Persist> First<'t, 'r, T, F> {
     }
 }
 
-/// The methods that `#[txn]` expands to.
+/// The methods that `#[txn]` expands to (those with `__`), and others about stores.
 impl<'r> Txn<'r> {
     /// Makes a part of an object crash-safe, and returns it. It has no closures: each would be one more
     /// function to check and to compile.
@@ -90,8 +90,7 @@ impl<'r> Txn<'r> {
         is_one_object: bool,
     ) -> First<'_, 'r, T, F> {
         let (object, (addr, len)) = (value_of(part.object()), bytes_of(part.place()));
-        // For such objects the cache is searched first. A small object also needs no logging in pairs: sooner
-        // or later, a block that contains it is logged as a whole.
+        // For such objects, `__place` searches the cache first.
         let has_copies = has_copies(object);
         // SAFETY: the place is a part of a live object of this region, by (3).
         let is_logged = || unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) };
@@ -109,7 +108,7 @@ impl<'r> Txn<'r> {
     }
 
     /// Returns the place of a [recorded](Self::__first) part, as [`__place`](Self::__place) does, after the
-    /// other part was recorded.
+    /// other part was recorded, too, if it needs that.
     #[doc(hidden)]
     #[inline(always)]
     pub fn __place_noted<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
@@ -127,7 +126,7 @@ impl<'r> Txn<'r> {
         self.hot().logs_in_place.get()
     }
 
-    /// Returns how many times copies were replaced by wider ones.
+    /// Returns a number that grows each time a wider copy replaces others.
     #[inline(always)]
     pub(crate) fn widened(&self) -> u32 {
         // SAFETY: the reference lives for this expression only, by (2).
@@ -140,8 +139,8 @@ impl<'r> Txn<'r> {
         unsafe { self.cx() }.mode
     }
 
-    /// Records the range that a store to a part will log, unless it is logged already. Returns whether it was
-    /// recorded. Calling this is optional: the store can log the part itself.
+    /// Records the range that a store to a part will log, unless it is empty, or logged already. Returns
+    /// whether it was recorded. Calling this is optional: the store can log the part itself.
     #[doc(hidden)]
     #[inline(always)]
     pub fn __ahead<T: Pointee + ?Sized, F>(&mut self, part: Part<'r, T, F>) -> bool {
@@ -156,7 +155,7 @@ impl<'r> Txn<'r> {
         unsafe { note_ahead(self.context(), value_of(part.object()), place) }
     }
 
-    /// Logs all recorded places with one fence.
+    /// Logs all recorded places with one fence if the transaction is long; forgets them otherwise.
     #[inline]
     pub(crate) fn ahead_done(&mut self) {
         // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no

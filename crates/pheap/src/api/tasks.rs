@@ -1,4 +1,4 @@
-//! Transactions and reads as futures: a task waits for the disk, and no thread does.
+//! Transactions and reads as futures: the task waits for the sync, and no thread does.
 
 use std::cell::Cell;
 
@@ -16,7 +16,8 @@ impl<T: Persist> Root<T> {
     /// Like [`txn`](Self::txn), for tasks: while the disk syncs, the task waits, and its thread runs other
     /// tasks.
     ///
-    /// The first poll runs `f`, as one transaction and to its end, in the polling thread. The future is ready
+    /// The first poll runs `f` (a later one if too much is unsynced), as one transaction and to its end, in
+    /// the polling thread. The future is ready
     /// when the whole transaction is durable. It needs no particular runtime: a thread of the heap, which
     /// syncs for all tasks at once, wakes the task.
     ///
@@ -32,9 +33,9 @@ impl<T: Persist> Root<T> {
     /// ```
     ///
     /// # When a thread still waits
-    /// * **Another transaction on the root** runs in another thread: the poll waits until its closure has
-    ///   returned, not until it is durable. It also waits for the [reads](Self::read) of the root that have
-    ///   begun.
+    /// * **Another transaction on the root** runs in another thread: the poll waits until that one has
+    ///   committed in memory, not until it is durable. It also waits for the [reads](Self::read) of the root
+    ///   that have begun.
     /// * **`f`** itself. A closure that takes more than about a millisecond delays other tasks of this
     ///   thread, like any computation: run `root.txn(f)` on the runtime's threads for blocking work
     ///   (`spawn_blocking`), or split it into several transactions.
@@ -46,15 +47,15 @@ impl<T: Persist> Root<T> {
     ///   [pages](crate::Options::memory_limit) are dirty. (If more than
     ///   [`Options::unsynced_limit`](crate::Options::unsynced_limit) is not synced, the task waits, before
     ///   `f` runs.)
-    /// * **The log of a heap that was closed properly**: the first change creates it, and waits for the disk
-    ///   five times. A transaction without changes, before the runtime starts, creates it as well.
+    /// * **The log of a heap that was closed properly**: the first transaction creates it, and waits for the
+    ///   disk. A transaction without changes, before the runtime starts, creates it as well.
     ///
     /// `f` cannot contain `.await`, so no task keeps a root locked while it waits for another event.
     ///
     /// # Dropping the future
-    /// Before the first poll, nothing has happened. After it, the transaction has run (or failed) and becomes
-    /// durable; dropping the future only loses the report. If too much was unsynced, the transaction may not
-    /// have begun. (So in a `select!`, a dropped transaction may have happened. Spawn a task for a
+    /// Before the first poll, nothing has happened. After it, the transaction has run (or failed), unless too
+    /// much was unsynced: then it may not have begun. If it has run, dropping the future only loses the
+    /// report. (So in a `select!`, a dropped transaction may have happened. Spawn a task for a
     /// transaction whose result must be known.)
     ///
     /// With other durabilities, and with [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand) or
@@ -62,7 +63,7 @@ impl<T: Persist> Root<T> {
     /// then. In a forked child, which has no threads, it waits in the poll.
     ///
     /// # Errors
-    /// As for [`txn`](Self::txn). An error of `f` is returned after all data that `f` has read are durable.
+    /// As for [`txn`](Self::txn). An error of `f` is returned after the wait for the data that `f` has read.
     ///
     /// # Panics
     /// In the poll, if `f` panics; its changes are rolled back.
@@ -116,8 +117,8 @@ impl<T: Persist> Root<T> {
         (result, commit.into_inner())
     }
 
-    /// Like [`read`](Self::read), for tasks: the first poll runs `f`, and the future is ready when all data
-    /// that `f` has read are durable. As for a [transaction](Self::txn_async), the task waits for that, and
+    /// Like [`read`](Self::read), for tasks: the first poll runs `f`, and the future is ready when `read`
+    /// would return. As for a [transaction](Self::txn_async), the task waits for that, and
     /// no thread does.
     ///
     /// ```

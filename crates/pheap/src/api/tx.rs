@@ -20,14 +20,14 @@ use crate::txn::context::{Context, HotFields, Mode};
 /// Indexing for writing makes the object crash-safe *before* it returns `&mut T`, so code that does not know
 /// pheap (`mem::swap`, `slice::sort`, any function that takes `&mut T`) may change it.
 ///
-/// There is no way to free an object: unreachable objects are garbage.
+/// Programs do not free objects: unreachable objects are garbage.
 //
-// Premises of the `unsafe` code here, in `alloc` and in `stores`. All of them hold from `Txn::new` on, as
-// long as the `Txn` lives:
+// Premises of the `unsafe` code here, in `alloc`, in `nested` and in `stores`. All of them hold from
+// `Txn::new` on, as long as the `Txn` lives:
 // (1) The view has a context. This thread has locked its region, a `Txn` cannot leave the thread, and a
 //     transaction is open in the region.
-// (2) A reference to the context lives only within one expression of these files, and the expression calls no
-//     function that might make another one.
+// (2) No reference to the context is used after another one was made: these files use each of them in one
+//     expression or a few neighbouring ones, which call no function that might make another one.
 // (3) A `P<'r, T>` points to a live `T` of the region (the contract of `P::from_addr`), and this `Txn` is the
 //     only one of its brand.
 pub struct Txn<'r> {
@@ -75,8 +75,8 @@ impl<'r> Txn<'r> {
         unsafe { self.cx() }.store().hash_secret
     }
 
-    /// Returns elements `range` of a slice, to write. They are logged together, once. A long transaction may
-    /// also log elements close to them.
+    /// Returns elements `range` of a slice, to write. They are made crash-safe together. A long transaction
+    /// may also log elements close to them.
     ///
     /// # Panics
     /// If the range is not within the slice.
@@ -141,7 +141,7 @@ impl<'r> Txn<'r> {
         }
     }
 
-    /// Keeps a pointer beyond this transaction; valid once the transaction has committed. See [`View::get`].
+    /// Keeps a pointer beyond this transaction, if the transaction commits. See [`View::get`].
     // `H` follows from `T`, and `T` from `H`, so that the expected type `Held<u64>` determines the type of a
     // literal in the heap.
     pub fn hold<T, H>(&self, p: P<'r, T>) -> Held<H>

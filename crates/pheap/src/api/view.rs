@@ -72,7 +72,8 @@ impl<'r> View<'r> {
     }
 
     pub(super) fn held(&self) -> &Arc<HeldTable> {
-        // SAFETY: `held` belongs to a region that is locked while the view lives (first premise of `new`).
+        // SAFETY: `held` belongs to a region that is locked while the view lives (first premise of `new`), or
+        // to a `HeldValue`, which is borrowed while the view lives.
         unsafe { self.at.held.as_ref() }
     }
 
@@ -109,7 +110,7 @@ impl<'r> View<'r> {
         Shared { view: unsafe { View::new(hot, self.held()) }, of: PhantomData }
     }
 
-    /// Whether this is the view of a read, and not of a transaction.
+    /// Whether this is the view of a read, or of a [`HeldValue`], and not of a transaction.
     fn is_read(&self) -> bool {
         std::ptr::eq(self.hot(), HotFields::reader())
     }
@@ -119,13 +120,13 @@ impl<'r> View<'r> {
     /// # Errors
     /// [`Error::NotHeld`](crate::Error::NotHeld) if it belongs to another root, to another opening of the
     /// heap, or to a transaction that was rolled back; and in a read, if it belongs to a transaction that is
-    /// still open. [`Error::Forked`](crate::Error::Forked).
+    /// still open. Otherwise [`Error::Forked`](crate::Error::Forked) in a forked child.
     pub fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<P<'r, T::At<'r>>> {
         let addr = self.held().get(held, !self.is_read())?;
         // SAFETY: the table has addresses of objects only, and the heap is not mapped at 0.
         let addr = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(addr)) };
         // SAFETY: `addr` is an object of this region, because the table belongs to the region. A transaction
-        // has published it, or this one has allocated it, and it was held since: so it is live. (Another
+        // has published it, or this one has held it, and it was held since: so it is live. (Another
         // thread may release it during a read: no cycle begins before the read ends, so the pointer stays
         // valid.) `Held<T>` was made from a pointer to a `T` of some brand.
         Ok(unsafe { P::from_addr(addr) })
@@ -237,8 +238,8 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for View<'r> {
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
         // SAFETY: `p` points to a live `T` of this region (the brand), and `place` returns the place of it,
-        // or of its copy. The region is locked, and there is no `&mut` into it: that would need `&mut Txn`,
-        // and `self` is borrowed from it.
+        // or of its copy. The region is locked (or the object does not change, see `new`), and there is no
+        // `&mut` into it: that would need `&mut Txn`, and `self` is borrowed from it.
         unsafe { &*self.place(p) }
     }
 }
@@ -291,10 +292,10 @@ pub(crate) struct HeldValue<T: Persist> {
 }
 
 impl<T: Persist> HeldValue<T> {
-    /// Copies `value`. All objects that `value` leads to can be reached from the object `reached`.
+    /// Copies `value`, and holds the object `reached`.
     ///
     /// # Errors
-    /// [`Error::Nested`] in a transaction.
+    /// [`Error::Nested`] in a transaction; [`Error::Closed`] if the heap does not exist any more.
     ///
     /// # Safety
     /// * If a transaction has committed an object that `value` leads to, it is never written again while it
