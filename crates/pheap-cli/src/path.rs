@@ -146,12 +146,22 @@ fn bracket(text: &str) -> Result<PathStep, String> {
             return Ok(PathStep::Range(from, to));
         }
     }
-    // Converts JSON to the form of printed keys, which have no blanks between their parts.
-    let plain = match serde_json::from_str::<serde_json::Value>(text) {
-        Ok(value) if text.starts_with(['{', '[']) => value.to_string(),
-        _ => text.to_owned(),
-    };
+    let is_json = text.starts_with(['{', '[']) && serde_json::from_str::<serde_json::Value>(text).is_ok();
+    let plain = if is_json { without_blanks(text) } else { text.to_owned() };
     Ok(PathStep::Key(PathKey::Plain(plain)))
+}
+
+/// Returns JSON in the form of printed keys: without blanks between its parts, the members of objects in the
+/// given order.
+fn without_blanks(json: &str) -> String {
+    let (mut quoted, mut escaped) = (false, false);
+    let is_part = |c: &char| {
+        let is_part = quoted || !c.is_ascii_whitespace();
+        quoted ^= *c == '"' && !escaped;
+        escaped = *c == '\\' && quoted && !escaped;
+        is_part
+    };
+    json.chars().filter(is_part).collect()
 }
 
 /// A result of a path.
