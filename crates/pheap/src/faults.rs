@@ -175,7 +175,7 @@ pub enum Bug {
     SweepKeepsRecords,
     /// The entries of spans that a sweep has emptied stay in the span table.
     KeepEmptySpans,
-    /// Memory that is freed at a commit can be allocated while the log has records that name it.
+    /// Memory that a commit frees can be allocated too early: while the log still has records that name it.
     FreeAtOnce,
     /// A short transaction does not hand the pointers that it overwrites to the marker.
     NoShadeAtCommit,

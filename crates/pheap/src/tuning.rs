@@ -8,7 +8,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(unreachable_pub)] // public in builds with the simulator
 pub struct Tuning {
-    /// Copies that a write set takes, at most as many as it can number; half as many if fences are free.
+    /// Most copies in a write set; never more than the shipped number, so that their indices fit into 16
+    /// bits. Half as many if the undo log needs no fences: logging then costs hardly more than copying.
     pub copies: usize,
     /// Most copies that are searched one by one, without an index; at most as many as a write set always has
     /// room for.

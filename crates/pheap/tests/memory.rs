@@ -70,7 +70,8 @@ fn transactions_leak_nothing() {
     assert!(more < 100_000, "{more} bytes more");
 }
 
-/// Of so many roots, each is noted once, not once for each of the others.
+/// A transaction over many roots has one list of them. If it made such a list for each of them, its memory
+/// would grow with the square of their number.
 #[test]
 fn a_transaction_over_thousands_of_roots_is_small() {
     const ROOTS: usize = 4000;

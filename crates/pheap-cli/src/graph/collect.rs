@@ -66,12 +66,13 @@ impl<'v> Collector<'v> {
         Collector { graph, most, items, most_rows, known, beyond, queue: VecDeque::new() }
     }
 
-    /// Begins at an object, with a name.
+    /// Adds a node for a name that stands for an object: see [`begin_at`](Self::begin_at).
     pub fn begin(&mut self, name: &str, pointer: Pointer<'v>) {
         self.begin_at(name, Value::Pointer(pointer), "");
     }
 
-    /// Begins at a value, with a name.
+    /// Adds a node for the name of a root or of a path, at which the picture begins. Its rows show `value`;
+    /// objects that the value points to become nodes, too, while there is room.
     pub fn begin_at(&mut self, name: &str, value: Value<'v>, type_name: &str) {
         let number = self.graph.nodes.len();
         let title = cut(name, 2 * NAME);

@@ -70,7 +70,8 @@ pub struct Consumers<'r> {
 pub struct Progress {
     /// The id of the last entry that a consumer got as a new one, or the id that `XGROUP` or `XCLAIM` set.
     pub last: Id,
-    /// Number of entries ever added up to `last`, or the number that `XGROUP` set. Negative if it is unknown.
+    /// Number of entries ever added up to `last`, or the number that `XGROUP` set and the entries read since.
+    /// `XCLAIM` does not change it when it sets `last`. Negative if it is unknown.
     pub read: i64,
 }
 

@@ -4,8 +4,8 @@ use super::{CRC, Error, RdbReader, Result, VERSION, decode, encode, rdb_type};
 use crate::data::Owned;
 
 /// A dumped value may have this many elements in packed strings (listpacks, ziplists, zipmaps, intsets),
-/// which may be compressed, and one more for each byte of the payload. Without a limit, a MiB from a client
-/// could become some GiB. (An uncompressed element takes at least two bytes.)
+/// which may be compressed, and one more for each byte of the payload. A field and its value in a zipmap
+/// count as one. Without a limit, a MiB from a client could become some GiB.
 const MOST_ELEMENTS: u64 = 4 << 20;
 
 /// Encodes a value with its type, version and checksum.

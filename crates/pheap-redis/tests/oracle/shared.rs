@@ -374,7 +374,9 @@ impl Sharer {
         Ok(())
     }
 
-    /// Checks a value that was read between `before` and now.
+    /// Checks the value of a key that was read between `before` and now. `expected` is the right value, if
+    /// any, with its deadline. If the deadline is within that time, the value may be there or not. The clocks
+    /// of this client and the server may differ by `clocks_differ`.
     pub(super) fn is_right(
         &self,
         key: &str,

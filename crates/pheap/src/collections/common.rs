@@ -318,7 +318,8 @@ macro_rules! set_of {
     ) => {
         sized!($set<K> of "elements", $buffers, $set { map: $map::new() }, |set| set.map.len());
 
-        /// Reading. Elements are shown in their borrowed form.
+        /// Reading. The program gets elements in their [borrowed form](crate::collections::MapKey): a `&str`
+        /// for a `PString`.
         impl<'r, K: $key<'r>> $set<'r, K> {
             #[doc = concat!("Whether there is such an element. ", $order)]
             #[inline]

@@ -140,7 +140,7 @@ impl HeldTable {
         (held, snapshots.saturating_sub(references) as usize)
     }
 
-    /// Records the version that a transaction has left; see [`RootVersions::note`].
+    /// Records the version of the root after a transaction; see [`RootVersions::note`].
     pub(crate) fn note_version(&self, new: RootVersion, ends: &[u64]) {
         self.versions.lock().note(new, ends);
     }

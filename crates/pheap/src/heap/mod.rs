@@ -222,8 +222,8 @@ impl HeapInner {
     /// [`Error::NoSuchRoot`].
     #[track_caller]
     pub(crate) fn region(&self, name: &str) -> Result<Arc<Region>> {
-        // A thread that removes a root keeps the tables locked until the directory does not have the root any
-        // more, so a root that is being removed is not found.
+        // A thread that removes a root locks the tables before it frees the root's spans, until the directory
+        // does not have the root any more. So no root with freed spans is found. (A root may be gone before.)
         let _tables = self.tables.lock();
         let directory = self.directory.lock();
         directory.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))

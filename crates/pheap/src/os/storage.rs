@@ -257,7 +257,7 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// The error of the operating system.
     fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>>;
 
-    /// Creates an empty log where there is none. Its name is durable on return.
+    /// Creates an empty log; fails if there is one. Its name is durable on return.
     ///
     /// # Errors
     /// The error of the operating system.

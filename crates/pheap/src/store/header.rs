@@ -237,7 +237,8 @@ impl Header {
 
     /// [Writes](Self::write) the header to both slots, one after the other. So one slot is whole at any time,
     /// and if one is damaged later, the other says the same. `sync` is called after each. After an error,
-    /// nothing more is stored. (A failure of the log is no error here.)
+    /// nothing more is stored. If the write-ahead log fails to write a slot, this is no error here: the log
+    /// keeps the failure, and its later calls return it.
     ///
     /// # Errors
     /// Those of `sync`, and of the medium's fences.
@@ -395,7 +396,7 @@ pub(crate) mod tests {
         assert!(matches!(read(&bytes, Path::new("x")), Ok(FileStart::Nothing)));
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
         assert!(matches!(read(&bytes, Path::new("x")), Ok(FileStart::Nothing)));
-        // Slot 1 has a part of the first header.
+        // Slot 1 has only the beginning of the first header: its writing was cut short.
         let whole = file([None, Some(&header(1))]);
         bytes[PAGE as usize..][..100].copy_from_slice(&whole[PAGE as usize..][..100]);
         assert!(matches!(read(&bytes, Path::new("x")), Ok(FileStart::Nothing)));

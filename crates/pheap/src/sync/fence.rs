@@ -33,7 +33,7 @@ pub(super) fn full_behind_atomic() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
-/// Makes all threads of the process pass a fence.
+/// A full fence of this thread only. In models that is enough, because [`light`] is a full fence there, too.
 #[cfg(all(test, pheap_loom))]
 pub(super) fn heavy() -> Result<(), FenceRefused> {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);

@@ -132,9 +132,10 @@ impl Context {
     }
 
     /// Copies a value (address, bytes) without padding in a short transaction, if that is simple: the value
-    /// is not empty, nothing is fresh, `WriteSet::insert_at_once` makes the copy, and either no line of the
-    /// value is in the filter, or there are few copies, and none in the range `beside`. Returns the copy, or
-    /// `None`.
+    /// is not empty, the transaction has no new objects, `WriteSet::insert_at_once` makes the copy, and there
+    /// is no other copy in the way. That is so if the filter (of the cache lines that have copies) has no
+    /// line of the value; or if there are few copies, and none in `beside`, a range that contains the value.
+    /// Returns the copy; `None` if it is not simple.
     ///
     /// # Safety
     /// Premises 3 and 4 of [`Context::writable`].

@@ -81,7 +81,8 @@ impl Context {
         unsafe { (*Context::lead(cx)).append_undo(new) }
     }
 
-    /// Prepares for stores to these words, which no earlier store of this transaction has changed.
+    /// Prepares for stores to these words. Earlier stores of this transaction have changed none of them,
+    /// except in new objects.
     #[inline(always)]
     fn expect_stores(&mut self, (addr, len): (usize, usize)) {
         self.shade(addr, len);

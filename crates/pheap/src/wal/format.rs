@@ -158,7 +158,7 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     let have = file.read_up_to(&mut bytes, 0)?;
     let words: [u64; HEAD_WORDS] = line(&bytes);
     let uuid = u128::from(words[2]) | u128::from(words[3]) << 64;
-    // The head is written from the front, before any mark, first line of a segment, or record.
+    // The head is written from its first byte on, and before any mark, first line of a segment, or record.
     let written = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     if written <= 32 && (words[0] == MAGIC || MAGIC.to_le_bytes().starts_with(&bytes[..written.min(8)])) {
         return Ok(Head::Nothing);

@@ -39,7 +39,7 @@ fn what_is_no_file_is_not_opened() {
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path("directory")).unwrap();
     let name = std::ffi::CString::new(path("fifo").to_str().unwrap()).unwrap();
-    // SAFETY: a call with a string.
+    // SAFETY: `name` is a C string, which lives until the call returns.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
     std::os::unix::fs::symlink(path("fifo"), path("link")).unwrap();

@@ -374,7 +374,8 @@ fn a_file_for_records_that_may_not_grow_fails_the_copy_alone() -> Result<()> {
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
         let set = |number: u64| words.txn(|tx, words| Ok(words.as_mut_slice(tx, ..).fill(number)));
         let mut steps = 0;
-        // More than is kept in memory, once.
+        // In the first step, 80 MiB are written: more records than the copy keeps in memory. It puts the rest
+        // into a file, which hits the limit.
         let step = |_, _| {
             steps += 1;
             (0..if steps == 1 { 20 } else { 0 }).try_for_each(set).unwrap();

@@ -132,7 +132,8 @@ fn space_is_given_back_and_taken_again() -> Result<()> {
         leave(&heap, &root, 20)?;
         heap.close()?;
 
-        // One that stores to the file itself needs all of it.
+        // With `Process`, stores go to the mapped file itself. So the opening fills the holes: the file has
+        // disk space for its whole length.
         let len = fs::metadata(&path).unwrap().len();
         let heap = Options::new().durability(Durability::Process).open(&path)?;
         assert!(space(&path) >= len >> 20);

@@ -85,7 +85,7 @@ pub(in crate::command) struct ScriptCall<'a> {
     /// Number of keys.
     pub(in crate::command) keys: usize,
     pub(in crate::command) is_read_only: bool,
-    /// Whether it may run commands that need memory when there is none.
+    /// Whether it may run commands that need memory although the server uses more than `maxmemory`.
     pub(in crate::command) may_need_memory: bool,
 }
 

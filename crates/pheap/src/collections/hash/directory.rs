@@ -469,7 +469,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
             Ok(())
         });
         debug_assert!(freed.is_ok());
-        // SAFETY: at the commit there is no pointer to the root, by the caller's premise.
+        // SAFETY: the caller guarantees that at the commit no pointer leads to `self`, the root of the trie.
         unsafe { buffer::free(tx, self) };
     }
 }
