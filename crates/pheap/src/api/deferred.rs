@@ -118,7 +118,7 @@ impl<T: Persist> Root<T> {
         &self,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R,
     ) -> Result<(R, Commit)> {
-        let (result, position) = self.look(f, |shared| Ok(shared.defer()))?;
+        let (result, position) = self.read_and_finish(f, |shared| Ok(shared.defer()))?;
         Ok((result, self.heap.seen(position)))
     }
 }

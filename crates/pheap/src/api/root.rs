@@ -75,8 +75,8 @@ use crate::units::PAGE;
 /// ```
 //
 // Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only
-// `find` and `clone` make a `Root`: the marker is private. (Other files read the other fields; none writes
-// them.)
+// `find_by_name` and `clone` make a `Root`: the marker is private. (Other files read the other fields; none
+// writes them.)
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
@@ -113,7 +113,7 @@ impl<T> Root<T> {
 
 impl<T: Persist> Root<T> {
     /// Returns the root with this name, if it is a `T`.
-    pub(super) fn find(heap: &Arc<HeapInner>, name: &str) -> Result<Root<T>> {
+    pub(super) fn find_by_name(heap: &Arc<HeapInner>, name: &str) -> Result<Root<T>> {
         heap.check_open()?;
         let region = heap.region(name)?;
         let ty = heap.check_type(&region, name, <T as Persist>::desc())?;
@@ -122,7 +122,7 @@ impl<T: Persist> Root<T> {
     }
 
     /// Whether this type is the one that `desc` describes.
-    pub(super) fn is(&self, desc: &'static Desc) -> Result<bool> {
+    pub(super) fn has_type(&self, desc: &'static Desc) -> Result<bool> {
         self.heap.tables.lock().types.is(self.ty, desc)
     }
 
@@ -247,7 +247,7 @@ impl<T: Persist> Root<T> {
     /// the disk has failed. In these cases the result of `f` is dropped.
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
-        Ok(self.look(f, |shared| shared.finish())?.0)
+        Ok(self.read_and_finish(f, |shared| shared.finish())?.0)
     }
 
     /// Like [`read`](Self::read), with a closure that may fail, so that one `?` is enough:
@@ -265,7 +265,7 @@ impl<T: Persist> Root<T> {
 
     /// Runs `f` in a read, and ends the read by `end`.
     #[inline(always)]
-    pub(super) fn look<R, E>(
+    pub(super) fn read_and_finish<R, E>(
         &self,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R,
         end: impl FnOnce(SharedRegion<'_>) -> Result<E>,

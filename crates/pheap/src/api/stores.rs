@@ -34,7 +34,7 @@ impl<'t, 'r, T: Pointee + ?Sized, F: Persist> First<'t, 'r, T, F> {
         if self.is_in_place {
             // SAFETY: `__first` found a live value of this region that can be written in place. Since then
             // `self` has borrowed the transaction, which excludes all other access.
-            return unsafe { &mut *self.part.place() };
+            return unsafe { &mut *self.part.address() };
         }
         self.tx.__place(self.part)
     }
@@ -47,7 +47,7 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn __place<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
-        let (object, place) = (value_of(part.object()), part.place());
+        let (object, place) = (value_of(part.object()), part.address());
         let (addr, len) = bytes_of(place);
         if !<F as Pointee>::PADDED {
             if has_copies(object) {
@@ -89,7 +89,7 @@ impl<'r> Txn<'r> {
         part: Part<'r, T, F>,
         is_one_object: bool,
     ) -> First<'_, 'r, T, F> {
-        let (object, (addr, len)) = (value_of(part.object()), bytes_of(part.place()));
+        let (object, (addr, len)) = (value_of(part.object()), bytes_of(part.address()));
         // For such objects the cache is searched first. A small object also needs no logging in pairs: sooner
         // or later, a block that contains it is logged as a whole.
         let has_copies = has_copies(object);
@@ -104,7 +104,7 @@ impl<'r> Txn<'r> {
         seldom();
         // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
         // reference to it, by (2). The part is within the object, which is live, by (3).
-        let is_noted = unsafe { note_ahead(self.context(), object, part.place()) };
+        let is_noted = unsafe { note_ahead(self.context(), object, part.address()) };
         First { tx: self, part, is_in_place: false, is_noted }
     }
 
@@ -115,7 +115,7 @@ impl<'r> Txn<'r> {
     pub fn __place_noted<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
         // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
         // reference to it, by (2). The part is within the object, which is live, by (3).
-        let place = unsafe { place_noted(self.hot(), value_of(part.object()), part.place()) };
+        let place = unsafe { place_noted(self.hot(), value_of(part.object()), part.address()) };
         // SAFETY: `place` holds the value, and only this transaction uses it; `&mut self` excludes all other
         // access.
         unsafe { &mut *place }
@@ -145,7 +145,7 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn __ahead<T: Pointee + ?Sized, F>(&mut self, part: Part<'r, T, F>) -> bool {
-        let place = part.place();
+        let place = part.address();
         let (addr, len) = (place.cast::<u8>().expose_provenance(), size_of::<F>());
         // SAFETY: the place is a part of a live object of this region, by (3).
         if unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {

@@ -151,7 +151,7 @@ impl<'r> Txn<'r> {
     {
         let held = self.held().hold(p.addr().as_ptr().expose_provenance(), false);
         // SAFETY: the reference lives for this expression only, by (2).
-        unsafe { self.cx() }.held.push(held.slot());
+        unsafe { self.cx() }.held.push(held.table_slot());
         held
     }
 

@@ -36,7 +36,7 @@ impl HeapInner {
             self.start_syncer(wal); // it wakes the task, with any policy
             wal.ask(position);
         }
-        Commit::at(wal, position)
+        Commit::for_position(wal, position)
     }
 
     /// Returns whether a transaction waits for the disk before it returns.

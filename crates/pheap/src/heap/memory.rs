@@ -55,7 +55,7 @@ impl HeapInner {
         // The generation is new: no earlier log can have entries of it.
         let generation = tables.header.first_generation(id);
         // The span is recorded only when its header is complete.
-        let header = RegionHeader::at(tables.heap, span.offset);
+        let header = RegionHeader::from_offset(tables.heap, span.offset);
         header.create(&tables.media, id, ty, name, generation, tables.header.salt);
         // Both words of the entry are durable before the record that completes the region. That record goes
         // to the region's own log.

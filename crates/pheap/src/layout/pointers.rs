@@ -145,7 +145,7 @@ impl PointerMap {
         for i in 0..objects.len().checked_div(words).unwrap_or(0) {
             let object = objects.part(i * words, words);
             match plain {
-                Some(near) => visit_bits(object.at(0), near & bits((0, words)), &mut visit),
+                Some(near) => visit_bits(object.word_ptr(0), near & bits((0, words)), &mut visit),
                 None => self.visit(object, window.clone(), &mut visit),
             }
         }
@@ -171,10 +171,13 @@ impl PointerPlaces {
     /// Visits the pointers of a value. The window ends within it.
     #[inline]
     fn visit(&self, value: Words<'_>, window: WordWindow, visit: &mut impl FnMut(*mut u64)) {
-        visit_bits(value.at(0), self.near & bits(window), visit);
+        visit_bits(value.word_ptr(0), self.near & bits(window), visit);
         if !self.far.is_empty() {
             let first = self.far.partition_point(|&at| at < window.0);
-            self.far[first..].iter().take_while(|&&at| at < window.1).for_each(|&at| visit(value.at(at)));
+            self.far[first..]
+                .iter()
+                .take_while(|&&at| at < window.1)
+                .for_each(|&at| visit(value.word_ptr(at)));
         }
         for part in &self.parts {
             match part {
@@ -229,7 +232,7 @@ impl ElementPointers {
         }
         if stride == 1 {
             // Each element is a pointer.
-            return (from..to).for_each(|at| visit(value.at(at)));
+            return (from..to).for_each(|at| visit(value.word_ptr(at)));
         }
         for i in (from - first) / stride..(to - first).div_ceil(stride) {
             let start = first + i * stride;

@@ -424,7 +424,7 @@ impl Region {
         });
         exclusive.ended();
         // Called without the region's lock: a thread that reads a snapshot may wait for that lock.
-        self.held.accesses.end();
+        self.held.accesses.close_and_wait();
         retired.ok_or(Error::Closed)
     }
 }

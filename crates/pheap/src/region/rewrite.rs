@@ -209,7 +209,7 @@ impl Exclusive<'_> {
     /// Returns the spans of objects, with their numbers.
     pub(crate) fn object_spans(&self) -> Vec<(u32, TakenSpan)> {
         let spans = &self.context().alloc.spans;
-        (0..spans.end()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
+        (0..spans.end_number()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
     }
 
     /// Whether slots of this span have room for the length of a slice only, so that no element has bytes.
@@ -442,7 +442,7 @@ impl Exclusive<'_> {
     fn span_of(&self, addr: u64) -> Option<&ObjectSpan> {
         let spans = &self.context().alloc.spans;
         let offset = addr.wrapping_sub(self.store.base().addr() as u64);
-        spans.get(spans.find(&self.store.page_map, offset)?.0)
+        spans.get(spans.locate_slot(&self.store.page_map, offset)?.0)
     }
 
     fn addr(&self, span: &ObjectSpan) -> usize {

@@ -58,7 +58,7 @@ impl RegionHeader {
     ///
     /// # Panics
     /// If the header is not within the heap.
-    pub(crate) fn at(heap: MetadataWords<'static>, offset: u64) -> RegionHeader {
+    pub(crate) fn from_offset(heap: MetadataWords<'static>, offset: u64) -> RegionHeader {
         RegionHeader { words: heap.part(offset, REGION_SIZE) }
     }
 

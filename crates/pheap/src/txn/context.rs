@@ -320,7 +320,7 @@ impl Context {
     fn begin_short(&mut self) {
         self.txn += 1;
         debug_assert!(!self.savepoints.is_open());
-        self.alloc.begin(self.txn);
+        self.alloc.begin_transaction(self.txn);
         // Places that the last transaction has noted and not logged may have other owners by now.
         self.ahead.clear();
     }

@@ -196,7 +196,7 @@ impl ChecksumSeed {
         ChecksumSeed(salt ^ layout.id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
     }
 
-    fn at(self, position: u64) -> u64 {
+    fn seed_at(self, position: u64) -> u64 {
         self.0 ^ position.wrapping_mul(0xa076_1d64_78bd_642f)
     }
 
@@ -209,17 +209,17 @@ impl ChecksumSeed {
     pub(crate) fn line(self, position: u64, says: [u64; LINE_WORDS - 1]) -> [u64; LINE_WORDS] {
         let mut words = [0; LINE_WORDS];
         words[1..].copy_from_slice(&says);
-        words[0] = checksum(self.at(position), &words);
+        words[0] = checksum(self.seed_at(position), &words);
         words
     }
 
     /// Completes a record for a position. Its second word has its length.
     pub(crate) fn seal(self, position: u64, record: &mut [u64]) {
-        record[0] = checksum(self.at(position), record);
+        record[0] = checksum(self.seed_at(position), record);
     }
 
     fn is_sealed(self, position: u64, record: &[u64]) -> bool {
-        holds(record[0], checksum(self.at(position), record))
+        holds(record[0], checksum(self.seed_at(position), record))
     }
 }
 

@@ -184,7 +184,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         // stores one there unless the branch is the first.
         unsafe {
             let branch = self.item_mut(tx, place);
-            let key = branch.separator.take();
+            let key = branch.separator.move_out();
             branch.separator = Slot::vacant();
             (std::mem::take(&mut branch.prefix), key)
         }
@@ -208,7 +208,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         unsafe {
             let (leaf, branch) = self.remove_item(tx, place);
             if has_separator {
-                branch.separator.take().give_up(tx);
+                branch.separator.move_out().give_up(tx);
             }
             if place == 0 && self.count(tx) > 0 {
                 self.take_separator(tx, 0).1.give_up(tx);
@@ -372,7 +372,7 @@ unsafe fn give_up<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, child: Child<'r, 
                 let seen = inner.seen(tx);
                 for place in 0..seen.len() {
                     if place > 0 {
-                        seen.item(place).separator.take().give_up(tx);
+                        seen.item(place).separator.move_out().give_up(tx);
                     }
                     give_up(tx, seen.child(place), height - 1);
                 }

@@ -48,7 +48,7 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         // SAFETY: all places are parts of a live node. `slot` is in use, so it has a value; the head then
         // frees it, so the value is not read there again.
         unsafe {
-            let item = buffer::read(tx, self.slot_ptr(slot)).take();
+            let item = buffer::read(tx, self.slot_ptr(slot)).move_out();
             if tx.logs_in_place() {
                 let (order, code) = self.parts(slot);
                 let vacated =

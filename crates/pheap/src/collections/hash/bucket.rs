@@ -332,7 +332,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
             let tags = &mut buffer::write(tx, head).tags;
             assert!(tags.has(slot), "there is no entry");
             tags.clear(slot);
-            let pair = buffer::read(tx, at).take();
+            let pair = buffer::read(tx, at).move_out();
             if <Pair<K, V>>::POINTERS {
                 buffer::write(tx, at).vacate();
             }
@@ -376,7 +376,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
     ) -> Result<()> {
         bits(self.tags(tx).occupied()).try_for_each(|slot| {
             // SAFETY: the slot is occupied, so it has an entry. The caller's premise allows the move.
-            let pair = unsafe { buffer::read(tx, self.slot_ptr(slot)).take() };
+            let pair = unsafe { buffer::read(tx, self.slot_ptr(slot)).move_out() };
             each(tx, pair)
         })
     }

@@ -122,7 +122,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
     /// Returns the array of a small map, and how many slots are in use.
     #[inline(always)]
     fn slots(&self) -> (Slots<Pair<K, V>>, usize) {
-        self.few.map_or((Slots::none(), 0), |few| (Slots::of(few), self.len()))
+        self.few.map_or((Slots::none(), 0), |few| (Slots::from_buffer(few), self.len()))
     }
 
     /// Returns the entries of a small map; of a larger one, none.
@@ -130,7 +130,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
     pub(super) fn few<'v>(&self, view: &'v View<'r>) -> BucketEntries<'v, 'r, K, V> {
         let Some(few) = self.few else { return BucketEntries::none(view) };
         // SAFETY: by the invariant, the first `len` slots of `few` have entries.
-        unsafe { BucketEntries::new(view, Slots::first_of(few, 1).at(0), (1 << self.len) - 1) }
+        unsafe { BucketEntries::new(view, Slots::first_of(few, 1).slot_ptr(0), (1 << self.len) - 1) }
     }
 }
 
@@ -253,7 +253,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     fn slot_of(self, view: &View<'r>, home: &EntryHome<'r, K, V>) -> *mut Slot<Pair<K, V>> {
         match *home {
             // SAFETY: `index` is the place of an entry, so it is less than the number of slots.
-            EntryHome::Few(index) => unsafe { view[self].slots().0.at(index) },
+            EntryHome::Few(index) => unsafe { view[self].slots().0.slot_ptr(index) },
             EntryHome::Bucket { at: (bucket, slot), .. } => bucket.slot_ptr(slot),
         }
     }
@@ -270,7 +270,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             // SAFETY: the map owned the array, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
-        Ok(Slots::of(new))
+        Ok(Slots::from_buffer(new))
     }
 
     /// Adds an entry to a small map.
@@ -282,7 +282,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         let (slots, len) = (self.room_among_few(tx)?, tx[self].len());
         // SAFETY: `room_among_few` has made the number of slots greater than `len`.
         unsafe {
-            let at = slots.at(len);
+            let at = slots.slot_ptr(len);
             buffer::announce(tx, &[buffer::range(at), buffer::range(value_of(self))]);
             buffer::write(tx, at).put(pair);
             tx[self].len += 1;
@@ -353,9 +353,9 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         // SAFETY: both slots have entries, by the assertion. The last one moves to the place of the removed
         // one.
         unsafe {
-            let (at, last) = (slots.at(index), slots.at(len - 1));
+            let (at, last) = (slots.slot_ptr(index), slots.slot_ptr(len - 1));
             buffer::announce(tx, &[buffer::range(at), buffer::range(last), buffer::range(value_of(self))]);
-            let pair = buffer::read(tx, at).take();
+            let pair = buffer::read(tx, at).move_out();
             if at != last {
                 let moved = std::ptr::read(buffer::read(tx, last));
                 *buffer::write(tx, at) = moved;
@@ -372,7 +372,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     pub(super) fn change_few(self, tx: &mut Txn<'r>, change: &mut impl FnMut(&K::Query, &mut V)) {
         if let Some(few) = tx[self].few {
             // SAFETY: by the invariant, the first `len` slots of `few` have entries.
-            unsafe { change_all(tx, Slots::first_of(few, 1).at(0), (1 << tx[self].len) - 1, change) };
+            unsafe { change_all(tx, Slots::first_of(few, 1).slot_ptr(0), (1 << tx[self].len) - 1, change) };
         }
     }
 
@@ -438,7 +438,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
         for i in 0..len {
             // SAFETY: by the invariant, the first `len` slots have entries. The caller's premise allows the
             // move.
-            let pair = unsafe { buffer::read(tx, few.at(i)).take() };
+            let pair = unsafe { buffer::read(tx, few.slot_ptr(i)).move_out() };
             each(tx, pair)?;
         }
         // SAFETY: the caller's premise for all entries covers those below the root.

@@ -238,7 +238,7 @@ impl<'s> HeapMap<'s> {
                 continue;
             }
             let read = || -> Result<_> {
-                let header = RegionHeader::at(tables.heap, offset);
+                let header = RegionHeader::from_offset(tables.heap, offset);
                 Ok((header.read(tables.header.salt)?, header.root()?, header.name()?, header.is_removed()?))
             };
             match read() {

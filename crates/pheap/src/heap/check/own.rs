@@ -77,7 +77,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
             };
             for place in first..slots.count {
                 let (slot, is_used) = node.slot(place);
-                self.run(if is_used { used } else { free }, node.part.at(slots.offset(slot) + by));
+                self.run(if is_used { used } else { free }, node.part.offset_by(slots.offset(slot) + by));
             }
         }
     }

@@ -187,7 +187,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
             Some(_) if plan.is_text => object.text().map(drop),
             Some(stride) => object.len().map(|len| {
                 let len = if plan.ops.is_empty() { 0 } else { len };
-                (0..len).for_each(|i| self.run(&plan.ops, object.at(plan.least + i * stride)));
+                (0..len).for_each(|i| self.run(&plan.ops, object.offset_by(plan.least + i * stride)));
             }),
         };
         if let Err(what) = result {
@@ -207,7 +207,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
     #[inline]
     pub(super) fn run(&mut self, ops: &'m [PartCheck], value: ObjectPart<'m>) {
         for op in ops {
-            let part = value.at(op.at);
+            let part = value.offset_by(op.at);
             if let Err(what) = self.look(&op.look, part) {
                 self.complain(part, &what);
             }
@@ -270,7 +270,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
             }
             CheckKind::Own(rule) => self.collection(rule, part)?,
             CheckKind::Repeat { stride, len, ops } => {
-                (0..*len).for_each(|i| self.run(ops, part.at(i * stride)));
+                (0..*len).for_each(|i| self.run(ops, part.offset_by(i * stride)));
             }
         }
         Ok(())

@@ -191,7 +191,7 @@ impl<'v> Object<'v> {
         let value = match &ty.shape {
             Shape::Slice(elem) => part.elements(elem).map(|slots| list(DecodedNode::array(part, slots))),
             Shape::Str => part.text().map(Value::Str),
-            _ => Ok(value_of(part.is(ty))),
+            _ => Ok(value_of(part.typed_as(ty))),
         };
         value.unwrap_or_else(Value::Invalid)
     }
@@ -248,7 +248,7 @@ fn value_of<'v>(TypedPart { part, ty }: TypedPart<'v>) -> Value<'v> {
             if part.bytes(0, of.size).iter().all(|&byte| byte == 0) {
                 Value::Null
             } else {
-                value_of(part.is(of))
+                value_of(part.typed_as(of))
             }
         }
         Shape::Slice(_) | Shape::Str => Value::Invalid("held by value, without a size".to_owned()),
@@ -275,7 +275,7 @@ fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Valu
             }));
         }
     }
-    let inside = |name| field(ty, &[name]).map(|(at, ty)| value_of(part.at(at).is(ty)));
+    let inside = |name| field(ty, &[name]).map(|(at, ty)| value_of(part.offset_by(at).typed_as(ty)));
     let value = match name.split_once('<').map_or(name, |(id, _)| id) {
         "PHashSet" | "PBTreeSet" => match inside("map")? {
             Value::Map(entries) => Value::Set(entries),
@@ -288,7 +288,7 @@ fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Valu
                 let [len] = part.array(len.offset);
                 Value::Bytes(part.bytes(room.offset, room.ty.size.min(u64::from(len))))
             }
-            [_, bytes, _] => value_of(part.at(bytes.offset).is(&bytes.ty)),
+            [_, bytes, _] => value_of(part.offset_by(bytes.offset).typed_as(&bytes.ty)),
             _ => return None,
         },
         "PPriorityQueue" => inside("elements")?,
@@ -303,7 +303,7 @@ fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Valu
             _ => Value::Invalid("a text that is null".to_owned()),
         },
         "POption" => match variant_of(part, ty)?.fields.first() {
-            Some(value) => value_of(part.at(value.offset).is(&value.ty)),
+            Some(value) => value_of(part.offset_by(value.offset).typed_as(&value.ty)),
             None => Value::Null,
         },
         "OptionNonZero" => match inside("0")? {
@@ -359,7 +359,7 @@ impl<'v> Iterator for Fields<'v> {
 
     fn next(&mut self) -> Option<Field<'v>> {
         let field = self.fields.next()?;
-        let value = value_of(self.of.at(field.offset).is(&field.ty));
+        let value = value_of(self.of.offset_by(field.offset).typed_as(&field.ty));
         Some(Field { name: &field.name, type_name: &field.ty.name, value })
     }
 

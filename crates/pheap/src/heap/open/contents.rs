@@ -211,7 +211,7 @@ impl HeapMetadata {
         self.mapping.show(backing);
         self.heap = map(&self.mapping, &self.header)?;
         for (identity, _) in &mut self.regions {
-            identity.header = RegionHeader::at(self.heap, identity.offset);
+            identity.header = RegionHeader::from_offset(self.heap, identity.offset);
         }
         Ok(self)
     }

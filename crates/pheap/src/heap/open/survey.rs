@@ -36,7 +36,7 @@ pub(super) fn read_regions(
         if span.bytes() != crate::store::region_header::REGION_SIZE {
             return Err(Error::corrupt(format!("the region at byte {} has a wrong size", span.offset)));
         }
-        let header_at = RegionHeader::at(heap, span.offset);
+        let header_at = RegionHeader::from_offset(heap, span.offset);
         let id = header_at.id();
         let is_of_log = |span: &&TakenSpan| (span.entry.kind, span.entry.region) == (SpanKind::Log, id);
         let of_region = |at: u64| span_at(spans, at).filter(is_of_log).map(TakenSpan::bytes);

@@ -117,7 +117,7 @@ impl<'v> HashWalk<'v> {
             }
             frame.next += 1;
             let child = &self.child;
-            let place = |i| part.at(slots.offset(i));
+            let place = |i| part.offset_by(slots.offset(i));
             let tag_at = |i| if is_leaf { child.bucket.0 } else { place(i).integer(0, child.tag) };
             let (at, tag) = (place(i), tag_at(i));
             if tag == child.bucket.0 {

@@ -115,18 +115,18 @@ impl<'v> DecodedNode<'v> {
 
     /// Returns the value at a place that has one.
     pub(in crate::heap) fn value(&self, place: u64) -> TypedPart<'v> {
-        self.part.at(self.slots.offset(self.slot(place).0)).is(self.slots.ty)
+        self.part.offset_by(self.slots.offset(self.slot(place).0)).typed_as(self.slots.ty)
     }
 
     /// Returns the entry at a place, if it has one.
     pub(in crate::heap) fn entry(&self, place: u64) -> Result<Option<KeyValue<'v>>, String> {
         let (slot, true) = self.slot(place) else { return Ok(None) };
         let TypedPart { part, ty } = self.value(place);
-        let spot = part.is(in_slot(ty));
+        let spot = part.typed_as(in_slot(ty));
         if let Some(values) = &self.values {
-            return Ok(Some((spot, self.part.at(values.offset(slot)).is(values.ty))));
+            return Ok(Some((spot, self.part.offset_by(values.offset(slot)).typed_as(values.ty))));
         }
-        let part = |name| field(spot.ty, &[name]).map(|(at, ty)| spot.part.at(at).is(ty));
+        let part = |name| field(spot.ty, &[name]).map(|(at, ty)| spot.part.offset_by(at).typed_as(ty));
         Option::zip(part("key"), part("value")).ok_or_else(strange).map(Some)
     }
 

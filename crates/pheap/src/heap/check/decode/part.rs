@@ -67,11 +67,11 @@ pub(in crate::heap) struct TypedPart<'v> {
 }
 
 impl<'v> ObjectPart<'v> {
-    pub(in crate::heap) fn at(self, by: u64) -> ObjectPart<'v> {
+    pub(in crate::heap) fn offset_by(self, by: u64) -> ObjectPart<'v> {
         ObjectPart { at: self.at + by, ..self }
     }
 
-    pub(in crate::heap) fn is(self, ty: &'v TypeLayout) -> TypedPart<'v> {
+    pub(in crate::heap) fn typed_as(self, ty: &'v TypeLayout) -> TypedPart<'v> {
         TypedPart { part: self, ty }
     }
 

@@ -97,7 +97,7 @@ impl<'v> TreeNodeLayout<'v> {
 
 impl<'v> TreeWalk<'v> {
     pub(super) fn new(tree: &Tree, map: ObjectPart<'v>) -> Option<TreeWalk<'v>> {
-        let (child, top) = (tree.child, map.at(tree.top));
+        let (child, top) = (tree.child, map.offset_by(tree.top));
         let leaf = TreeNodeLayout::of(map.layout(child.leaf.1.to)?, false)?;
         let inner = TreeNodeLayout::of(map.layout(child.inner.1.to)?, true)?;
         // In a heap, equal types have equal numbers, so they can be compared. The types of a view need no
@@ -130,14 +130,14 @@ impl<'v> TreeWalk<'v> {
                 continue;
             }
             let (slot, is_child) = node.slot(place);
-            let beside = node.part.at(beside.offset(slot));
+            let beside = node.part.offset_by(beside.offset(slot));
             let Some((_, inner)) = branch else {
                 if is_child {
                     return self.enter_child(beside).map(Some);
                 }
                 continue;
             };
-            let item = node.part.at(slots.offset(slot));
+            let item = node.part.offset_by(slots.offset(slot));
             match (is_child, beside.word(0), item.word(inner.at)) {
                 (true, _, 0) => {
                     return self.enter(beside, PointerRule { at: 0, ..self.child.leaf.1 }, false).map(Some);
