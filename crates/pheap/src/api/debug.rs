@@ -102,7 +102,7 @@ impl<T: Pointee + ?Sized> fmt::Debug for DebugObject<'_, '_, T> {
         let Ok(Graph { types }) = Graph::of(T::desc()) else { return self.object.fmt(f) };
         let seen = DebugObjects { view: self.view, types };
         // SAFETY: the pointer is one of this view, to a `T`, and the type of `T` is the first of the graph.
-        let object = unsafe { Object::seen(&seen, self.object.addr().addr().get() as u64) };
+        let object = unsafe { Object::from_view(&seen, self.object.addr().addr().get() as u64) };
         let left = Cell::new(self.items.saturating_mul(VALUES));
         let printer = Printer { above: RefCell::new(Vec::new()), left, depth: self.depth, items: self.items };
         printer.object(object, f)

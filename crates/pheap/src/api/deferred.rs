@@ -119,7 +119,7 @@ impl<T: Persist> Root<T> {
         f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R,
     ) -> Result<(R, Commit)> {
         let (result, position) = self.read_and_finish(f, |shared| Ok(shared.defer()))?;
-        Ok((result, self.heap.seen(position)))
+        Ok((result, self.heap.commit_of_read(position)))
     }
 }
 

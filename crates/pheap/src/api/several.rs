@@ -134,9 +134,9 @@ fn commit_or_roll_back<R>(
     let committed = match (&result, how) {
         (Ok(_), End::Waits) => group.commit(),
         (Ok(_), End::Deferred(commit)) => group.commit_deferred().map(|end| *commit = heap.deferred(end)),
-        (Ok(_), End::Task(commit)) => group.commit_deferred().map(|end| *commit = heap.seen(end)),
+        (Ok(_), End::Task(commit)) => group.commit_deferred().map(|end| *commit = heap.commit_of_read(end)),
         (Err(_), End::Task(commit)) => {
-            *commit = heap.seen(group.give_up());
+            *commit = heap.commit_of_read(group.give_up());
             return result;
         }
         (Err(_), _) => {

@@ -44,7 +44,7 @@ pub struct PVecDeque<'r, T> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] =
-    &[OwnType::of::<PVecDeque<'static, u8>>(TypePromise::Collection(CollectionRule::ring))];
+    &[OwnType::for_type::<PVecDeque<'static, u8>>(TypePromise::Collection(CollectionRule::ring))];
 
 sized!(
     PVecDeque<T> of "elements", "a buffer", PVecDeque { head: 0, len: 0, buffer: None },
@@ -204,7 +204,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         if ring.len == 0 {
             return None;
         }
-        let value = Self::take(tx, ring, 0);
+        let value = Self::take_element(tx, ring, 0);
         let queue = &mut tx[self];
         queue.head = ring.slot_index(1) as u64;
         queue.len -= 1;
@@ -215,13 +215,13 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn pop_back(self, tx: &mut Txn<'r>) -> Option<T> {
         let ring = tx[self].ring();
         let last = ring.len.checked_sub(1)?;
-        let value = Self::take(tx, ring, last);
+        let value = Self::take_element(tx, ring, last);
         tx[self].len -= 1;
         Some(value)
     }
 
     /// Moves an element out, and leaves its slot vacant.
-    fn take(tx: &mut Txn<'r>, ring: Ring<T>, index: usize) -> T {
+    fn take_element(tx: &mut Txn<'r>, ring: Ring<T>, index: usize) -> T {
         // SAFETY: the caller passes the index of an element, so the slot has a value. The caller does not
         // read the slot again before it stores another value there.
         unsafe {
@@ -235,7 +235,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
 
     /// Moves an element to a vacant slot, and leaves its own slot vacant.
     fn shift(tx: &mut Txn<'r>, ring: Ring<T>, from: usize, to: usize) {
-        let value = Self::take(tx, ring, from);
+        let value = Self::take_element(tx, ring, from);
         // SAFETY: `to` is less than the capacity: the callers pass the index of an element, or the next one
         // if there is room for it.
         unsafe { buffer::write(tx, ring.element_slot_ptr(to)).put(value) };
@@ -276,7 +276,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         if index >= ring.len {
             return None;
         }
-        let value = Self::take(tx, ring, index);
+        let value = Self::take_element(tx, ring, index);
         let mut head = ring.head;
         if index < ring.len / 2 {
             (0..index).rev().for_each(|i| Self::shift(tx, ring, i, i + 1));
@@ -320,7 +320,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn drain(self, tx: &mut Txn<'r>, range: impl RangeBounds<usize>) -> std::vec::IntoIter<T> {
         let ring = tx[self].ring();
         let (from, to) = bounds(range, ring.len);
-        let taken: Vec<T> = (from..to).map(|i| Self::take(tx, ring, i)).collect();
+        let taken: Vec<T> = (from..to).map(|i| Self::take_element(tx, ring, i)).collect();
         if !taken.is_empty() {
             (to..ring.len).for_each(|i| Self::shift(tx, ring, i, i - taken.len()));
             tx[self].len -= taken.len() as u64;
@@ -345,7 +345,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
                 // The slot `to` is vacant: its element was removed, or has moved.
                 true if from != to => Self::shift(tx, ring, from, to),
                 true => {}
-                false => drop(Self::take(tx, ring, from)),
+                false => drop(Self::take_element(tx, ring, from)),
             }
             to += usize::from(kept);
         }

@@ -45,7 +45,7 @@ fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMa
     // The key includes the buffer's type, because two types of a program may have the same name.
     let mut parts: HashMap<(&str, u32), Vector> = HashMap::new();
     let owner_of = |part: &TypeLayout| -> Option<Vector> {
-        let owner = match CollectionRule::of(part)? {
+        let owner = match CollectionRule::from_layout(part)? {
             CollectionRule::Vector(vector) => vector,
             CollectionRule::Hash(hash) => Vector::entries(hash.len, hash.few),
             CollectionRule::Tree(_) | CollectionRule::Snap(_) => return None,

@@ -322,7 +322,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
 
     /// Moves an entry out. The caller also writes the object that `map` points to.
     #[inline(always)]
-    pub(super) fn take<M: Persist>(self, tx: &mut Txn<'r>, slot: usize, map: P<'r, M>) -> Pair<K, V> {
+    pub(super) fn take_entry<M: Persist>(self, tx: &mut Txn<'r>, slot: usize, map: P<'r, M>) -> Pair<K, V> {
         let (at, head) = (self.slot_ptr(slot), self.head_ptr());
         // SAFETY: the places are live objects of the region, or parts of them. The assertion shows that the
         // slot has an entry; its tag is cleared, so the entry is not read there again.

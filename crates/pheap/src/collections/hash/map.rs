@@ -138,13 +138,13 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// Returns the entry of a key.
     #[inline(always)]
     pub(super) fn pair<'v>(&self, view: &'v View<'r>, query: &K::Query) -> Option<&'v Pair<K, V>> {
-        self.find(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
+        self.find_entry(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
     }
 
     /// Finds the entry of a key, or the place for it. `hash` is passed if it is known. `prefetch` prefetches
     /// the entry.
     #[inline(always)]
-    fn find<'v>(
+    fn find_entry<'v>(
         &self,
         view: &'v View<'r>,
         query: &K::Query,
@@ -178,8 +178,8 @@ pub(super) struct FoundEntry<'t, 'r, K, V> {
 impl<'r, K: HashKey<'r>, V: Persist> FoundEntry<'_, 'r, K, V> {
     /// Moves the value out, and frees the key.
     #[inline(always)]
-    pub(super) fn take(self) -> V {
-        self.map.take(self.place.tx(), self.home)
+    pub(super) fn take_value(self) -> V {
+        self.map.take_value(self.place.tx(), self.home)
     }
 
     /// Moves the key and the value out.
@@ -193,18 +193,18 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     /// Finds the entry of a key, or the place for it. `hash` is passed if it is known.
     #[inline(always)]
     #[allow(clippy::type_complexity)] // it returns the transaction
-    pub(super) fn find<'t>(
+    pub(super) fn find_entry_mut<'t>(
         self,
         tx: &'t mut Txn<'r>,
         query: &K::Query,
         hash: Option<u64>,
     ) -> Result<FoundEntry<'t, 'r, K, V>, (&'t mut Txn<'r>, MissingKey<'r, K, V>)> {
-        let home = match tx[self].find(tx, query, hash, prefetch_write) {
+        let home = match tx[self].find_entry(tx, query, hash, prefetch_write) {
             Ok((home, _)) => home,
             Err(absence) => return Err((tx, absence)),
         };
         let slot = self.slot_of(tx, &home);
-        // SAFETY: `find` has returned the place of an entry, so its slot has one.
+        // SAFETY: `find_entry` has returned the place of an entry, so its slot has one.
         Ok(FoundEntry { map: self, home, place: unsafe { EntryMut::new(tx, slot) } })
     }
 
@@ -231,12 +231,12 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             // `other` until the last use of the query. If the transaction copies the entry in between, for
             // its neighbours or because it becomes long, the original stays where it is.
             let query = unsafe { &*query };
-            match tx[self].find(tx, query, None, prefetch_write) {
+            match tx[self].find_entry(tx, query, None, prefetch_write) {
                 Ok((here, _)) => {
                     let pair = other.take_pair(tx, home);
-                    // SAFETY: `find` has returned the place of an entry, so its slot has one.
+                    // SAFETY: `find_entry` has returned the place of an entry, so its slot has one.
                     *unsafe { EntryMut::new(tx, self.slot_of(tx, &here)) }.into_mut() = pair.value;
-                    pair.key.give_up(tx);
+                    pair.key.free_key(tx);
                 }
                 Err(absence) => {
                     // Make room first, because that may fail.
@@ -326,9 +326,9 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
 
     /// Moves a value out, and frees its key.
     #[inline(always)]
-    pub(super) fn take(self, tx: &mut Txn<'r>, home: EntryHome<'r, K, V>) -> V {
+    pub(super) fn take_value(self, tx: &mut Txn<'r>, home: EntryHome<'r, K, V>) -> V {
         let Pair { key, value } = self.take_pair(tx, home);
-        key.give_up(tx);
+        key.free_key(tx);
         value
     }
 
@@ -337,7 +337,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         match home {
             EntryHome::Few(index) => self.take_from_few(tx, index),
             EntryHome::Bucket { at: (bucket, slot), first } => {
-                let pair = bucket.take(tx, slot, self);
+                let pair = bucket.take_entry(tx, slot, self);
                 tx[self].len -= 1;
                 if bucket != first && bucket.tags(tx).occupied() == 0 {
                     first.drop_empty(tx);
@@ -420,7 +420,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
 
     /// Frees all memory when the transaction commits. Objects that the entries point to are left to the next
     /// collection.
-    pub(super) fn give_up(self, tx: &mut Txn<'r>) {
+    pub(super) fn free_table(self, tx: &mut Txn<'r>) {
         // SAFETY: a map is moved and never copied, so there is no other pointer to the nodes of this one.
         unsafe { self.free(tx) };
     }

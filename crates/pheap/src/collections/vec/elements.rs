@@ -102,7 +102,7 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
     }
 
     /// Frees the buffer when the transaction commits.
-    pub(in crate::collections) fn give_up(self, tx: &Txn<'r>) {
+    pub(in crate::collections) fn free_buffer(self, tx: &Txn<'r>) {
         if let Some(buffer) = self.buffer {
             // SAFETY: a vector is moved and never copied, so this was the only pointer to the buffer.
             // References into the buffer stay valid, because it is freed at the commit.

@@ -61,7 +61,7 @@ impl<'a> Copier<'a> {
         };
         self.copy_pages_of(&still)?;
         let header = still.tables().header.clone();
-        self.finish(&header)
+        self.send_headers(&header)
     }
 
     /// Copies the pages that are in use; the others are zero.
@@ -113,7 +113,7 @@ impl<'a> Copier<'a> {
         records.end();
         while self.copy_records(&records, &mut arenas)? {}
         let header = self.copy_arenas(&mut arenas)?;
-        self.finish(&header)
+        self.send_headers(&header)
     }
 
     /// Copies a range of the heap's file.
@@ -178,7 +178,7 @@ impl<'a> Copier<'a> {
         self.heap.check_not_forked() // forked in `progress`, by the program
     }
 
-    fn finish(&mut self, header: &Header) -> Result<()> {
+    fn send_headers(&mut self, header: &Header) -> Result<()> {
         // The copy names no bitmaps of live slots, because the pages that have them count as free; opening
         // the copy finds out which slots are live. It names no log either: if it is moved to the heap's
         // place, it must not take the heap's log for a leftover log.
@@ -191,7 +191,7 @@ impl<'a> Copier<'a> {
             let slot = header.to_bytes();
             bytes[header.slot() * PAGE as usize..][..slot.len()].copy_from_slice(&slot);
         }
-        self.to.finish(&bytes, header.mapped).map_err(self.explain)
+        self.to.receive_headers(&bytes, header.mapped).map_err(self.explain)
     }
 }
 

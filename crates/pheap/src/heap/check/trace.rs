@@ -208,18 +208,18 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
     pub(super) fn run(&mut self, ops: &'m [PartCheck], value: ObjectPart<'m>) {
         for op in ops {
             let part = value.offset_by(op.at);
-            if let Err(what) = self.look(&op.look, part) {
+            if let Err(what) = self.check_value(&op.look, part) {
                 self.complain(part, &what);
             }
         }
     }
 
     #[inline]
-    fn look(&mut self, look: &'m CheckKind, part: ObjectPart<'m>) -> Result<(), String> {
+    fn check_value(&mut self, look: &'m CheckKind, part: ObjectPart<'m>) -> Result<(), String> {
         let map = self.map;
         match look {
             CheckKind::Ptr { to, nullable } => {
-                let addr = part.word(0);
+                let addr = part.read_word(0);
                 match map.locate(addr, *to, part.region)? {
                     Some(place) if !map.is_empty(*to) && !self.reach(place) => {
                         return Err("points to what a collection owns".to_owned());
@@ -230,14 +230,14 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
                     _ => {}
                 }
             }
-            CheckKind::FrozenPtr(to) => match map.locate(part.word(0), *to, part.region)? {
+            CheckKind::FrozenPtr(to) => match map.locate(part.read_word(0), *to, part.region)? {
                 Some(place) if place.inside == 0 && self.freeze(place) => {}
                 Some(_) => return Err("points to what others may write".to_owned()),
                 None => return Err("is null, and a key or a value".to_owned()),
             },
             CheckKind::OwnedPtr(to) => {
                 let target = part.follow(PointerRule { at: 0, to: *to })?.ok_or("is null, and a key")?;
-                self.take(target)?;
+                self.claim_object(target)?;
                 self.todo.stack.push(ReachedObject { span: target.span, start: target.at });
             }
             CheckKind::Bool => {

@@ -136,7 +136,7 @@ impl<'v> Object<'v> {
     /// # Safety
     /// `addr` is the address of a live object of the view of `sight`, which is a value of the first type of
     /// `sight`. Both stay unchanged while this, or a value from it, is in use.
-    pub(crate) unsafe fn seen(sight: &'v dyn ViewedObjects, addr: u64) -> Object<'v> {
+    pub(crate) unsafe fn from_view(sight: &'v dyn ViewedObjects, addr: u64) -> Object<'v> {
         Object {
             part: ObjectPart { ground: ObjectSource::View(sight), at: addr, span: 0, region: 0 },
             target: 0,
@@ -226,7 +226,7 @@ fn value_of<'v>(TypedPart { part, ty }: TypedPart<'v>) -> Value<'v> {
     }
     match &ty.shape {
         Shape::Prim(prim) => prim_value(part, *prim),
-        Shape::Ptr { to, .. } => match part.word(0) {
+        Shape::Ptr { to, .. } => match part.read_word(0) {
             0 => Value::Null,
             addr => Value::Pointer(Pointer { from: part, addr, target: *to }),
         },
@@ -259,7 +259,7 @@ fn value_of<'v>(TypedPart { part, ty }: TypedPart<'v>) -> Value<'v> {
 /// values are shown by their fields.
 fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>, String>> {
     let name = ty.name.strip_prefix("pheap::")?;
-    match CollectionRule::of(ty) {
+    match CollectionRule::from_layout(ty) {
         None => {}
         Some(CollectionRule::Vector(vector)) => {
             return Some(DecodedNode::buffer(&vector, part).and_then(|(buffer, _)| {
@@ -268,7 +268,7 @@ fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Valu
         }
         Some(rule) => {
             let is_ordered = !matches!(rule, CollectionRule::Hash(_)) && !ty.name.contains("pheap::Reverse<");
-            return Some(NodeWalk::of(&rule, part).map(|nodes| {
+            return Some(NodeWalk::from_owner(&rule, part).map(|nodes| {
                 let (left, budget) = (nodes.len, part.ground.map().map_or(u64::MAX, |map| map.slots));
                 let walk = MapWalk { nodes, here: None, left, budget, is_ordered, is_done: false };
                 Value::Map(Entries { walk: Box::new(walk) })
@@ -405,7 +405,7 @@ impl<'v> Iterator for Elements<'v> {
 }
 
 impl<'v> MapWalk<'v> {
-    fn step(&mut self) -> Result<Option<KeyValue<'v>>, String> {
+    fn read_entry(&mut self) -> Result<Option<KeyValue<'v>>, String> {
         loop {
             if let Some((node, place)) = &mut self.here {
                 while *place < node.places() {
@@ -430,7 +430,7 @@ impl<'v> Iterator for Entries<'v> {
         if walk.is_done {
             return None;
         }
-        let what = match walk.step() {
+        let what = match walk.read_entry() {
             Ok(Some((key, value))) if walk.left > 0 => {
                 walk.left -= 1;
                 let (type_name, key) = (&value.ty.name, value_of(key));
