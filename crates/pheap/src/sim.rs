@@ -260,7 +260,7 @@ impl SimulatedMemory for Sim {
     fn mapped(&self, place: MappedWords) {
         let mut state = self.lock();
         state.place = Some(place);
-        let (old, new) = (state.durable.len(), place.words().len());
+        let (old, new) = (state.durable.len(), place.as_slice().len());
         if new <= old {
             return;
         }
@@ -354,7 +354,7 @@ impl SimState {
 
     /// Returns words of the mapped image as they are now.
     fn mapped_words(&self, start: usize, end: usize) -> &[u64] {
-        &self.place.as_ref().expect("it is mapped").words()[start..end]
+        &self.place.as_ref().expect("it is mapped").as_slice()[start..end]
     }
 
     /// Finds all stores of the program since the image was last compared.
@@ -480,7 +480,7 @@ mod tests {
         }
 
         fn word(&self, word: usize) -> *mut u8 {
-            (&raw const self.place.words()[word]).cast_mut().cast()
+            (&raw const self.place.as_slice()[word]).cast_mut().cast()
         }
 
         fn store(&self, word: usize, value: u64) {
@@ -594,8 +594,8 @@ mod tests {
         sim.mapped(place.up_to(64));
         assert_eq!(sim.durable().len(), 24);
         sim.mapped(place.up_to(128));
-        assert_eq!(place.words()[8..16], [9, 10, 11, 12, 13, 14, 15, 16]);
-        assert_eq!(place.words()[16], 0);
+        assert_eq!(place.as_slice()[8..16], [9, 10, 11, 12, 13, 14, 15, 16]);
+        assert_eq!(place.as_slice()[16], 0);
 
         let created = Sim::new(vec![0, 3]);
         created.truncate(0);

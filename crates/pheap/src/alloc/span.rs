@@ -236,7 +236,7 @@ mod tests {
 
     fn span(kind: SpanKind, offset: u64, pages: u32, slot: u32) -> ObjectSpan {
         let desc: &'static Desc = <u64 as Persist>::desc();
-        let pointers = Arc::new(PointerMap::of(&Graph::of(desc).unwrap().types[0]));
+        let pointers = Arc::new(PointerMap::from_layout(&Graph::from_root(desc).unwrap().types[0]));
         let entry = SpanEntry { kind, slot, pages, ty: 0, region: 1 };
         ObjectSpan::new(TakenSpan { offset, entry_at: 0, entry }, NO_CLASS, pointers)
     }

@@ -39,7 +39,7 @@ impl Allocator {
 }
 
 fn check<T>(root: &Root<T>) {
-    let exclusive = Exclusive::begin(&root.heap, &root.region, root.ty).unwrap();
+    let exclusive = Exclusive::begin_transaction(&root.heap, &root.region, root.ty).unwrap();
     exclusive.context().alloc.check(&root.heap);
 }
 
@@ -84,7 +84,7 @@ fn spans_of_which_nothing_is_known_do_not_make_the_next_one_larger() {
     let heap = options(false).in_memory().unwrap();
     let root = heap.root::<u64>("number").unwrap();
     root.txn(|tx, _| (0..200u64).try_for_each(|i| tx.alloc([i; 64]).map(drop))).unwrap();
-    let exclusive = Exclusive::begin(&root.heap, &root.region, root.ty).unwrap();
+    let exclusive = Exclusive::begin_transaction(&root.heap, &root.region, root.ty).unwrap();
     let of = &exclusive.context().alloc.spans;
     let spans: Vec<_> = of.iter().filter(|span| span.slot == 512).map(|span| span.span).collect();
     let bytes: u64 = spans.iter().map(TakenSpan::bytes).sum();

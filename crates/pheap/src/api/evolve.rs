@@ -188,7 +188,7 @@ impl<'h> Evolution<'h> {
     where
         for<'r> New::At<'r>: Migrate<Old::At<'r>>,
     {
-        self.converters.push(Converter::of::<Old, New>());
+        self.converters.push(Converter::for_migrate::<Old, New>());
         self
     }
 
@@ -217,7 +217,7 @@ impl<'h> Evolution<'h> {
             Err(Error::NoSuchRoot(_)) => Ok(None),
             Err(error) => Err(error),
             Ok(region) => {
-                let is_new = heap.tables.lock().types.is(region.ty(), desc)?;
+                let is_new = heap.tables.lock().types.matches_type(region.ty(), desc)?;
                 Ok((!is_new).then_some(region))
             }
         };
@@ -337,7 +337,7 @@ impl<'a> ConversionJob<'a> {
     /// begun, in one transaction.
     fn start_conversion(&self) -> Result<(Exclusive<'a>, Occupants)> {
         let ty = if self.from_is_new { self.from } else { self.unfinished };
-        let mut exclusive = Exclusive::begin(self.heap, self.region, ty)?;
+        let mut exclusive = Exclusive::begin_transaction(self.heap, self.region, ty)?;
         // A read that has begun may still take a snapshot.
         exclusive.context().upgrade();
         // From here on, the newest version of the root is the durable one, so no thread gets an older
@@ -572,7 +572,7 @@ fn begun(
     name: &str,
 ) -> Result<(u32, u64)> {
     let (ty, _) = heap.register(desc)?;
-    let exclusive = Exclusive::begin(heap, region, unfinished)?;
+    let exclusive = Exclusive::begin_transaction(heap, region, unfinished)?;
     let [_, from, to] = unfinished_words(&exclusive, region)?;
     drop(exclusive);
     let plan = from >> 32 | to >> 32 << 32;
@@ -588,7 +588,7 @@ fn begun(
 
 /// Returns the words of an [`Unfinished`].
 fn unfinished_words(exclusive: &Exclusive<'_>, region: &Region) -> Result<[u64; 3]> {
-    let words = exclusive.words(region.root());
+    let words = exclusive.object_words(region.root());
     // SURVIVES unreached: no program has a heap that is corrupt in this way.
     words.ok_or_else(|| Error::corrupt(format!("root {:?} is not where it should be", *region.name.lock())))
 }

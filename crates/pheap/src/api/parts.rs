@@ -76,7 +76,7 @@ impl<'a> TypeChanges<'a> {
         for (number, span) in exclusive.object_spans() {
             let ty = span.entry.ty;
             let maps = maps.entry(ty).or_insert_with(|| {
-                let map = |&to: &u32| (to, PointerMap::of(&self.layout_of(ty).with_pointers_to(to)));
+                let map = |&to: &u32| (to, PointerMap::from_layout(&self.layout_of(ty).with_pointers_to(to)));
                 suspects.iter().map(map).filter(|(_, map)| map.has_pointers()).collect()
             });
             let mut whole = None;

@@ -43,12 +43,12 @@ pub(super) unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, va
         let context = unsafe { &mut *cx };
         let noted = context.hot().recent.find(addr, len, T::ALIGN);
         if let Some(place) = noted {
-            context.note_padding(addr, Padding::of(value));
+            context.note_padding(addr, Padding::of_value(value));
             return T::relocated(value, place);
         }
     }
     // SAFETY: the caller's *open*, *live* and *alone*, for the same value.
-    let place = unsafe { Context::writable(cx, addr, len, T::ALIGN, Padding::of(value)) };
+    let place = unsafe { Context::writable(cx, addr, len, T::ALIGN, Padding::of_value(value)) };
     T::relocated(value, place)
 }
 

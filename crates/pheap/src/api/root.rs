@@ -123,7 +123,7 @@ impl<T: Persist> Root<T> {
 
     /// Whether this type is the one that `desc` describes.
     pub(super) fn has_type(&self, desc: &'static Desc) -> Result<bool> {
-        self.heap.tables.lock().types.is(self.ty, desc)
+        self.heap.tables.lock().types.matches_type(self.ty, desc)
     }
 
     /// Runs `f` as one transaction: all its changes take effect, and are durable before this returns, or none
@@ -191,7 +191,7 @@ impl<T: Persist> Root<T> {
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
         commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
     ) -> Result<R, E> {
-        self.run_or(f, commit, |exclusive| self.heap.acknowledge_seen(exclusive.give_up()))
+        self.run_or(f, commit, |exclusive| self.heap.acknowledge_seen(exclusive.abort()))
     }
 
     /// Like [`run`](Self::run), but if `f` fails, `give_up` rolls the transaction back.
@@ -202,7 +202,7 @@ impl<T: Persist> Root<T> {
         commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
         give_up: impl FnOnce(Exclusive<'_>) -> Result<()>,
     ) -> Result<R, E> {
-        let mut exclusive = Exclusive::begin(&self.heap, &self.region, self.ty)?;
+        let mut exclusive = Exclusive::begin_transaction(&self.heap, &self.region, self.ty)?;
         // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `f`
         // returns, when `tx` is not used any more. `f` works for all brands, so the brand is unique.
         let tx = &mut unsafe { Txn::new(exclusive.hot(), &self.region.held) };
@@ -247,7 +247,7 @@ impl<T: Persist> Root<T> {
     /// the disk has failed. In these cases the result of `f` is dropped.
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
-        Ok(self.read_and_finish(f, |shared| shared.finish())?.0)
+        Ok(self.read_and_finish(f, |shared| shared.wait_for_seen())?.0)
     }
 
     /// Like [`read`](Self::read), with a closure that may fail, so that one `?` is enough:
@@ -270,7 +270,7 @@ impl<T: Persist> Root<T> {
         f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R,
         end: impl FnOnce(SharedRegion<'_>) -> Result<E>,
     ) -> Result<(R, E)> {
-        let shared = SharedRegion::begin(&self.heap, &self.region, self.ty)?;
+        let shared = SharedRegion::begin_read(&self.heap, &self.region, self.ty)?;
         // SAFETY: `shared` has the region locked until `f` has returned; the hot part of a reader has no
         // context; `f` works for all brands.
         let view = &unsafe { View::new(HotFields::reader(), &self.region.held) };
@@ -380,7 +380,7 @@ impl<T: Persist> Root<T> {
         let ty = {
             let region = unfinished.region.as_deref().expect("set above");
             let ty = heap.check_type(region, name, <T as Persist>::desc())?;
-            let mut exclusive = Exclusive::begin(heap, region, ty)?;
+            let mut exclusive = Exclusive::begin_transaction(heap, region, ty)?;
             assert!(ptr::eq(exclusive.context().store(), &raw const **heap), "a region of another heap");
             // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before
             // `init` returns, when `tx` is not used any more. `init` works for all brands, so the brand is

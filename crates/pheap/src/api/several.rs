@@ -136,11 +136,11 @@ fn commit_or_roll_back<R>(
         (Ok(_), End::Deferred(commit)) => group.commit_deferred().map(|end| *commit = heap.deferred(end)),
         (Ok(_), End::Task(commit)) => group.commit_deferred().map(|end| *commit = heap.commit_of_read(end)),
         (Err(_), End::Task(commit)) => {
-            *commit = heap.commit_of_read(group.give_up());
+            *commit = heap.commit_of_read(group.abort());
             return result;
         }
         (Err(_), _) => {
-            heap.acknowledge_seen(group.give_up())?;
+            heap.acknowledge_seen(group.abort())?;
             return result;
         }
     };
@@ -181,7 +181,7 @@ macro_rules! tuples {
             ) -> Result<R> {
                 let heap = common_heap([$(&self.$i.heap),*].into_iter())?;
                 let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
-                let group = RegionGroup::begin(heap, regions)?;
+                let group = RegionGroup::begin_transaction(heap, regions)?;
                 let result = f(($((
                     // SAFETY: `group` has the region locked, with an open transaction, until
                     // `commit_or_roll_back`. There is one `Txn` for each member, because members are
@@ -282,7 +282,7 @@ impl<T: Persist> RootSet for &[Root<T>] {
     ) -> Result<R> {
         let heap = common_heap(self.iter().map(|root| &root.heap))?;
         let regions: Vec<(&Region, u32)> = self.iter().map(|root| (&*root.region, root.ty)).collect();
-        let group = RegionGroup::begin(heap, &regions)?;
+        let group = RegionGroup::begin_transaction(heap, &regions)?;
         let result = f(Shards { group: &group, roots: NonNull::from(self) });
         self::commit_or_roll_back(heap, group, result, end)
     }

@@ -109,7 +109,7 @@ impl<T: Persist> Root<T> {
                 Ok(())
             },
             |exclusive| {
-                commit.set(self.heap.commit_of_read(exclusive.give_up()));
+                commit.set(self.heap.commit_of_read(exclusive.abort()));
                 Ok(())
             },
         );

@@ -170,7 +170,7 @@ impl HeapInner {
         let creation = CreationLock::lock(self)?;
         self.check_open()?;
         let regions = self.regions();
-        Ok(QuiescentHeap { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
+        Ok(QuiescentHeap { heap: self, regions: SharedAll::begin_reads(self, regions)?, _creation: creation })
     }
 }
 

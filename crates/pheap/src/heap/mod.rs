@@ -119,7 +119,7 @@ impl Heap {
 
     /// Returns which crashes committed transactions survive; never [`Durability::Auto`].
     pub fn durability(&self) -> Durability {
-        Durability::of(self.inner.medium.kind())
+        Durability::from_medium(self.inner.medium.kind())
     }
 
     /// Returns the path with which the heap's file was opened; `None` if the heap is in memory or read-only.

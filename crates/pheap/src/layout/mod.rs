@@ -212,7 +212,7 @@ pub(crate) struct Padding {
 impl Padding {
     /// Returns this for the value at `value`; `None` if its type has no padding.
     #[inline(always)]
-    pub(crate) fn of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
+    pub(crate) fn of_value<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
         if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
     }
 

@@ -33,7 +33,7 @@ impl SharedRegion<'_> {
     /// Releases the region, and then waits until everything that the read has seen is durable. If this read
     /// is nested in a read of the same heap, the outer read waits instead.
     #[inline(always)]
-    pub(crate) fn finish(self) -> Result<()> {
+    pub(crate) fn wait_for_seen(self) -> Result<()> {
         if self.store.wal().is_none() {
             return Ok(());
         }
@@ -43,13 +43,13 @@ impl SharedRegion<'_> {
     #[inline(never)] // reads without a log need the registers
     fn let_go_and_wait(self) -> Result<()> {
         let store = self.store;
-        let (seen, waits_later) = guard::seen(store.id());
+        let (seen, waits_later) = guard::newest_read_position(store.id());
         drop(self);
         if waits_later { Ok(()) } else { store.acknowledge(seen) }
     }
 
     /// Releases the region. Returns the position after everything that was seen; 0 without a write-ahead log.
     pub(crate) fn defer(self) -> u64 {
-        if self.store.wal().is_some() { guard::seen(self.store.id()).0 } else { 0 }
+        if self.store.wal().is_some() { guard::newest_read_position(self.store.id()).0 } else { 0 }
     }
 }

@@ -42,7 +42,7 @@ const UNTOLD: usize = 16;
 impl<'a> Exclusive<'a> {
     /// Waits for the region, whose root must have the type `ty`, and opens a transaction on it.
     #[inline(always)] // a call would return it through memory, which costs as much as the lock
-    pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
+    pub(crate) fn begin_transaction(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         store.check_writable()?;
         store.wait_for_memory();
         guard::enter(store.id(), Scope::Transaction)?;
@@ -212,7 +212,7 @@ impl<'a> Exclusive<'a> {
     /// log, up to the position that this returns.
     #[cold]
     #[must_use = "the caller waits until what was read is durable"]
-    pub(crate) fn give_up(self) -> u64 {
+    pub(crate) fn abort(self) -> u64 {
         let region = self.region;
         drop(self);
         region.counters.position.get()
@@ -419,7 +419,7 @@ impl Region {
                 context.retire_records();
             }
             let result = last(context);
-            self.give_up();
+            self.mark_gone();
             result
         });
         exclusive.ended();

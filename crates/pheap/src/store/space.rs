@@ -67,11 +67,11 @@ impl Store {
     /// Writes the entry of a span that only the caller has. It is durable after a fence.
     #[track_caller]
     pub(crate) fn write_entry(&self, media: &Media, span: &TakenSpan) {
-        write_entry(media, self.words(), span.entry_at, span.entry.to_words());
+        write_entry(media, self.mapped_words(), span.entry_at, span.entry.to_words());
     }
 
     /// Returns the mapped part of the heap.
-    fn words(&self) -> MetadataWords<'static> {
+    fn mapped_words(&self) -> MetadataWords<'static> {
         self.tables.lock().heap
     }
 
@@ -137,7 +137,7 @@ impl Tables {
     /// Takes `most` bytes of pages, or less, but at least `least`. The file has space for them then.
     pub(crate) fn take_pages(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
         let (offset, len) = self.pages.take_up_to(most, least)?;
-        if self.fill(offset, len) {
+        if self.reserve_holes(offset, len) {
             return Some((offset, len));
         }
         self.pages.give(offset, len);
@@ -148,7 +148,7 @@ impl Tables {
     /// Gets space in the file for pages that were taken, because a checkpoint must not fail for want of it.
     /// Returns `false` if there is not enough. The file then keeps the space that it got, and these pages are
     /// holes no more. A smaller request finds them, or a later checkpoint makes them holes again.
-    fn fill(&mut self, offset: u64, len: u64) -> bool {
+    fn reserve_holes(&mut self, offset: u64, len: u64) -> bool {
         let end = offset + len;
         (offset..end).step_by(PART as usize).all(|at| {
             let part = PART.min(end - at);
@@ -157,7 +157,7 @@ impl Tables {
             }
             let filled = self.media.wal().is_some_and(|wal| wal.data().unpunch(at, part).is_ok());
             if filled {
-                self.pages.holes.cut(at, part);
+                self.pages.holes.remove_range(at, part);
             }
             filled
         })
@@ -264,7 +264,7 @@ impl Tables {
     }
 
     pub(crate) fn register(&mut self, store: &Store, desc: &'static Desc) -> Result<u32> {
-        if let Some(number) = self.types.find(desc) {
+        if let Some(number) = self.types.cached_number(desc) {
             return Ok(number);
         }
         let new = self.types.prepare(desc)?;
@@ -324,7 +324,7 @@ mod tests {
             let (media, arena, mut pages) =
                 (Media::new(Medium::Process), Arena::new(0, size), FreePages::default());
             pages.give(arena.first_free(), arena.end() - arena.first_free());
-            let types = TypeTable::create(pages.take(PAGE).unwrap(), PAGE);
+            let types = TypeTable::create(pages.allocate(PAGE).unwrap(), PAGE);
             let header = Header { arena_unit: size, mapped: size, reserved, ..header(1) };
             let store = Store {
                 mapping,

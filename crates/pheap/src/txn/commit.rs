@@ -64,7 +64,7 @@ fn commit_alone(context: &mut Context) -> CommitResult {
         return commit_with_wal(&mut [context]);
     }
     prepare(context);
-    context.log.staged.begin(EntryKind::Redo);
+    context.log.staged.begin_entry(EntryKind::Redo);
     let flushed = context.stage();
     if context.log.staged.is_empty() && !flushed {
         return Ok(()); // no word has changed
@@ -81,7 +81,7 @@ fn commit_parts(contexts: &mut [&mut Context]) -> CommitResult {
     let mut flushed = false;
     for context in contexts.iter_mut() {
         prepare(context);
-        context.log.staged.begin(EntryKind::Redo);
+        context.log.staged.begin_entry(EntryKind::Redo);
         flushed |= context.stage();
     }
     if flushed {
@@ -129,7 +129,7 @@ fn last_part(contexts: &[&mut Context]) -> Option<EntryId> {
 /// Commits with a write-ahead log, which takes one record for all roots.
 fn commit_with_wal(contexts: &mut [&mut Context]) -> CommitResult {
     let mut record = std::mem::take(&mut contexts[0].log.staged);
-    record.begin(EntryKind::Redo);
+    record.begin_entry(EntryKind::Redo);
     let mut flushed = false;
     for context in contexts.iter_mut() {
         prepare(context);

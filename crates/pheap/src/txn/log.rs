@@ -141,7 +141,7 @@ impl RegionLog {
         let (mut chain, mut known) = (vec![first], HashSet::from([first.start]));
         loop {
             let last = chain[chain.len() - 1];
-            let [next] = stored.words(last.start)?;
+            let [next] = stored.read_words(last.start)?;
             if next == 0 {
                 return Ok(chain);
             }
@@ -256,14 +256,14 @@ impl RegionLog {
         ranges: &[(usize, usize)],
         mut grow: impl FnMut(&mut RegionLog, u64) -> Result<()>,
     ) -> Result<()> {
-        self.staged.begin(EntryKind::Undo);
+        self.staged.begin_entry(EntryKind::Undo);
         for &(addr, bytes) in ranges {
             let (mut offset, mut words) = (addr - self.base.addr(), bytes / 8);
             let mut src = std::ptr::with_exposed_provenance::<u64>(addr);
             while words > 0 {
                 if self.staged.words.len() >= PIECE {
                     self.append_with_room(media, &mut grow)?;
-                    self.staged.begin(EntryKind::Undo);
+                    self.staged.begin_entry(EntryKind::Undo);
                 }
                 let n = words.min(PIECE + 1 - self.staged.words.len());
                 // SAFETY: `src` and `n` words from it are within one of the ranges, which the caller

@@ -189,7 +189,7 @@ impl<'a> Copier<'a> {
         for _ in 0..2 {
             header.sequence += 1;
             let slot = header.to_bytes();
-            bytes[header.slot() * PAGE as usize..][..slot.len()].copy_from_slice(&slot);
+            bytes[header.header_slot() * PAGE as usize..][..slot.len()].copy_from_slice(&slot);
         }
         self.to.receive_headers(&bytes, header.mapped).map_err(self.explain)
     }

@@ -73,7 +73,7 @@ pub(super) fn survey<R>(
         let have = disk.data().len().unwrap_or(0);
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
     }
-    let file = copy.finish(header.mapped, |copy, room| {
+    let file = copy.replay_log(header.mapped, |copy, room| {
         let mut fold = Fold::with_room(copy, room);
         tail.each_record(|record| fold.add(record))?;
         fold.finish().map(drop)

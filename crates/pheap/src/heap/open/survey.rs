@@ -24,7 +24,7 @@ use crate::units::PAGE;
 pub(super) type SurveyedRegion = (RegionIdentity, Vec<RegionLogSegment>);
 
 /// Returns the regions that were not removed. Some of their words may be in their logs only, or half written
-/// by a crash: the root, and its type. [`ReplayedMetadata::of`] reads these.
+/// by a crash: the root, and its type. [`ReplayedMetadata::from_header`] reads these.
 pub(super) fn read_regions(
     stored: StoredHeap<'_>,
     heap: MetadataWords<'static>,
@@ -69,7 +69,7 @@ pub(super) struct ReplayedMetadata {
 }
 
 impl ReplayedMetadata {
-    pub(super) fn of(
+    pub(super) fn from_header(
         stored: StoredHeap<'_>,
         salt: u64,
         arenas: &[Arena],
