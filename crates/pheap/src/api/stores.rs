@@ -52,7 +52,7 @@ impl<'r> Txn<'r> {
         if !<F as Pointee>::PADDED {
             if has_copies(object) {
                 let (whole, bytes) = bytes_of(object);
-                if let Some(noted) = self.hot().recent.find(whole, bytes, T::ALIGN) {
+                if let Some(noted) = self.hot().recent.find_recent(whole, bytes, T::ALIGN) {
                     // SAFETY: `recent` maps `object` to the place, aligned as the object is, where the
                     // transaction reads and writes all of it. `place` is within `object` (by `Part`), so the
                     // result is within that place, which only this transaction uses. `&mut self` excludes all
@@ -64,7 +64,7 @@ impl<'r> Txn<'r> {
                 // SAFETY: `place` is a live value of this region that can be written in place; `&mut self`
                 // excludes all other access.
                 return unsafe { &mut *place };
-            } else if let Some(noted) = self.hot().recent.find(addr, len, align_of::<F>()) {
+            } else if let Some(noted) = self.hot().recent.find_recent(addr, len, align_of::<F>()) {
                 // SAFETY: `recent` maps the part to the place, aligned as the part is, where the transaction
                 // reads and writes all of it, and which only this transaction uses. `&mut self` excludes all
                 // other access.

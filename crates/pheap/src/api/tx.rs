@@ -215,7 +215,7 @@ impl<'r> Txn<'r> {
         let (addr, len) = bytes_of(value);
         // Values that may have padding must be recorded.
         if !T::PADDED
-            && let Some(place) = self.hot().recent.find(addr, len, T::ALIGN)
+            && let Some(place) = self.hot().recent.find_recent(addr, len, T::ALIGN)
         {
             return T::relocated(value, place);
         }

@@ -205,8 +205,11 @@ impl<'r> View<'r> {
     /// Returns the place of the value at `value`, if the cache has it.
     #[inline(always)]
     fn look_for<T: Pointee + ?Sized>(&self, value: *mut T) -> Option<*const T> {
-        let place =
-            self.hot().recent.find(value.cast::<u8>().expose_provenance(), T::bytes(value), T::ALIGN)?;
+        let place = self.hot().recent.find_recent(
+            value.cast::<u8>().expose_provenance(),
+            T::bytes(value),
+            T::ALIGN,
+        )?;
         Some(T::relocated(value, place))
     }
 }

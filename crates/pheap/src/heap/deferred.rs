@@ -51,7 +51,7 @@ impl HeapInner {
             return None; // the log's records are the parent's
         }
         let wal = self.wal()?;
-        let least = wal.end().saturating_sub(wal.settings().unsynced_limit);
+        let least = wal.end_position().saturating_sub(wal.settings().unsynced_limit);
         (!wal.is_durable(least)).then(|| self.commit_of_read(least))
     }
 

@@ -50,7 +50,7 @@ impl<'a> Exclusive<'a> {
             return Err(refused(store));
         }
         let exclusive = Exclusive::locked(store, region, ty)?;
-        exclusive.context().begin();
+        exclusive.context().begin_transaction();
         Ok(exclusive)
     }
 
@@ -182,7 +182,7 @@ impl<'a> Exclusive<'a> {
         }
         let position = self.store.hand_over(self.context().media.position());
         self.state = self.state & !ENDING | OPEN;
-        self.context().begin();
+        self.context().begin_transaction();
         Ok(position)
     }
 

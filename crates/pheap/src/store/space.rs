@@ -80,7 +80,7 @@ impl Store {
         if !self.page_map.set_populated(offset, len) {
             self.mapping.populate(offset, len);
             if let Some(wal) = self.wal() {
-                wal.pages.note(offset, len);
+                wal.pages.mark_stored(offset, len);
             }
         }
     }

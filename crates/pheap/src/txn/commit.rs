@@ -22,7 +22,7 @@ pub(crate) fn commit(context: &mut Context) -> CommitResult {
         Mode::Doomed => Err(doomed_error().into()),
     };
     match result {
-        Ok(()) => finish(context),
+        Ok(()) => finish_commit(context),
         Err(_) => rollback(context),
     }
     result
@@ -49,7 +49,7 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
             // The transaction has taken place. It cannot be rolled back any more, although some roots have
             // not finished yet.
             contexts.iter_mut().for_each(|context| context.is_between = true);
-            contexts.iter_mut().for_each(|context| finish(context));
+            contexts.iter_mut().for_each(|context| finish_commit(context));
         }
         Err(_) => rollback_group(contexts),
     }
@@ -264,7 +264,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> CommitResult {
 
 /// Brings the context into the state between transactions, after a commit.
 #[inline(always)]
-fn finish(context: &mut Context) {
+fn finish_commit(context: &mut Context) {
     if !context.alloc.is_untouched() {
         context.is_between = true; // not set yet for a commit without a record
         may_panic();
@@ -280,13 +280,13 @@ fn finish(context: &mut Context) {
     }
     may_panic();
     debug_assert!(context.mode == Mode::Short || context.set.is_empty());
-    context.set.keep();
-    end(context);
+    context.set.retain_copies();
+    end_transaction(context);
 }
 
 /// Forgets the transaction. The caller clears the write set, or keeps it for the next transaction.
 #[inline(always)]
-fn end(context: &mut Context) {
+fn end_transaction(context: &mut Context) {
     context.media.no_more_stores();
     context.copies_pending = false;
     context.hot().forget_copies(0, Bug::RecentAfterEnd);
@@ -325,10 +325,10 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         context.alloc.rollback(store);
         may_panic();
         if bug(Bug::KeepStaleCopies) {
-            context.set.keep();
+            context.set.retain_copies();
         } else {
             context.set.clear();
         }
-        end(context);
+        end_transaction(context);
     }
 }

@@ -301,7 +301,7 @@ impl Context {
 
     /// Starts a transaction on one root.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin_transaction(&mut self) {
         self.begin_short();
         if self.store().pin_undo {
             Context::begin_long(&mut [self]);
@@ -570,7 +570,7 @@ impl Context {
     fn zero_noted(&mut self) {
         let Context { padded, set, .. } = self;
         for (addr, padding) in padded.iter() {
-            let place = match set.find(addr, 1) {
+            let place = match set.find_copy(addr, 1) {
                 RangeLookup::Copy(copy) => copy,
                 RangeLookup::Part | RangeLookup::Nothing => std::ptr::with_exposed_provenance_mut(addr),
             };
@@ -644,7 +644,7 @@ fn stage(
     cpu::settle(std::ptr::null_mut());
     // SAFETY: copies and originals are mapped, premise (1) of `WriteSet`. No other thread writes to the
     // region, premise (2) of `Context`. `settle` has made their bytes definite.
-    unsafe { record.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
+    unsafe { record.add_changes(set.copies(), set.copied_words() + set.len(), set.is_large(), base) };
     !alloc.is_untouched() && stage_allocated(alloc, media, base, most, record)
 }
 

@@ -194,13 +194,13 @@ impl RegionLog {
     /// Whether there is room for the staged entry.
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
-        self.kept.is_some() || self.place(self.staged.bytes()).is_some()
+        self.kept.is_some() || self.place_for_entry(self.staged.bytes()).is_some()
     }
 
     /// Returns the segment and offset for an entry of `bytes` bytes: the present place, or the beginning of a
     /// later segment.
     #[inline(always)]
-    fn place(&self, bytes: u64) -> Option<(usize, u64)> {
+    fn place_for_entry(&self, bytes: u64) -> Option<(usize, u64)> {
         if bytes <= self.left { Some((self.segment, self.at)) } else { self.place_later(bytes) }
     }
 
@@ -228,11 +228,12 @@ impl RegionLog {
             self.sequence += 1;
             return;
         }
-        let (segment, at) = self.place(self.staged.bytes()).expect("the caller has made room");
+        let (segment, at) = self.place_for_entry(self.staged.bytes()).expect("the caller has made room");
         let seed = self.seed(self.sequence, at);
         let words = self.staged.seal();
         words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
-        // SAFETY: `place` has found room for `words` at `at`, in a segment, which belongs to this log alone.
+        // SAFETY: `place_for_entry` has found room for `words` at `at`, in a segment, which belongs to this
+        // log alone.
         unsafe { media.append(self.base.wrapping_add(at as usize).cast(), words) };
         if words[1] >> 32 & 1 == 1 {
             self.undo.push(at);

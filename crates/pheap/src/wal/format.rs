@@ -382,14 +382,14 @@ pub(super) trait RecordVisitor {
     /// All records that were added belong to complete transactions.
     fn complete(&mut self);
     /// The records since the last call of [`complete`](Self::complete) count for nothing.
-    fn cut(&mut self);
+    fn discard_incomplete(&mut self);
 }
 
 /// Ignores the records.
 impl RecordVisitor for () {
     fn add(&mut self, _record: &[u64]) {}
     fn complete(&mut self) {}
-    fn cut(&mut self) {}
+    fn discard_incomplete(&mut self) {}
 }
 
 /// Reads a log from its mark to its end.
@@ -506,7 +506,7 @@ pub(super) fn read_on(
         if previous_end != at {
             // A new run begins here, so the last transaction of the run before stays incomplete. Or the
             // reading begins inside this segment, and there is nothing to cut.
-            reader.cut();
+            reader.discard_incomplete();
             incomplete = None;
         }
         at = at.max(positions.start + LINE as u64);
@@ -536,6 +536,6 @@ pub(super) fn read_on(
         segment = next(sequence + 1, [at, found.end]);
     }
     found.rest = at.saturating_sub(found.end);
-    reader.cut();
+    reader.discard_incomplete();
     Ok(())
 }

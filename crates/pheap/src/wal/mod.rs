@@ -131,7 +131,7 @@ impl WalSettings {
 #[derive(Debug)]
 pub(crate) struct Wal {
     disk: Arc<dyn Disk>,
-    /// The log's file. It is set when the log [begins](Wal::begin).
+    /// The log's file. It is set when the log [begins](Wal::ensure_log).
     log: OnceLock<Arc<dyn Storage>>,
     /// Whether the log exists and the heap's header names it. Set while `beginning` is locked.
     begun: atomic::AtomicBool,
@@ -282,13 +282,13 @@ impl Wal {
         let layout = LogLayout { uuid: of.uuid, id: of.id + 1, nonce, segment: settings.segment() };
         let buffer = WalBuffer::new(layout, ChecksumSeed::new(of.salt, layout), FIRST_SEGMENTS);
         // The heap's file has everything before the first record.
-        let mark = LogMark { folded: buffer.end(), ..LogMark::first(layout) };
-        Wal::of(disk, None, &of, settings, layout, (mark, 1), buffer)
+        let mark = LogMark { folded: buffer.end_position(), ..LogMark::first(layout) };
+        Wal::from_buffer(disk, None, &of, settings, layout, (mark, 1), buffer)
     }
 
     /// Creates the state of a log from `buffer`, whose synced position counts as durable. `mark` is the
     /// newest mark, and `place` is its index.
-    fn of(
+    fn from_buffer(
         disk: Arc<dyn Disk>,
         log: Option<Arc<dyn Storage>>,
         of: &WalIdentity,
@@ -298,7 +298,7 @@ impl Wal {
         buffer: WalBuffer,
     ) -> Result<Arc<Wal>> {
         let seed = ChecksumSeed::new(of.salt, layout);
-        let end = buffer.end();
+        let end = buffer.end_position();
         // A log that has no file yet has no records to write.
         let synced = if log.is_some() { buffer.synced() } else { end };
         let wal = Wal {
@@ -462,7 +462,7 @@ impl Wal {
         let size = state.buffer.segments() * self.layout.segment;
         let may_grow = size + self.layout.segment <= self.settings.log_limit
             || need > size.max(self.settings.log_limit) / 2;
-        let emptied = state.folded == state.buffer.end();
+        let emptied = state.folded == state.buffer.end_position();
         let is_last = emptied || rounds >= MOST_ROUNDS && need > size / 2;
         if may_grow || is_last {
             let missing = need.saturating_sub(state.buffer.room());

@@ -110,7 +110,7 @@ impl<'a> Copier<'a> {
         // was computed was not copied, so the stream must have the record that has freed it. After this
         // checkpoint, the stream ends behind both.
         heap.note_failure(wal.checkpoint(|| {}))?;
-        records.end();
+        records.end_stream();
         while self.copy_records(&records, &mut arenas)? {}
         let header = self.copy_arenas(&mut arenas)?;
         self.send_headers(&header)
@@ -133,7 +133,7 @@ impl<'a> Copier<'a> {
 
     /// Copies the next batch of records. Returns `false` if there is none.
     fn copy_records(&mut self, records: &RecordStream, arenas: &mut usize) -> Result<bool> {
-        let words = records.take().map_err(self.explain)?;
+        let words = records.take_records().map_err(self.explain)?;
         // Waiting records count, too: they will be copied.
         self.total += records.news();
         if words.is_empty() {
@@ -189,7 +189,7 @@ impl<'a> Copier<'a> {
         for _ in 0..2 {
             header.sequence += 1;
             let slot = header.to_bytes();
-            bytes[header.header_slot() * PAGE as usize..][..slot.len()].copy_from_slice(&slot);
+            bytes[header.slot_number() * PAGE as usize..][..slot.len()].copy_from_slice(&slot);
         }
         self.to.receive_headers(&bytes, header.mapped).map_err(self.explain)
     }

@@ -76,7 +76,7 @@ impl Target for FileTarget<'_> {
     }
 
     fn receive_headers(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
-        std::mem::replace(&mut self.fold, Fold::with_room(self.storage, ROOM)).finish()?;
+        std::mem::replace(&mut self.fold, Fold::with_room(self.storage, ROOM)).flush_rest()?;
         set_len(self.file, mapped)?;
         // SURVIVES unreached: copies are real files, which the simulator does not make;
         // `tests/files/backup.rs` is for this.

@@ -252,7 +252,7 @@ impl HeapMetadata {
         let moves = relocate::rebase(header, base.addr() as u64);
         mark_in_use(mapping, heap, &medium, &media, header)?;
         if let (true, Some(wal)) = (*begins_log, medium.wal()) {
-            wal.begin()?; // before a record needs it: recording could not return the error
+            wal.ensure_log()?; // before a record needs it: recording could not return the error
         }
         // SAFETY: the regions were read from this heap, and `mapping`, which maps it at `base`, lives longer
         // than `logs`.
@@ -432,7 +432,7 @@ fn mark_in_use(
     if mapping.is_read_only() {
         return Ok(());
     }
-    let found = (header.to_bytes(), header.header_slot() as u64 * PAGE);
+    let found = (header.to_bytes(), header.slot_number() as u64 * PAGE);
     header.in_use = HeapUse::In(medium.kind());
     header.has_parts = header.in_use.needs_region_logs();
     if let Some(wal) = medium.wal() {
@@ -459,7 +459,7 @@ fn mark_in_use(
         let torn = is_torn(&slot).then_some((SLOT_SIZE, other));
         let headers = [(); 2].map(|()| {
             header.sequence += 1;
-            (header.to_bytes(), header.header_slot() as u64 * PAGE)
+            (header.to_bytes(), header.slot_number() as u64 * PAGE)
         });
         wal.will_begin(LogBeginning { found: Some(found), torn, headers });
         return Ok(());

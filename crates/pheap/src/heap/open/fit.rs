@@ -76,7 +76,7 @@ pub(super) fn survey<R>(
     let file = copy.replay_log(header.mapped, |copy, room| {
         let mut fold = Fold::with_room(copy, room);
         tail.each_record(|record| fold.add(record))?;
-        fold.finish().map(drop)
+        fold.flush_rest().map(drop)
     })?;
     let copy = FilePlace { path, file, is_copy: true, disk: disk.clone() };
     then(
