@@ -52,7 +52,7 @@ impl BumpAllocator {
         Some(at)
     }
 
-    /// [`take`](Self::take) from the piece in use only.
+    /// [`allocate`](Self::allocate) from the piece in use only.
     #[inline(always)]
     pub(super) fn take_at_hand(&mut self, bytes: usize, align: usize) -> Option<*mut u8> {
         let align_mask = align - 1; // `align` is a power of two: no division

@@ -60,7 +60,7 @@ impl Context {
         padding: Option<Padding>,
     ) -> *mut u8 {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
-        // value (premise 3), and so is a copy that `find` has returned.
+        // value (premise 3), and so is a copy that `find_copy` has returned.
         unsafe {
             let mut found = RangeLookup::Nothing;
             let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));

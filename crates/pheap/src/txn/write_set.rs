@@ -77,8 +77,8 @@ pub(crate) fn first_copies(most: usize) -> usize {
 // loses one.
 pub(crate) struct WriteSet {
     entries: EntryList,
-    /// Number of entries of the previous transaction that were [kept](Self::keep). Those whose index is in
-    /// use again have been replaced.
+    /// Number of entries of the previous transaction that were [kept](Self::retain_copies). Those whose index
+    /// is in use again have been replaced.
     kept: usize,
     index: LineIndex,
     buffer: BumpAllocator,

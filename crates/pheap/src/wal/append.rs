@@ -18,7 +18,7 @@ impl Wal {
     ///
     /// # Errors
     /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) if the log has no room and cannot get any, the errors
-    /// of [`begin`](Self::begin), or the failure of the log.
+    /// of [`ensure_log`](Self::ensure_log), or the failure of the log.
     pub(crate) fn append<'a>(
         &self,
         words: usize,

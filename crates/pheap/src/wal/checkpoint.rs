@@ -28,7 +28,7 @@ impl Wal {
     ///
     /// # Errors
     /// The error of the write or sync; the log then refuses everything. Also the errors of
-    /// [`begin`](Self::begin), and those of [`may_write`](Self::may_write).
+    /// [`ensure_log`](Self::ensure_log), and those of [`may_write`](Self::may_write).
     #[track_caller]
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
         self.ensure_log()?;

@@ -275,7 +275,7 @@ const MOST_ROUNDS: u32 = 4;
 
 impl Wal {
     /// Creates the log of a heap that is closed, and whose file is complete. The log's file is made when the
-    /// log [begins](Self::begin). The caller must pass the writes for that to
+    /// log [begins](Self::ensure_log). The caller must pass the writes for that to
     /// [`will_begin`](Self::will_begin) before it uses the log.
     pub(crate) fn new(disk: Arc<dyn Disk>, of: WalIdentity, settings: WalSettings) -> Result<Arc<Wal>> {
         let nonce = disk.nonce().map_err(|e| Error::io("asking for random numbers", e))?;
