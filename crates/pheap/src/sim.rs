@@ -130,7 +130,7 @@ impl Sim {
         let sim = Sim::new(image);
         let mut state = sim.lock();
         for &(word, value) in pending {
-            state.note(word as usize, value);
+            state.record_value(word as usize, value);
         }
         drop(state);
         sim
@@ -147,7 +147,7 @@ impl Sim {
         state.settle();
         state.acknowledged = n;
         if !state.silent {
-            state.look();
+            state.find_stores();
             state.point("acknowledgement");
         }
     }
@@ -165,7 +165,7 @@ impl Sim {
     /// Finds the stores of the program. A store that was not announced is a violation. The heap must be open,
     /// or must not have been opened yet.
     pub fn look(&self) {
-        self.lock().look();
+        self.lock().find_stores();
     }
 
     /// Returns a message for each change of a word that was found and was not announced.
@@ -262,7 +262,7 @@ impl SimulatedMemory for Sim {
     fn mapped(&self, place: MappedWords) {
         let mut state = self.lock();
         state.place = Some(place);
-        let (old, new) = (state.durable.len(), place.words().len());
+        let (old, new) = (state.durable.len(), place.as_slice().len());
         if new <= old {
             return;
         }
@@ -284,14 +284,14 @@ impl SimulatedMemory for Sim {
         }
         let mut state = self.lock();
         state.settle();
-        let (first, last) = (state.word(dst.addr()), state.word(dst.addr() + len - 1));
+        let (first, last) = (state.word_index(dst.addr()), state.word_index(dst.addr() + len - 1));
         state.look_at(first, last + 1);
         copy();
         for word in first..=last {
             let value = state.mapped_words(word, word + 1)[0];
             if value != state.seen[word] {
                 state.stores += 1;
-                state.note(word, value);
+                state.record_value(word, value);
             }
         }
     }
@@ -301,7 +301,7 @@ impl SimulatedMemory for Sim {
         state.settle();
         let late = me().map(StoreMoment::new);
         for line in lines(addr.addr(), len) {
-            let first = state.word(line);
+            let first = state.word_index(line);
             let end = (first + LINE_WORDS).min(state.seen.len());
             state.look_at(first, end);
             let SimState { pending, in_flight, stores, .. } = &mut *state;
@@ -321,8 +321,8 @@ impl SimulatedMemory for Sim {
 
     fn expect_stores(&self, addr: *const u8, len: usize) {
         let mut state = self.lock();
-        let start = state.word(addr as usize);
-        let end = state.word(addr as usize + len + 7).min(state.seen.len());
+        let start = state.word_index(addr as usize);
+        let end = state.word_index(addr as usize + len + 7).min(state.seen.len());
         // Changes before this announcement were not announced.
         state.look_at(start, end);
         state.expected.push((start, end, me()));
@@ -332,7 +332,7 @@ impl SimulatedMemory for Sim {
         let mut state = self.lock();
         let me = me();
         if state.expected.iter().any(|expected| expected.2 == me) {
-            state.look();
+            state.find_stores();
             state.expected.retain(|expected| expected.2 != me);
         }
     }
@@ -350,17 +350,17 @@ impl SimState {
         }
     }
 
-    fn word(&self, addr: usize) -> usize {
+    fn word_index(&self, addr: usize) -> usize {
         (addr - self.place.expect("it is mapped").start()) / 8
     }
 
     /// Returns words of the mapped image as they are now.
     fn mapped_words(&self, start: usize, end: usize) -> &[u64] {
-        &self.place.as_ref().expect("it is mapped").words()[start..end]
+        &self.place.as_ref().expect("it is mapped").as_slice()[start..end]
     }
 
     /// Finds all stores of the program since the image was last compared.
-    fn look(&mut self) {
+    fn find_stores(&mut self) {
         if self.place.is_none() {
             return;
         }
@@ -398,7 +398,7 @@ impl SimState {
                     self.seen[word]
                 ));
             }
-            self.note(word, value);
+            self.record_value(word, value);
         }
     }
 
@@ -435,7 +435,7 @@ impl SimState {
     }
 
     /// Notes that a word has another value now.
-    fn note(&mut self, word: usize, value: u64) {
+    fn record_value(&mut self, word: usize, value: u64) {
         self.seen[word] = value;
         let history = self.pending.entry(word as u32).or_default();
         history.values.push(value);
@@ -481,16 +481,16 @@ mod tests {
             Mapped { sim, place }
         }
 
-        fn word(&self, word: usize) -> *mut u8 {
-            (&raw const self.place.words()[word]).cast_mut().cast()
+        fn word_ptr(&self, word: usize) -> *mut u8 {
+            (&raw const self.place.as_slice()[word]).cast_mut().cast()
         }
 
         fn store(&self, word: usize, value: u64) {
-            self.sim.store(self.word(word), 8, &mut || self.place.write(word, value));
+            self.sim.store(self.word_ptr(word), 8, &mut || self.place.write(word, value));
         }
 
         fn flush(&self, word: usize) {
-            let at = self.word(word);
+            let at = self.word_ptr(word);
             self.sim.flush(at, 8);
         }
 
@@ -565,7 +565,7 @@ mod tests {
     #[test]
     fn stores_that_nobody_announced_are_violations() {
         let mapped = Mapped::new(2);
-        let expected = mapped.word(3);
+        let expected = mapped.word_ptr(3);
         mapped.sim.expect_stores(expected, 8);
         mapped.place.write(3, 7);
         assert_eq!(mapped.point().pending, [(3, 7)]);
@@ -583,7 +583,7 @@ mod tests {
     fn a_store_before_its_announcement_is_a_violation() {
         let mapped = Mapped::new(1);
         mapped.place.write(3, 7);
-        let late = mapped.word(3);
+        let late = mapped.word_ptr(3);
         mapped.sim.expect_stores(late, 8);
         assert_eq!(mapped.sim.violations().len(), 1);
     }
@@ -596,8 +596,8 @@ mod tests {
         sim.mapped(place.up_to(64));
         assert_eq!(sim.durable().len(), 24);
         sim.mapped(place.up_to(128));
-        assert_eq!(place.words()[8..16], [9, 10, 11, 12, 13, 14, 15, 16]);
-        assert_eq!(place.words()[16], 0);
+        assert_eq!(place.as_slice()[8..16], [9, 10, 11, 12, 13, 14, 15, 16]);
+        assert_eq!(place.as_slice()[16], 0);
 
         let created = Sim::new(vec![0, 3]);
         created.truncate(0);

@@ -27,17 +27,17 @@ impl FreshObjects {
         match self.ranges.last() {
             None => false,
             Some(&(start, end)) if (start..end).contains(&addr) => true,
-            _ => self.find(addr).is_some(),
+            _ => self.range_index(addr).is_some(),
         }
     }
 
     /// Whether `addr` lies in one of the ranges from index `first` on.
     pub(super) fn contains_since(&mut self, addr: usize, first: usize) -> bool {
-        self.find(addr).is_some_and(|number| number >= first)
+        self.range_index(addr).is_some_and(|number| number >= first)
     }
 
     /// Returns the index of the range that `addr` lies in.
-    fn find(&mut self, addr: usize) -> Option<usize> {
+    fn range_index(&mut self, addr: usize) -> Option<usize> {
         let new = self.ranges.iter().enumerate().skip(self.by_start.len());
         self.by_start.extend(new.map(|(number, &(start, end))| (start, (end, number))));
         let (_, &(end, number)) = self.by_start.range(..=addr).next_back()?;

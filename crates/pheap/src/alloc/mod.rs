@@ -152,7 +152,7 @@ pub(crate) struct AllocRequest {
 impl AllocRequest {
     /// Returns the bytes of a slot for the object.
     #[inline(always)]
-    fn slot(&self) -> u64 {
+    fn slot_bytes(&self) -> u64 {
         let align = self.align.max(8);
         let slot = if self.unsized_ { size_class(self.bytes) } else { self.bytes.max(8) };
         (slot + align - 1) & !(align - 1)
@@ -160,17 +160,17 @@ impl AllocRequest {
 
     #[inline(always)]
     fn is_large(&self) -> bool {
-        self.slot() > LARGE || self.align > PAGE
+        self.slot_bytes() > LARGE || self.align > PAGE
     }
 
     /// Returns the bytes of a slot of the object's class; or `None` and the bytes of its separate span.
     pub(crate) fn class_or_span(&self) -> (Option<u64>, u64) {
-        if self.is_large() { (None, self.bytes.next_multiple_of(PAGE)) } else { (Some(self.slot()), 0) }
+        if self.is_large() { (None, self.bytes.next_multiple_of(PAGE)) } else { (Some(self.slot_bytes()), 0) }
     }
 
     #[inline(always)]
     fn key(&self) -> (usize, u32) {
-        (std::ptr::from_ref(self.desc).addr(), self.slot() as u32)
+        (std::ptr::from_ref(self.desc).addr(), self.slot_bytes() as u32)
     }
 
     /// Returns the index in `Allocator::hot` where its class is, if it is there.
@@ -192,7 +192,7 @@ pub(crate) enum MissingSpan {
 impl Allocator {
     /// Starts a transaction.
     #[inline]
-    pub(crate) fn begin(&mut self, txn: u64) {
+    pub(crate) fn begin_transaction(&mut self, txn: u64) {
         self.txn = txn;
     }
 
@@ -315,7 +315,7 @@ impl Allocator {
                 let span = spans.get_mut(class.current);
                 if let Some((first, count)) = span.live.next_free_run(class.cursor as usize) {
                     let (first, count) = (first as u32, count as u32);
-                    span.take(first, count);
+                    span.take_slots(first, count);
                     runs.push(TakenSlots { span: class.current, first, count });
                     *objects += fresh.add(class.fresh_from, class.next, class.slot);
                     class.cursor = first + count;
@@ -346,7 +346,7 @@ impl Allocator {
         let mut new = ObjectSpan::new(span, class, pointers);
         new.pending = self.collecting;
         if kind == SpanKind::Large {
-            new.take(0, 1);
+            new.take_slots(0, 1);
         }
         let bytes = new.bytes;
         let number = self.spans.add(&store.page_map, new);
@@ -377,7 +377,7 @@ impl Allocator {
             class.owned = 0;
         }
         let types: HashMap<u64, u32> = retyped.iter().map(|span| (span.offset, span.entry.ty)).collect();
-        for number in 0..self.spans.end() {
+        for number in 0..self.spans.end_number() {
             let Some(span) = self.spans.get(number) else { continue };
             let TakenSpan { offset, entry, .. } = span.span;
             let ty = types.get(&offset).copied().unwrap_or(entry.ty);
@@ -517,10 +517,10 @@ impl Allocator {
         self.usage.allocated += bytes as u64;
         self.usage.bytes += bytes as u64;
         self.usage.objects += self.objects;
-        self.end();
+        self.end_transaction();
         for addr in self.frees.drain(..) {
             let offset = (addr - store.base().addr()) as u64;
-            if let Some((number, _)) = self.spans.find(&store.page_map, offset) {
+            if let Some((number, _)) = self.spans.locate_slot(&store.page_map, offset) {
                 self.quarantined += self.spans.get(number).map_or(0, |span| span.slot);
                 self.quarantine.push(addr);
             }
@@ -528,7 +528,7 @@ impl Allocator {
     }
 
     /// Forgets the transaction.
-    fn end(&mut self) {
+    fn end_transaction(&mut self) {
         self.objects = 0;
         self.saved.clear();
         self.runs.clear();
@@ -545,7 +545,7 @@ impl Allocator {
         self.quarantined = 0;
         for addr in std::mem::take(&mut self.quarantine) {
             let offset = (addr - store.base().addr()) as u64;
-            let Some((number, slot)) = self.spans.find(&store.page_map, offset) else { continue };
+            let Some((number, slot)) = self.spans.locate_slot(&store.page_map, offset) else { continue };
             let span = self.spans.get_mut(number);
             // During a collection of the span, the sweep decides which slots are free. The next one decides
             // if the live slots are not known. A sweep may have freed this slot already.
@@ -602,7 +602,8 @@ impl Allocator {
     pub(crate) fn mark_runs(&mut self, store: &Store) {
         for class in self.classes.iter().filter(|class| class.next != class.end) {
             let offset = (class.next - store.base().addr()) as u64;
-            let (number, first) = self.spans.find(&store.page_map, offset).expect("a run lies in a span");
+            let (number, first) =
+                self.spans.locate_slot(&store.page_map, offset).expect("a run lies in a span");
             let count = (class.end - class.next) / class.slot as usize;
             let span = self.spans.get_mut(number);
             match span.pending {
@@ -617,7 +618,7 @@ impl Allocator {
         let Allocator { classes, spans, .. } = self;
         for class in classes.iter_mut().filter(|class| class.next != class.end) {
             let offset = (class.next - store.base().addr()) as u64;
-            let (number, first) = spans.find(&store.page_map, offset).expect("a run lies in a span");
+            let (number, first) = spans.locate_slot(&store.page_map, offset).expect("a run lies in a span");
             spans.get_mut(number).free(first, ((class.end - class.next) / class.slot as usize) as u32);
             class.next = class.end;
             class.cursor = 0;

@@ -79,6 +79,6 @@ impl Allocator {
         // A collection may have ended in the transaction, and left marks on slots that are free again.
         self.mark_runs(store);
         self.frees.clear();
-        self.end();
+        self.end_transaction();
     }
 }

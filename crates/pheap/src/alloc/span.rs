@@ -114,7 +114,7 @@ impl ObjectSpan {
     }
 
     /// Takes slots that are free.
-    pub(super) fn take(&mut self, first: u32, count: u32) {
+    pub(super) fn take_slots(&mut self, first: u32, count: u32) {
         self.live.set_range(first as usize, count as usize);
         if self.pending && !bug(Bug::NewObjectsUnmarked) {
             self.marks.set_range(first as usize, count as usize);
@@ -191,7 +191,7 @@ impl Spans {
     }
 
     /// Returns one more than the largest number.
-    pub(crate) fn end(&self) -> u32 {
+    pub(crate) fn end_number(&self) -> u32 {
         self.spans.len() as u32
     }
 
@@ -205,14 +205,14 @@ impl Spans {
 
     /// Returns the number of the span and the slot that the byte at heap offset `offset` lies in.
     #[inline(always)]
-    pub(crate) fn find(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {
+    pub(crate) fn locate_slot(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {
         let Some(number) = map.get(offset) else { return self.find_loaded(map, offset) };
         let slot = self.get(number)?.slot_of(offset)?;
         Some((number, slot))
     }
 
-    /// [`find`](Self::find) for an offset that the map does not have yet. If there is a span, this adds it to
-    /// the map, or the page of the offset if the span has a large object.
+    /// [`locate_slot`](Self::locate_slot) for an offset that the map does not have yet. If there is a span,
+    /// this adds it to the map, or the page of the offset if the span has a large object.
     #[cold]
     #[inline(never)]
     fn find_loaded(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {
@@ -238,7 +238,7 @@ mod tests {
 
     fn span(kind: SpanKind, offset: u64, pages: u32, slot: u32) -> ObjectSpan {
         let desc: &'static Desc = <u64 as Persist>::desc();
-        let pointers = Arc::new(PointerMap::of(&Graph::of(desc).unwrap().types[0]));
+        let pointers = Arc::new(PointerMap::from_layout(&Graph::from_root(desc).unwrap().types[0]));
         let entry = SpanEntry { kind, slot, pages, ty: 0, region: 1 };
         ObjectSpan::new(TakenSpan { offset, entry_at: 0, entry }, NO_CLASS, pointers)
     }
@@ -251,7 +251,7 @@ mod tests {
         spans.load(span(SpanKind::Small, 2 * PAGE, 3, 64));
         spans.load(span(SpanKind::Large, 8 * PAGE, 4, 0));
         spans.load(span(SpanKind::Small, 12 * PAGE, 1, 4096));
-        let found = |spans: &Spans, page: u64| spans.find(&map, page * PAGE);
+        let found = |spans: &Spans, page: u64| spans.locate_slot(&map, page * PAGE);
         for _ in 0..2 {
             let pages = [1, 2, 4, 5, 7, 8, 11, 12, 13].map(|page| found(&spans, page));
             let expected = [None, Some((0, 0)), Some((0, 128)), None, None];

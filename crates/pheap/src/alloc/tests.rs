@@ -10,9 +10,9 @@ impl Allocator {
     fn check(&self, heap: &Store) {
         assert!(self.saved.is_empty() && self.runs.is_empty() && self.taken.is_empty() && !self.unlist);
         let mut owned = vec![0; self.classes.len()];
-        for number in 0..self.spans.end() {
+        for number in 0..self.spans.end_number() {
             let Some(span) = self.spans.get(number) else { continue };
-            assert_eq!(self.spans.find(&heap.page_map, span.span.offset), Some((number, 0)));
+            assert_eq!(self.spans.locate_slot(&heap.page_map, span.span.offset), Some((number, 0)));
             assert!(span.live.is_empty() || span.used as usize == span.live.count_ones());
             let Some(class) = self.classes.get(span.class as usize) else { continue };
             assert_eq!((span.span.entry.ty, span.span.entry.slot), (class.ty, class.slot));
@@ -26,7 +26,7 @@ impl Allocator {
             assert_eq!(class.owned, owned[i]);
             if class.next != class.end {
                 let (number, first) =
-                    self.spans.find(&heap.page_map, (class.next - heap.base().addr()) as u64).unwrap();
+                    self.spans.locate_slot(&heap.page_map, (class.next - heap.base().addr()) as u64).unwrap();
                 let span = self.spans.get(number).unwrap();
                 let count = (class.end - class.next) as u64 / u64::from(class.slot);
                 assert!(is_own(number));
@@ -39,7 +39,7 @@ impl Allocator {
 }
 
 fn check<T>(root: &Root<T>) {
-    let exclusive = Exclusive::begin(&root.heap, &root.region, root.ty).unwrap();
+    let exclusive = Exclusive::begin_transaction(&root.heap, &root.region, root.ty).unwrap();
     exclusive.context().alloc.check(&root.heap);
 }
 
@@ -84,7 +84,7 @@ fn spans_of_which_nothing_is_known_do_not_make_the_next_one_larger() {
     let heap = options(false).in_memory().unwrap();
     let root = heap.root::<u64>("number").unwrap();
     root.txn(|tx, _| (0..200u64).try_for_each(|i| tx.alloc([i; 64]).map(drop))).unwrap();
-    let exclusive = Exclusive::begin(&root.heap, &root.region, root.ty).unwrap();
+    let exclusive = Exclusive::begin_transaction(&root.heap, &root.region, root.ty).unwrap();
     let of = &exclusive.context().alloc.spans;
     let spans: Vec<_> = of.iter().filter(|span| span.slot == 512).map(|span| span.span).collect();
     let bytes: u64 = spans.iter().map(TakenSpan::bytes).sum();
@@ -94,7 +94,7 @@ fn spans_of_which_nothing_is_known_do_not_make_the_next_one_larger() {
     alloc.load(&spans, |ty| root.heap.pointer_map(ty), |_| false);
     assert_eq!(alloc.classes[0].owned, 0);
     alloc.begin_collection(false);
-    for number in 0..alloc.spans.end() {
+    for number in 0..alloc.spans.end_number() {
         alloc.spans.get_mut(number).marks.set_range(0, 1);
         assert!(matches!(alloc.sweep(&root.heap, number), SweptSpan::Kept));
     }

@@ -42,7 +42,7 @@ impl Heap {
         }
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;
-        if heap.tables.lock().types.is(region.ty(), desc)? {
+        if heap.tables.lock().types.matches_type(region.ty(), desc)? {
             return Ok(true); // another thread was faster
         }
         let Some(found) = found(&region) else { return Ok(false) };
@@ -76,7 +76,7 @@ impl HeapInner {
         found: &[Successor],
         numbers: &HashMap<u32, u32>,
     ) -> Result<()> {
-        let mut exclusive = Exclusive::begin(self, region, region.ty())?;
+        let mut exclusive = Exclusive::begin_transaction(self, region, region.ty())?;
         // A read that has begun may still take a snapshot.
         exclusive.context().upgrade();
         if region.held.is_used() {

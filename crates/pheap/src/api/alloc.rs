@@ -200,11 +200,11 @@ mod tests {
             assert!(catch_unwind(AssertUnwindSafe(|| tx.alloc_slice(100, closure))).is_err());
             Ok(())
         })?;
-        let exclusive = Exclusive::begin(heap.inner(), &root.region, root.region.ty())?;
+        let exclusive = Exclusive::begin_transaction(heap.inner(), &root.region, root.region.ty())?;
         let spans = exclusive.object_spans();
         let types = heap.inner().tables.lock().types.types.clone();
         let slices = spans.iter().filter(|(_, span)| types[span.entry.ty as usize].name.starts_with('['));
-        let lengths: Vec<_> = slices.map(|(_, span)| exclusive.words::<1>(span.offset)).collect();
+        let lengths: Vec<_> = slices.map(|(_, span)| exclusive.object_words::<1>(span.offset)).collect();
         assert_eq!(lengths, [Some([0])]);
         Ok(())
     }

@@ -99,10 +99,10 @@ impl<T: ?Sized> DebugObject<'_, '_, T> {
 impl<T: Pointee + ?Sized> fmt::Debug for DebugObject<'_, '_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A heap cannot hold a type without a graph, so there are no objects of it.
-        let Ok(Graph { types }) = Graph::of(T::desc()) else { return self.object.fmt(f) };
+        let Ok(Graph { types }) = Graph::from_root(T::desc()) else { return self.object.fmt(f) };
         let seen = DebugObjects { view: self.view, types };
         // SAFETY: the pointer is one of this view, to a `T`, and the type of `T` is the first of the graph.
-        let object = unsafe { Object::seen(&seen, self.object.addr().addr().get() as u64) };
+        let object = unsafe { Object::from_view(&seen, self.object.addr().addr().get() as u64) };
         let left = Cell::new(self.items.saturating_mul(VALUES));
         let printer = Printer { above: RefCell::new(Vec::new()), left, depth: self.depth, items: self.items };
         printer.object(object, f)

@@ -118,8 +118,8 @@ impl<T: Persist> Root<T> {
         &self,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R,
     ) -> Result<(R, Commit)> {
-        let (result, position) = self.look(f, |shared| Ok(shared.defer()))?;
-        Ok((result, self.heap.seen(position)))
+        let (result, position) = self.read_and_finish(f, |shared| Ok(shared.defer()))?;
+        Ok((result, self.heap.commit_of_read(position)))
     }
 }
 

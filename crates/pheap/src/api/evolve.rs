@@ -189,7 +189,7 @@ impl<'h> Evolution<'h> {
     where
         for<'r> New::At<'r>: Migrate<Old::At<'r>>,
     {
-        self.converters.push(Converter::of::<Old, New>());
+        self.converters.push(Converter::for_migrate::<Old, New>());
         self
     }
 
@@ -218,7 +218,7 @@ impl<'h> Evolution<'h> {
             Err(Error::NoSuchRoot(_)) => Ok(None),
             Err(error) => Err(error),
             Ok(region) => {
-                let is_new = heap.tables.lock().types.is(region.ty(), desc)?;
+                let is_new = heap.tables.lock().types.matches_type(region.ty(), desc)?;
                 Ok((!is_new).then_some(region))
             }
         };
@@ -235,18 +235,19 @@ impl<'h> Evolution<'h> {
             heap.retype(&region, &root, job.to, &job.found, &job.numbers)?;
             return Ok(true);
         }
-        let (mut exclusive, occupied) = job.begin()?;
+        let (mut exclusive, occupied) = job.start_conversion()?;
         if job.has_versions && !bug(Bug::ConvertVersions) {
             exclusive = job.end_versions(exclusive)?;
         }
         job.convert(&mut exclusive, &occupied, &mut progress)?;
         job.redirect(&mut exclusive, &mut progress)?;
-        job.end(exclusive, job.to)?;
+        job.finish_conversion(exclusive, job.to)?;
         Ok(true)
     }
 }
 
-/// A conversion to do. From [`begin`](ConversionJob::begin) on, the root is an [`Unfinished`].
+/// A conversion to do. From [`start_conversion`](ConversionJob::start_conversion) on, the root is an
+/// [`Unfinished`].
 struct ConversionJob<'a> {
     heap: &'a Arc<HeapInner>,
     region: &'a Region,
@@ -335,9 +336,9 @@ impl<'a> ConversionJob<'a> {
     /// Locks the root, and frees the objects that it does not lead to. The returned value keeps the lock. If
     /// no earlier call has begun the conversion, checks that it is possible, and records in the heap that it
     /// has begun, in one transaction.
-    fn begin(&self) -> Result<(Exclusive<'a>, Occupants)> {
+    fn start_conversion(&self) -> Result<(Exclusive<'a>, Occupants)> {
         let ty = if self.from_is_new { self.from } else { self.unfinished };
-        let mut exclusive = Exclusive::begin(self.heap, self.region, ty)?;
+        let mut exclusive = Exclusive::begin_transaction(self.heap, self.region, ty)?;
         // A read that has begun may still take a snapshot.
         exclusive.context().upgrade();
         // From here on, the newest version of the root is the durable one, so no thread gets an older
@@ -416,7 +417,7 @@ impl<'a> ConversionJob<'a> {
         }
         // If an earlier call has begun the conversion, it cannot be rolled back.
         if self.from_is_new {
-            self.end(exclusive, self.from)?;
+            self.finish_conversion(exclusive, self.from)?;
         }
         Err(Error::HeldPointers { root: self.name.to_owned() })
     }
@@ -534,8 +535,8 @@ impl<'a> ConversionJob<'a> {
     }
 
     /// Makes the object of [`Unfinished::root`] the root again, with the type `ty`, and unlocks the region.
-    fn end(&self, mut exclusive: Exclusive<'_>, ty: u32) -> Result<()> {
-        let [root, ..] = words(&exclusive, self.region)?;
+    fn finish_conversion(&self, mut exclusive: Exclusive<'_>, ty: u32) -> Result<()> {
+        let [root, ..] = unfinished_words(&exclusive, self.region)?;
         let root = root - self.heap.base().addr() as u64;
         let replace = write_root(self.heap, self.region, &mut exclusive, root, ty, NewRoot::Converted)?;
         exclusive.commit(|context| {
@@ -572,8 +573,8 @@ fn begun(
     name: &str,
 ) -> Result<(u32, u64)> {
     let (ty, _) = heap.register(desc)?;
-    let exclusive = Exclusive::begin(heap, region, unfinished)?;
-    let [_, from, to] = words(&exclusive, region)?;
+    let exclusive = Exclusive::begin_transaction(heap, region, unfinished)?;
+    let [_, from, to] = unfinished_words(&exclusive, region)?;
     drop(exclusive);
     let plan = from >> 32 | to >> 32 << 32;
     let (from, to) = (from as u32, to as u32);
@@ -587,8 +588,8 @@ fn begun(
 }
 
 /// Returns the words of an [`Unfinished`].
-fn words(exclusive: &Exclusive<'_>, region: &Region) -> Result<[u64; 3]> {
-    let words = exclusive.words(region.root());
+fn unfinished_words(exclusive: &Exclusive<'_>, region: &Region) -> Result<[u64; 3]> {
+    let words = exclusive.object_words(region.root());
     // SURVIVES unreached: no program has a heap that is corrupt in this way.
     words.ok_or_else(|| Error::corrupt(format!("root {:?} is not where it should be", *region.name.lock())))
 }

@@ -56,9 +56,9 @@ impl Heap {
     /// created, the heap records the new type: that may fail with [`Error::HeldPointers`],
     /// [`Error::PointerToPart`], [`Error::Nested`], [`Error::SeveralHeaps`], and the errors of a transaction.
     pub fn existing_root<T: Persist>(&self, name: &str) -> Result<Root<T>> {
-        match Root::find(self.inner(), name) {
+        match Root::find_by_name(self.inner(), name) {
             Err(Error::TypeMismatch { .. }) if self.accept(name, <T as Persist>::desc())? => {
-                Root::find(self.inner(), name)
+                Root::find_by_name(self.inner(), name)
             }
             found => found,
         }

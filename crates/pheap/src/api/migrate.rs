@@ -149,11 +149,11 @@ impl Heap {
 
     /// Returns the root, if its type is `Old`, and `New` is another type.
     fn to_migrate<Old: Persist, New: Persist>(&self, name: &str) -> Result<Option<Root<Old>>> {
-        let root = match Root::<Old>::find(self.inner(), name) {
+        let root = match Root::<Old>::find_by_name(self.inner(), name) {
             Err(Error::NoSuchRoot(_) | Error::TypeMismatch { .. }) => return Ok(None),
             found => found?,
         };
-        let is_new = !root.is(<New as Persist>::desc())?;
+        let is_new = !root.has_type(<New as Persist>::desc())?;
         Ok(is_new.then_some(root))
     }
 }

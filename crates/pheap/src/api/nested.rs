@@ -207,14 +207,14 @@ impl<'r> Txn<'r> {
         let carried = unsafe { carried.carry() };
         let result = f(tx, carried);
         if result.is_ok() {
-            savepoint.keep();
+            savepoint.release_savepoint();
         }
         result
     }
 }
 
-/// A savepoint of the transaction. Dropping it rolls back the changes since, unless [`keep`](Self::keep) was
-/// called.
+/// A savepoint of the transaction. Dropping it rolls back the changes since, unless
+/// [`release_savepoint`](Self::release_savepoint) was called.
 struct SavepointGuard<'t, 'r> {
     tx: &'t mut Txn<'r>,
 }
@@ -227,7 +227,7 @@ impl<'t, 'r> SavepointGuard<'t, 'r> {
         SavepointGuard { tx }
     }
 
-    fn keep(self) {
+    fn release_savepoint(self) {
         // SAFETY: `context` is the one of an open transaction of this thread, by (1) of `Txn`; the reference
         // lives for this call only, by (2).
         unsafe { &mut *self.tx.context() }.keep_changes();

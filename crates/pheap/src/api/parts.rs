@@ -31,7 +31,7 @@ impl<'a> TypeChanges<'a> {
         TypeChanges { found, numbers, types: heap.tables.lock().types.types.clone() }
     }
 
-    fn of(&self, number: u32) -> &TypeLayout {
+    fn layout_of(&self, number: u32) -> &TypeLayout {
         &self.types[number as usize]
     }
 
@@ -39,13 +39,13 @@ impl<'a> TypeChanges<'a> {
     fn forbids(&self, part: u32, whole: u32) -> bool {
         let changes = |ty: u32| self.numbers.get(&ty).is_some_and(|new| *new != ty);
         let is_converted = self.found.iter().any(|one| one.old == whole && one.conversion.is_some());
-        is_converted || (changes(part) || changes(whole)) && !self.of(part).is_number()
+        is_converted || (changes(part) || changes(whole)) && !self.layout_of(part).is_number()
     }
 
     /// Whether values of a type get bytes where they had none, or lose their bytes. Then no pointer to the
     /// type may exist.
     fn is_of_nothing(&self, ty: u32) -> bool {
-        let is_empty = |one: &Successor| self.of(ty).is_empty() || one.new.is_empty();
+        let is_empty = |one: &Successor| self.layout_of(ty).is_empty() || one.new.is_empty();
         self.found.iter().any(|one| one.old == ty && one.conversion.is_some() && is_empty(one))
     }
 
@@ -54,14 +54,14 @@ impl<'a> TypeChanges<'a> {
         let wholes: BTreeSet<u32> = exclusive.object_spans().iter().map(|(_, span)| span.entry.ty).collect();
         let mut parts = BTreeSet::new();
         wholes.iter().for_each(|ty| {
-            self.of(*ty).for_each_pointer(&mut |to| {
+            self.layout_of(*ty).for_each_pointer(&mut |to| {
                 parts.insert(to);
             })
         });
         parts.retain(|&part| {
-            let name = &self.of(part).name;
-            let is_in = |&ty: &u32| ty != part && self.of(ty).has_part(name) && self.forbids(part, ty);
-            self.is_of_nothing(part) || !self.of(part).is_empty() && wholes.iter().any(is_in)
+            let name = &self.layout_of(part).name;
+            let is_in = |&ty: &u32| ty != part && self.layout_of(ty).has_part(name) && self.forbids(part, ty);
+            self.is_of_nothing(part) || !self.layout_of(part).is_empty() && wholes.iter().any(is_in)
         });
         parts
     }
@@ -76,7 +76,7 @@ impl<'a> TypeChanges<'a> {
         for (number, span) in exclusive.object_spans() {
             let ty = span.entry.ty;
             let maps = maps.entry(ty).or_insert_with(|| {
-                let map = |&to: &u32| (to, PointerMap::of(&self.of(ty).with_pointers_to(to)));
+                let map = |&to: &u32| (to, PointerMap::from_layout(&self.layout_of(ty).with_pointers_to(to)));
                 suspects.iter().map(map).filter(|(_, map)| map.has_pointers()).collect()
             });
             let mut whole = None;
@@ -94,7 +94,7 @@ impl<'a> TypeChanges<'a> {
                 });
             }
             if let Some(ty) = whole {
-                let type_name = self.of(ty).name.clone();
+                let type_name = self.layout_of(ty).name.clone();
                 return Err(Error::PointerToPart { root: root.to_owned(), type_name });
             }
         }

@@ -42,14 +42,14 @@ pub(super) unsafe fn writable_at_first<T: Pointee + ?Sized>(cx: *mut Context, va
     if T::PADDED || !has_copies(value) {
         // SAFETY: *open*: `cx` is valid, and there is no reference to the context.
         let context = unsafe { &mut *cx };
-        let noted = context.hot().recent.find(addr, len, T::ALIGN);
+        let noted = context.hot().recent.find_recent(addr, len, T::ALIGN);
         if let Some(place) = noted {
-            context.note_padding(addr, Padding::of(value));
+            context.note_padding(addr, Padding::of_value(value));
             return T::relocated(value, place);
         }
     }
     // SAFETY: the caller's *open*, *live* and *alone*, for the same value.
-    let place = unsafe { Context::writable(cx, addr, len, T::ALIGN, Padding::of(value)) };
+    let place = unsafe { Context::writable(cx, addr, len, T::ALIGN, Padding::of_value(value)) };
     T::relocated(value, place)
 }
 
@@ -70,7 +70,7 @@ pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
     if !<F as Pointee>::PADDED {
         // An empty cache need not be searched.
         if hot.recent.has_any()
-            && let Some(noted) = hot.recent.find(addr, len, align_of::<F>())
+            && let Some(noted) = hot.recent.find_recent(addr, len, align_of::<F>())
         {
             return noted.cast();
         }
@@ -84,7 +84,7 @@ pub(super) unsafe fn place_apart<T: Pointee + ?Sized, F: Persist>(
                 let (whole, bytes) = bytes_of(object);
                 // SAFETY: *live*: the object is within the heap.
                 if bytes == len || unsafe { hot.is_in_place(whole, bytes, T::ALIGN) } {
-                    hot.recent.note(whole, bytes, object.cast());
+                    hot.recent.record_recent(whole, bytes, object.cast());
                 }
                 return place;
             }

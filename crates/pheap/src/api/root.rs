@@ -76,7 +76,7 @@ use crate::units::PAGE;
 /// ```
 //
 // Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap, or, in
-// a read-only heap, of a type whose values are all values of `T`. Only `find` and `clone` make a `Root`: the
+// a read-only heap, of a type whose values are all values of `T`. Only `find_by_name` and `clone` make a `Root`: the
 // marker is private. (Other files read the other fields; none writes them.)
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
@@ -115,7 +115,7 @@ impl<T> Root<T> {
 
 impl<T: Persist> Root<T> {
     /// Returns the root with this name, if it is a `T`, or can be read as one in a read-only heap.
-    pub(super) fn find(heap: &Arc<HeapInner>, name: &str) -> Result<Root<T>> {
+    pub(super) fn find_by_name(heap: &Arc<HeapInner>, name: &str) -> Result<Root<T>> {
         heap.check_open()?;
         let region = heap.region(name)?;
         let ty = heap.check_type(&region, name, <T as Persist>::desc())?;
@@ -124,8 +124,8 @@ impl<T: Persist> Root<T> {
     }
 
     /// Whether the root's type is the one that `desc` describes.
-    pub(super) fn is(&self, desc: &'static Desc) -> Result<bool> {
-        self.heap.tables.lock().types.is(self.ty, desc)
+    pub(super) fn has_type(&self, desc: &'static Desc) -> Result<bool> {
+        self.heap.tables.lock().types.matches_type(self.ty, desc)
     }
 
     /// Runs `f` as one transaction: all its changes take effect, or none does. Before this returns, they are
@@ -194,7 +194,7 @@ impl<T: Persist> Root<T> {
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
         commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
     ) -> Result<R, E> {
-        self.run_or(f, commit, |exclusive| self.heap.acknowledge_seen(exclusive.give_up()))
+        self.run_or(f, commit, |exclusive| self.heap.acknowledge_seen(exclusive.abort()))
     }
 
     /// Like [`run`](Self::run), but if `f` fails, `give_up` rolls the transaction back.
@@ -205,7 +205,7 @@ impl<T: Persist> Root<T> {
         commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
         give_up: impl FnOnce(Exclusive<'_>) -> Result<()>,
     ) -> Result<R, E> {
-        let mut exclusive = Exclusive::begin(&self.heap, &self.region, self.ty)?;
+        let mut exclusive = Exclusive::begin_transaction(&self.heap, &self.region, self.ty)?;
         // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `f`
         // returns, when `tx` is not used any more. `f` works for all brands, so the brand is unique.
         let tx = &mut unsafe { Txn::new(exclusive.hot(), &self.region.held) };
@@ -250,7 +250,7 @@ impl<T: Persist> Root<T> {
     /// the disk fails while this waits for it. If `f` has run by then, its result is dropped.
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
-        Ok(self.look(f, |shared| shared.finish())?.0)
+        Ok(self.read_and_finish(f, |shared| shared.wait_for_seen())?.0)
     }
 
     /// Like [`read`](Self::read), with a closure that may fail, so that one `?` is enough:
@@ -268,12 +268,12 @@ impl<T: Persist> Root<T> {
 
     /// Runs `f` in a read, and ends the read by `end`.
     #[inline(always)]
-    pub(super) fn look<R, E>(
+    pub(super) fn read_and_finish<R, E>(
         &self,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R,
         end: impl FnOnce(SharedRegion<'_>) -> Result<E>,
     ) -> Result<(R, E)> {
-        let shared = SharedRegion::begin(&self.heap, &self.region, self.ty)?;
+        let shared = SharedRegion::begin_read(&self.heap, &self.region, self.ty)?;
         // SAFETY: `shared` has the region locked until `f` has returned; the hot part of a reader has no
         // context; `f` works for all brands.
         let view = &unsafe { View::new(HotFields::reader(), &self.region.held) };
@@ -383,7 +383,7 @@ impl<T: Persist> Root<T> {
         let ty = {
             let region = unfinished.region.as_deref().expect("set above");
             let ty = heap.check_type(region, name, <T as Persist>::desc())?;
-            let mut exclusive = Exclusive::begin(heap, region, ty)?;
+            let mut exclusive = Exclusive::begin_transaction(heap, region, ty)?;
             assert!(ptr::eq(exclusive.context().store(), &raw const **heap), "a region of another heap");
             // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before
             // `init` returns, when `tx` is not used any more. `init` works for all brands, so the brand is

@@ -126,17 +126,22 @@ fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Resul
 }
 
 /// Commits the transaction, or rolls it back.
-fn end<R>(heap: &Arc<HeapInner>, mut group: RegionGroup<'_>, result: Result<R>, how: End<'_>) -> Result<R> {
+fn commit_or_roll_back<R>(
+    heap: &Arc<HeapInner>,
+    mut group: RegionGroup<'_>,
+    result: Result<R>,
+    how: End<'_>,
+) -> Result<R> {
     let committed = match (&result, how) {
         (Ok(_), End::Waits) => group.commit(),
         (Ok(_), End::Deferred(commit)) => group.commit_deferred().map(|end| *commit = heap.deferred(end)),
-        (Ok(_), End::Task(commit)) => group.commit_deferred().map(|end| *commit = heap.seen(end)),
+        (Ok(_), End::Task(commit)) => group.commit_deferred().map(|end| *commit = heap.commit_of_read(end)),
         (Err(_), End::Task(commit)) => {
-            *commit = heap.seen(group.give_up());
+            *commit = heap.commit_of_read(group.abort());
             return result;
         }
         (Err(_), _) => {
-            heap.acknowledge_seen(group.give_up())?;
+            heap.acknowledge_seen(group.abort())?;
             return result;
         }
     };
@@ -177,17 +182,17 @@ macro_rules! tuples {
             ) -> Result<R> {
                 let heap = common_heap([$(&self.$i.heap),*].into_iter())?;
                 let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
-                let group = RegionGroup::begin(heap, regions)?;
+                let group = RegionGroup::begin_transaction(heap, regions)?;
                 let result = f(($((
-                    // SAFETY: `group` has the region locked, with an open transaction, until `end`. There is
-                    // one `Txn` for each member, because members are distinct. `f` works for all brands, so
-                    // the brand is unique.
+                    // SAFETY: `group` has the region locked, with an open transaction, until
+                    // `commit_or_roll_back`. There is one `Txn` for each member, because members are
+                    // distinct. `f` works for all brands, so the brand is unique.
                     &mut unsafe { Txn::new(group.hot($i), group.held($i)) },
                     // SAFETY: the group was locked for a root of type `self.$i.ty`, and `f` works for all
                     // brands.
                     unsafe { self.$i.object() },
                 ),)*));
-                self::end(heap, group, result, end)
+                self::commit_or_roll_back(heap, group, result, end)
             }
         }
     };
@@ -226,7 +231,7 @@ impl<T: Persist> Shards<'_, T> {
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> R,
     ) -> R {
         // SAFETY: `&mut self` excludes other calls until `f` returns, and `f` works for all brands.
-        let (mut tx, root) = unsafe { self.enter(index) };
+        let (mut tx, root) = unsafe { self.open_shard(index) };
         f(&mut tx, root)
     }
 
@@ -243,17 +248,17 @@ impl<T: Persist> Shards<'_, T> {
         assert!(first != second, "the two indices are both {first}; `with_two` needs two different roots");
         // SAFETY: `&mut self` excludes other calls until `f` returns, `second` is another root, and `f` works
         // for all brands.
-        let (mut tx_a, a) = unsafe { self.enter(first) };
+        let (mut tx_a, a) = unsafe { self.open_shard(first) };
         // SAFETY: `&mut self` excludes other calls until `f` returns, `first` is another root, and `f` works
         // for all brands.
-        let (mut tx_b, b) = unsafe { self.enter(second) };
+        let (mut tx_b, b) = unsafe { self.open_shard(second) };
         f(&mut tx_a, a, &mut tx_b, b)
     }
 
     /// # Safety
     /// * While the returned `Txn` is used, no other `Txn` of root `index` is.
     /// * `'r` is a brand that only pointers into the root's region have, and it ends before `self` does.
-    unsafe fn enter<'r>(&self, index: usize) -> (Txn<'r>, P<'r, T::At<'r>>) {
+    unsafe fn open_shard<'r>(&self, index: usize) -> (Txn<'r>, P<'r, T::At<'r>>) {
         // SAFETY: the roots live as long as `'a`, by the invariant of the type.
         let root = &unsafe { self.roots.as_ref() }[index];
         // SAFETY: `group` has the region locked, with an open transaction, while `self` lives. The uniqueness
@@ -278,9 +283,9 @@ impl<T: Persist> RootSet for &[Root<T>] {
     ) -> Result<R> {
         let heap = common_heap(self.iter().map(|root| &root.heap))?;
         let regions: Vec<(&Region, u32)> = self.iter().map(|root| (&*root.region, root.ty)).collect();
-        let group = RegionGroup::begin(heap, &regions)?;
+        let group = RegionGroup::begin_transaction(heap, &regions)?;
         let result = f(Shards { group: &group, roots: NonNull::from(self) });
-        self::end(heap, group, result, end)
+        self::commit_or_roll_back(heap, group, result, end)
     }
 }
 

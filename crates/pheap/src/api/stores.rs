@@ -34,7 +34,7 @@ impl<'t, 'r, T: Pointee + ?Sized, F: Persist> First<'t, 'r, T, F> {
         if self.is_in_place {
             // SAFETY: `__first` found a live value of this region that can be written in place. Since then
             // `self` has borrowed the transaction, which excludes all other access.
-            return unsafe { &mut *self.part.place() };
+            return unsafe { &mut *self.part.address() };
         }
         self.tx.__place(self.part)
     }
@@ -47,12 +47,12 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn __place<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
-        let (object, place) = (value_of(part.object()), part.place());
+        let (object, place) = (value_of(part.object()), part.address());
         let (addr, len) = bytes_of(place);
         if !<F as Pointee>::PADDED {
             if has_copies(object) {
                 let (whole, bytes) = bytes_of(object);
-                if let Some(noted) = self.hot().recent.find(whole, bytes, T::ALIGN) {
+                if let Some(noted) = self.hot().recent.find_recent(whole, bytes, T::ALIGN) {
                     // SAFETY: `recent` maps `object` to the place, aligned as the object is, where the
                     // transaction reads and writes all of it. `place` is within `object` (by `Part`), so the
                     // result is within that place, which only this transaction uses. `&mut self` excludes all
@@ -64,7 +64,7 @@ impl<'r> Txn<'r> {
                 // SAFETY: `place` is a live value of this region that can be written in place; `&mut self`
                 // excludes all other access.
                 return unsafe { &mut *place };
-            } else if let Some(noted) = self.hot().recent.find(addr, len, align_of::<F>()) {
+            } else if let Some(noted) = self.hot().recent.find_recent(addr, len, align_of::<F>()) {
                 // SAFETY: `recent` maps the part to the place, aligned as the part is, where the transaction
                 // reads and writes all of it, and which only this transaction uses. `&mut self` excludes all
                 // other access.
@@ -89,7 +89,7 @@ impl<'r> Txn<'r> {
         part: Part<'r, T, F>,
         is_one_object: bool,
     ) -> First<'_, 'r, T, F> {
-        let (object, (addr, len)) = (value_of(part.object()), bytes_of(part.place()));
+        let (object, (addr, len)) = (value_of(part.object()), bytes_of(part.address()));
         // For such objects, `__place` searches the cache first.
         let has_copies = has_copies(object);
         // SAFETY: the place is a part of a live object of this region, by (3).
@@ -103,7 +103,7 @@ impl<'r> Txn<'r> {
         seldom();
         // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
         // reference to it, by (2). The part is within the object, which is live, by (3).
-        let is_noted = unsafe { note_ahead(self.context(), object, part.place()) };
+        let is_noted = unsafe { note_ahead(self.context(), object, part.address()) };
         First { tx: self, part, is_in_place: false, is_noted }
     }
 
@@ -114,7 +114,7 @@ impl<'r> Txn<'r> {
     pub fn __place_noted<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
         // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
         // reference to it, by (2). The part is within the object, which is live, by (3).
-        let place = unsafe { place_noted(self.hot(), value_of(part.object()), part.place()) };
+        let place = unsafe { place_noted(self.hot(), value_of(part.object()), part.address()) };
         // SAFETY: `place` holds the value, and only this transaction uses it; `&mut self` excludes all other
         // access.
         unsafe { &mut *place }
@@ -144,7 +144,7 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn __ahead<T: Pointee + ?Sized, F>(&mut self, part: Part<'r, T, F>) -> bool {
-        let place = part.place();
+        let place = part.address();
         let (addr, len) = (place.cast::<u8>().expose_provenance(), size_of::<F>());
         // SAFETY: the place is a part of a live object of this region, by (3).
         if unsafe { self.hot().is_in_place(addr, len, align_of::<F>()) } {

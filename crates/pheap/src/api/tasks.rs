@@ -105,12 +105,12 @@ impl<T: Persist> Root<T> {
         let result = self.run_or(
             f,
             |exclusive, _| {
-                commit.set(self.heap.seen(exclusive.commit_deferred()?));
+                commit.set(self.heap.commit_of_read(exclusive.commit_deferred()?));
                 exclusive.tell();
                 Ok(())
             },
             |exclusive| {
-                commit.set(self.heap.seen(exclusive.give_up()));
+                commit.set(self.heap.commit_of_read(exclusive.abort()));
                 Ok(())
             },
         );

@@ -151,7 +151,7 @@ impl<'r> Txn<'r> {
     {
         let held = self.held().hold(p.addr().as_ptr().expose_provenance(), false);
         // SAFETY: the reference lives for this expression only, by (2).
-        unsafe { self.cx() }.held.push(held.slot());
+        unsafe { self.cx() }.held.push(held.table_slot());
         held
     }
 
@@ -215,7 +215,7 @@ impl<'r> Txn<'r> {
         let (addr, len) = bytes_of(value);
         // Values that may have padding must be recorded.
         if !T::PADDED
-            && let Some(place) = self.hot().recent.find(addr, len, T::ALIGN)
+            && let Some(place) = self.hot().recent.find_recent(addr, len, T::ALIGN)
         {
             return T::relocated(value, place);
         }

@@ -134,7 +134,7 @@ impl<'r> View<'r> {
 
     /// Returns the place from which the value of `p` is to be read.
     #[inline(always)]
-    pub(crate) fn place<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *const T {
+    pub(crate) fn read_address<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *const T {
         self.place_of(value_of(p))
     }
 
@@ -206,8 +206,11 @@ impl<'r> View<'r> {
     /// Returns the place of the value at `value`, if the cache has it.
     #[inline(always)]
     fn look_for<T: Pointee + ?Sized>(&self, value: *mut T) -> Option<*const T> {
-        let place =
-            self.hot().recent.find(value.cast::<u8>().expose_provenance(), T::bytes(value), T::ALIGN)?;
+        let place = self.hot().recent.find_recent(
+            value.cast::<u8>().expose_provenance(),
+            T::bytes(value),
+            T::ALIGN,
+        )?;
         Some(T::relocated(value, place))
     }
 }
@@ -237,10 +240,10 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for View<'r> {
 
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
-        // SAFETY: `p` points to a live `T` of this region (the brand), and `place` returns the place of it,
+        // SAFETY: `p` points to a live `T` of this region (the brand), and `read_address` returns the read_address of it,
         // or of its copy. The region is locked (or the object does not change, see `new`), and there is no
         // `&mut` into it: that would need `&mut Txn`, and `self` is borrowed from it.
-        unsafe { &*self.place(p) }
+        unsafe { &*self.read_address(p) }
     }
 }
 
@@ -328,7 +331,7 @@ impl<T: Persist> HeldValue<T> {
     /// * All objects that `value` leads to have been kept alive since the commit, and `held` keeps them alive
     ///   from now on; if it is `None`, there are none. `table` is the table of their region.
     /// * The first and the last premise of [`new`](Self::new).
-    pub(crate) unsafe fn of(
+    pub(crate) unsafe fn from_committed(
         value: T,
         held: Option<Held<u8>>,
         table: &Arc<HeldTable>,
@@ -346,7 +349,7 @@ impl<T: Persist> HeldValue<T> {
         self.table.process.check()?;
         let heap = self.heap.id();
         guard::enter(heap, Scope::Snapshot)?;
-        let access = HeldAccess { heap, table: &self.table, begun: self.table.accesses.begin() };
+        let access = HeldAccess { heap, table: &self.table, begun: self.table.accesses.begin_access() };
         if access.begun.is_none() {
             return Err(Error::Closed);
         }

@@ -104,7 +104,7 @@ impl<T: Persist> Slot<T> {
     /// # Safety
     /// The slot has a value.
     #[inline(always)]
-    pub(crate) unsafe fn take(&self) -> T {
+    pub(crate) unsafe fn move_out(&self) -> T {
         debug_assert!(!T::POINTERS || !self.is_zero() || may_be_zero(T::desc()), "a slot without a value");
         // SAFETY: the slot has a value, by the caller's premise.
         unsafe { self.0.assume_init_read() }
@@ -250,7 +250,7 @@ impl<T: Persist> Slots<T> {
 
     /// Returns the slots of a buffer.
     #[inline(always)]
-    pub(crate) fn of(buffer: P<'_, [Slot<T>]>) -> Slots<T> {
+    pub(crate) fn from_buffer(buffer: P<'_, [Slot<T>]>) -> Slots<T> {
         let slots = value_of(buffer);
         Slots { first: slots.cast(), len: slots.len() }
     }
@@ -274,7 +274,7 @@ impl<T: Persist> Slots<T> {
     /// # Safety
     /// `i` is less than the length.
     #[inline(always)]
-    pub(crate) unsafe fn at(self, i: usize) -> *mut Slot<T> {
+    pub(crate) unsafe fn slot_ptr(self, i: usize) -> *mut Slot<T> {
         debug_assert!(i < self.len);
         // SAFETY: `i` is less than the length, so the slot is in the buffer.
         unsafe { self.first.add(i) }
@@ -307,7 +307,7 @@ pub(crate) fn moved<'r, T: Persist>(
         if tx.is_in_place() && !T::PADDED {
             first.copy_from_nonoverlapping(old.first, old.len);
         } else {
-            (0..old.len).for_each(|i| move_to_new(tx, old.at(i), first.add(i)));
+            (0..old.len).for_each(|i| move_to_new(tx, old.slot_ptr(i), first.add(i)));
         }
         first.add(old.len).write_bytes(0, capacity - old.len);
     }

@@ -38,7 +38,7 @@ pub struct PBytes<'r> {
 }
 
 /// See [`own_types`](super::own_types).
-pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PBytes<'static>>(TypePromise::Nothing)];
+pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::for_type::<PBytes<'static>>(TypePromise::Nothing)];
 
 sized!(PBytes<> of "bytes", "a buffer", PBytes { bytes: PVec::new() }, |bytes| bytes.bytes.len());
 
@@ -70,7 +70,7 @@ impl<'r> PBytes<'r> {
     /// # }
     /// ```
     pub fn free(self, tx: &Txn<'r>) {
-        self.bytes.give_up(tx);
+        self.bytes.free_buffer(tx);
     }
 
     /// Returns the number of bytes that there is room for.

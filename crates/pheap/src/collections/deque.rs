@@ -44,7 +44,7 @@ pub struct PVecDeque<'r, T> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] =
-    &[OwnType::of::<PVecDeque<'static, u8>>(TypePromise::Collection(CollectionRule::ring))];
+    &[OwnType::for_type::<PVecDeque<'static, u8>>(TypePromise::Collection(CollectionRule::ring))];
 
 sized!(
     PVecDeque<T> of "elements", "a buffer", PVecDeque { head: 0, len: 0, buffer: None },
@@ -64,7 +64,7 @@ impl<T: Persist> Ring<T> {
     /// Returns the number of the slot of element `index`, or of the slot that it would have if there were
     /// more elements.
     #[inline(always)]
-    fn place(self, index: usize) -> usize {
+    fn slot_index(self, index: usize) -> usize {
         // In this order, because a sum might overflow: a ring of elements without bytes may have any length.
         let before_end = self.slots.len - self.head;
         if index < before_end { self.head + index } else { index - before_end }
@@ -75,9 +75,9 @@ impl<T: Persist> Ring<T> {
     /// # Safety
     /// `index` is less than the capacity.
     #[inline(always)]
-    unsafe fn at(self, index: usize) -> *mut Slot<T> {
+    unsafe fn element_slot_ptr(self, index: usize) -> *mut Slot<T> {
         // SAFETY: `place` is less than the capacity, because `index` is.
-        unsafe { self.slots.at(self.place(index)) }
+        unsafe { self.slots.slot_ptr(self.slot_index(index)) }
     }
 }
 
@@ -85,7 +85,7 @@ impl<T: Persist> Ring<T> {
 impl<'r, T: Persist> PVecDeque<'r, T> {
     #[inline(always)]
     fn ring(&self) -> Ring<T> {
-        let slots = self.buffer.map_or_else(Slots::none, Slots::of);
+        let slots = self.buffer.map_or_else(Slots::none, Slots::from_buffer);
         Ring { slots, head: self.head as usize, len: self.len() }
     }
 
@@ -99,7 +99,7 @@ impl<'r, T: Persist> PVecDeque<'r, T> {
     pub fn get<'v>(&self, view: &'v View<'r>, index: usize) -> Option<&'v T> {
         let ring = self.ring();
         // SAFETY: `index` is less than the length, and the slots of all elements have values.
-        (index < ring.len).then(|| unsafe { buffer::read(view, ring.at(index)).value() })
+        (index < ring.len).then(|| unsafe { buffer::read(view, ring.element_slot_ptr(index)).value() })
     }
 
     /// Returns the first element.
@@ -159,7 +159,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         // SAFETY: the new buffer has `capacity` slots, not written yet, and `capacity` is at least
         // `ring.len`. The elements move: the old buffer is dropped below.
         unsafe {
-            (0..ring.len).for_each(|i| buffer::move_to_new(tx, ring.at(i), first.add(i)));
+            (0..ring.len).for_each(|i| buffer::move_to_new(tx, ring.element_slot_ptr(i), first.add(i)));
             first.add(ring.len).write_bytes(0, capacity - ring.len);
         }
         let queue = &mut tx[self];
@@ -178,7 +178,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn push_back(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let ring = self.with_room(tx)?;
         // SAFETY: `with_room` has made the capacity greater than `ring.len`.
-        unsafe { buffer::write(tx, ring.at(ring.len)).put(value) };
+        unsafe { buffer::write(tx, ring.element_slot_ptr(ring.len)).put(value) };
         tx[self].len += 1;
         Ok(())
     }
@@ -189,10 +189,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// If memory cannot be allocated.
     pub fn push_front(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let ring = self.with_room(tx)?;
-        let head = ring.place(ring.slots.len - 1);
-        // SAFETY: `place` returns a slot of the ring: the one before the first element. It has no element,
+        let head = ring.slot_index(ring.slots.len - 1);
+        // SAFETY: `slot_index` returns a slot of the ring: the one before the first element. It has no element,
         // because there is room for one more.
-        unsafe { buffer::write(tx, ring.slots.at(head)).put(value) };
+        unsafe { buffer::write(tx, ring.slots.slot_ptr(head)).put(value) };
         let queue = &mut tx[self];
         queue.head = head as u64;
         queue.len += 1;
@@ -205,9 +205,9 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         if ring.len == 0 {
             return None;
         }
-        let value = Self::take(tx, ring, 0);
+        let value = Self::take_element(tx, ring, 0);
         let queue = &mut tx[self];
-        queue.head = ring.place(1) as u64;
+        queue.head = ring.slot_index(1) as u64;
         queue.len -= 1;
         Some(value)
     }
@@ -216,19 +216,19 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn pop_back(self, tx: &mut Txn<'r>) -> Option<T> {
         let ring = tx[self].ring();
         let last = ring.len.checked_sub(1)?;
-        let value = Self::take(tx, ring, last);
+        let value = Self::take_element(tx, ring, last);
         tx[self].len -= 1;
         Some(value)
     }
 
     /// Moves an element out of its slot, and zeroes the slot if elements can have pointers.
-    fn take(tx: &mut Txn<'r>, ring: Ring<T>, index: usize) -> T {
+    fn take_element(tx: &mut Txn<'r>, ring: Ring<T>, index: usize) -> T {
         // SAFETY: the caller passes the index of an element, so the slot has a value. The caller does not
         // read the slot again before it stores another value there.
         unsafe {
-            let value = buffer::read(tx, ring.at(index)).take();
+            let value = buffer::read(tx, ring.element_slot_ptr(index)).move_out();
             if T::POINTERS {
-                buffer::write(tx, ring.at(index)).vacate();
+                buffer::write(tx, ring.element_slot_ptr(index)).vacate();
             }
             value
         }
@@ -236,10 +236,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
 
     /// Moves an element to a slot that has none.
     fn shift(tx: &mut Txn<'r>, ring: Ring<T>, from: usize, to: usize) {
-        let value = Self::take(tx, ring, from);
+        let value = Self::take_element(tx, ring, from);
         // SAFETY: `to` is less than the capacity: the callers pass the index of an element, or the next one
         // if there is room for it.
-        unsafe { buffer::write(tx, ring.at(to)).put(value) };
+        unsafe { buffer::write(tx, ring.element_slot_ptr(to)).put(value) };
     }
 
     /// Inserts an element at `index`, before those that are there. O(n): the elements on the side of the
@@ -257,13 +257,13 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         let mut ring = self.with_room(tx)?;
         if index < len / 2 {
             // The ring begins one slot earlier.
-            ring.head = ring.place(ring.slots.len - 1);
+            ring.head = ring.slot_index(ring.slots.len - 1);
             (0..index).for_each(|i| Self::shift(tx, ring, i + 1, i));
         } else {
             (index..len).rev().for_each(|i| Self::shift(tx, ring, i, i + 1));
         }
         // SAFETY: there is room for one more element, and an element that was here has moved.
-        unsafe { buffer::write(tx, ring.at(index)).put(value) };
+        unsafe { buffer::write(tx, ring.element_slot_ptr(index)).put(value) };
         let queue = &mut tx[self];
         queue.head = ring.head as u64;
         queue.len += 1;
@@ -277,11 +277,11 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         if index >= ring.len {
             return None;
         }
-        let value = Self::take(tx, ring, index);
+        let value = Self::take_element(tx, ring, index);
         let mut head = ring.head;
         if index < ring.len / 2 {
             (0..index).rev().for_each(|i| Self::shift(tx, ring, i, i + 1));
-            head = ring.place(1);
+            head = ring.slot_index(1);
         } else {
             (index + 1..ring.len).for_each(|i| Self::shift(tx, ring, i, i - 1));
         }
@@ -305,7 +305,12 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         );
         // SAFETY: `a` and `b` are indices of elements, as was checked, and the pointers do not leave this
         // call.
-        unsafe { tx.swap(buffer::pointer_to(ring.at(a)), buffer::pointer_to(ring.at(b))) };
+        unsafe {
+            tx.swap(
+                buffer::pointer_to(ring.element_slot_ptr(a)),
+                buffer::pointer_to(ring.element_slot_ptr(b)),
+            )
+        };
     }
 
     /// Removes elements `range` and returns them. O(n): the elements after them move.
@@ -316,7 +321,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn drain(self, tx: &mut Txn<'r>, range: impl RangeBounds<usize>) -> std::vec::IntoIter<T> {
         let ring = tx[self].ring();
         let (from, to) = bounds(range, ring.len);
-        let taken: Vec<T> = (from..to).map(|i| Self::take(tx, ring, i)).collect();
+        let taken: Vec<T> = (from..to).map(|i| Self::take_element(tx, ring, i)).collect();
         if !taken.is_empty() {
             (to..ring.len).for_each(|i| Self::shift(tx, ring, i, i - taken.len()));
             tx[self].len -= taken.len() as u64;
@@ -341,7 +346,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
                 // The slot `to` has no element: it was removed, or has moved.
                 true if from != to => Self::shift(tx, ring, from, to),
                 true => {}
-                false => drop(Self::take(tx, ring, from)),
+                false => drop(Self::take_element(tx, ring, from)),
             }
             to += usize::from(kept);
         }
@@ -391,10 +396,12 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         let (new, first) = tx.alloc_elements::<Slot<T>>(len)?;
         // SAFETY: the new buffer has `len` slots, not written yet. `at + i` is less than `ring.len`, so each
         // old slot has a value, which moves: the slot is vacated below, or lies after the end.
-        unsafe { (0..len).for_each(|i| buffer::move_to_new(tx, ring.at(at + i), first.add(i))) };
+        unsafe {
+            (0..len).for_each(|i| buffer::move_to_new(tx, ring.element_slot_ptr(at + i), first.add(i)))
+        };
         if T::POINTERS {
             // SAFETY: `i` is less than the length; the value of the slot has moved.
-            (at..ring.len).for_each(|i| unsafe { buffer::write(tx, ring.at(i)).vacate() });
+            (at..ring.len).for_each(|i| unsafe { buffer::write(tx, ring.element_slot_ptr(i)).vacate() });
         }
         tx[self].len = at as u64;
         Ok(PVecDeque { head: 0, len: len as u64, buffer: Some(new) })
@@ -404,7 +411,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
         let ring = tx[self].ring();
         // SAFETY: `index` is less than the length, and the slots of all elements have values.
-        (index < ring.len).then(|| unsafe { buffer::write(tx, ring.at(index)).value_mut() })
+        (index < ring.len).then(|| unsafe { buffer::write(tx, ring.element_slot_ptr(index)).value_mut() })
     }
 
     /// Appends the items of an iterator.
@@ -479,7 +486,7 @@ impl<'v, T: Persist + 'v> DequeElements<'v, '_, T> {
     /// Returns element `index`, which exists.
     fn element(&self, index: usize) -> &'v T {
         // SAFETY: `index` is less than the length, and the slots of all elements have values.
-        unsafe { buffer::read(self.view, self.ring.at(index)).value() }
+        unsafe { buffer::read(self.view, self.ring.element_slot_ptr(index)).value() }
     }
 }
 

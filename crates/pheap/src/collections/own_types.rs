@@ -6,7 +6,7 @@ use super::{btree, bytes, deque, hash, key, priority, snap, string, vec};
 use crate::heap::check::rule::{CollectionTypes, OwnType, OwnTypes, TypePromise};
 
 /// A type that is not of this folder, but is declared in the same way.
-const NUMBERS: &[OwnType] = &[OwnType::of::<NonZero<u8>>(TypePromise::NotZero)];
+const NUMBERS: &[OwnType] = &[OwnType::for_type::<NonZero<u8>>(TypePromise::NotZero)];
 
 impl OwnTypes for CollectionTypes {
     const LISTS: &'static [&'static [OwnType]] = &[

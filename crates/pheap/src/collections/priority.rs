@@ -51,7 +51,8 @@ pub struct PPriorityQueue<'r, T> {
 }
 
 /// See [`own_types`](super::own_types).
-pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PPriorityQueue<'static, u8>>(TypePromise::Nothing)];
+pub(super) const OWN_TYPES: &[OwnType] =
+    &[OwnType::for_type::<PPriorityQueue<'static, u8>>(TypePromise::Nothing)];
 
 sized!(
     PPriorityQueue<T> of "elements", "a buffer", PPriorityQueue { elements: PVec::new() },

@@ -40,7 +40,7 @@ pub struct PString<'r> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] =
-    &[OwnType::of::<PString<'static>>(TypePromise::Collection(CollectionRule::text))];
+    &[OwnType::for_type::<PString<'static>>(TypePromise::Collection(CollectionRule::text))];
 
 sized!(PString<> of "bytes", "a buffer", PString { bytes: PVec::new() }, |text| text.bytes.len());
 
@@ -54,8 +54,8 @@ impl<'r> PString<'r> {
     }
 
     /// Frees the buffer when the transaction commits.
-    pub(super) fn give_up(self, tx: &Txn<'r>) {
-        self.bytes.give_up(tx);
+    pub(super) fn free_buffer(self, tx: &Txn<'r>) {
+        self.bytes.free_buffer(tx);
     }
 
     /// Returns the number of bytes that there is room for.

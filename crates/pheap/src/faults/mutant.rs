@@ -105,11 +105,11 @@ pub struct Site {
 }
 
 impl Site {
-    fn at(kind: Kind, place: &'static Location<'static>) -> Site {
+    fn from_location(kind: Kind, place: &'static Location<'static>) -> Site {
         Site { kind, file: place.file(), line: place.line(), column: place.column() }
     }
 
-    fn is(&self, kind: Kind, place: &Location<'_>) -> bool {
+    fn matches_location(&self, kind: Kind, place: &Location<'_>) -> bool {
         self.line == place.line()
             && self.kind == kind
             && self.column == place.column()
@@ -173,7 +173,7 @@ pub struct Reach {
 
 type Hits = HashMap<(Kind, &'static Location<'static>), Reach>;
 
-fn note(hits: &mut Option<Hits>, kind: Kind, place: &'static Location<'static>, delays: bool) {
+fn record_hit(hits: &mut Option<Hits>, kind: Kind, place: &'static Location<'static>, delays: bool) {
     if let Some(hits) = hits {
         let reach = hits.entry((kind, place)).or_default();
         reach.hits += 1;
@@ -312,7 +312,7 @@ pub fn sites() -> BTreeMap<Site, Reach> {
     let mut sites: BTreeMap<Site, Reach> = BTreeMap::new();
     let mut add = |hits: &Hits| {
         for (&(kind, place), more) in hits {
-            let reach = sites.entry(Site::at(kind, place)).or_default();
+            let reach = sites.entry(Site::from_location(kind, place)).or_default();
             reach.hits += more.hits;
             reach.delays |= more.delays;
         }
@@ -341,9 +341,9 @@ pub(crate) fn is_dropped(kind: Kind, place: &'static Location<'static>) -> bool 
 }
 
 fn reached_by_thread(kind: Kind, place: &'static Location<'static>, delays: bool) -> Option<Mutation> {
-    HITS.with_borrow_mut(|hits| note(hits, kind, place, delays));
+    HITS.with_borrow_mut(|hits| record_hit(hits, kind, place, delays));
     let mutant = MUTANT.get()?;
-    let is_it = mutant.site.is(kind, place) && (delays || mutant.mutation == Mutation::Drop);
+    let is_it = mutant.site.matches_location(kind, place) && (delays || mutant.mutation == Mutation::Drop);
     is_it.then(|| {
         FIRED.set(FIRED.get() + 1);
         mutant.mutation
@@ -353,9 +353,9 @@ fn reached_by_thread(kind: Kind, place: &'static Location<'static>, delays: bool
 #[cold]
 fn lock_reached(place: &'static Location<'static>) -> Option<Mutation> {
     let mut shared = shared();
-    note(&mut shared.hits, Kind::Lock, place, true);
+    record_hit(&mut shared.hits, Kind::Lock, place, true);
     let mutant = shared.mutant?;
-    mutant.site.is(Kind::Lock, place).then(|| {
+    mutant.site.matches_location(Kind::Lock, place).then(|| {
         FIRED_LOCKS.fetch_add(1, Ordering::Relaxed);
         mutant.mutation
     })

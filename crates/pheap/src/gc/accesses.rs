@@ -32,16 +32,16 @@ pub(crate) struct AccessGuard<'a> {
 }
 
 impl Accesses {
-    /// Begins an access. Returns `None` if accesses were [ended](Self::end).
+    /// Begins an access. Returns `None` if accesses were [ended](Self::close_and_wait).
     #[inline]
-    pub(crate) fn begin(&self) -> Option<AccessGuard<'_>> {
+    pub(crate) fn begin_access(&self) -> Option<AccessGuard<'_>> {
         let access = AccessGuard { accesses: self, shard: this_thread() as usize % SHARDS };
         let before = self.shards[access.shard].0.fetch_add(1, Ordering::Acquire);
         (before & ENDED == 0).then_some(access)
     }
 
     /// Prevents new accesses, and waits until the present ones have ended.
-    pub(crate) fn end(&self) {
+    pub(crate) fn close_and_wait(&self) {
         for shard in &self.shards {
             shard.0.fetch_or(ENDED, Ordering::Relaxed);
         }
@@ -55,7 +55,7 @@ impl Accesses {
         }
     }
 
-    /// Whether [`end`](Self::end) was called.
+    /// Whether [`close_and_wait`](Self::close_and_wait) was called.
     pub(crate) fn is_ended(&self) -> bool {
         self.shards.iter().all(|shard| shard.0.load(Ordering::Relaxed) & ENDED != 0)
     }
@@ -67,7 +67,7 @@ impl Drop for AccessGuard<'_> {
         let before = self.accesses.shards[self.shard].0.fetch_sub(1, Ordering::Release);
         if before & ENDED != 0 {
             // Notified after taking the lock: otherwise the notification could fall between the look and the
-            // wait of the thread in `end`.
+            // wait of the thread in `close_and_wait`.
             drop(self.accesses.lock.lock());
             self.accesses.left.notify_all();
         }
@@ -81,20 +81,20 @@ mod tests {
     #[test]
     fn ending_waits_for_those_who_look() {
         let accesses = Accesses::default();
-        let here = accesses.begin().unwrap();
+        let here = accesses.begin_access().unwrap();
         std::thread::scope(|scope| {
-            let there = accesses.begin().unwrap();
-            let ending = scope.spawn(|| accesses.end());
+            let there = accesses.begin_access().unwrap();
+            let ending = scope.spawn(|| accesses.close_and_wait());
             while !accesses.is_ended() {
                 std::thread::yield_now();
             }
-            assert!(accesses.begin().is_none());
+            assert!(accesses.begin_access().is_none());
             assert!(!ending.is_finished());
             drop(there);
             drop(here);
             ending.join().unwrap();
         });
-        accesses.end(); // at once
-        assert!(accesses.begin().is_none());
+        accesses.close_and_wait(); // at once
+        assert!(accesses.begin_access().is_none());
     }
 }

@@ -140,9 +140,9 @@ impl HeldTable {
         (held, snapshots.saturating_sub(references) as usize)
     }
 
-    /// Records the version of the root after a transaction; see [`RootVersions::note`].
+    /// Records the version of the root after a transaction; see [`RootVersions::add_version`].
     pub(crate) fn note_version(&self, new: RootVersion, ends: &[u64]) {
-        self.versions.lock().note(new, ends);
+        self.versions.lock().add_version(new, ends);
     }
 
     /// Changes the versions, while no thread asks for one.
@@ -188,7 +188,7 @@ impl HeldTable {
 }
 
 impl<T: Pointee + ?Sized> Held<T> {
-    pub(crate) fn slot(&self) -> u32 {
+    pub(crate) fn table_slot(&self) -> u32 {
         self.slot
     }
 }
@@ -249,7 +249,7 @@ pub(crate) mod tests {
         assert_eq!(found, [8]);
         assert_eq!(table.get(&held, false).unwrap(), 8);
         let other: Held<u64> = table.hold(16, true);
-        assert_ne!(other.slot(), held.slot());
+        assert_ne!(other.table_slot(), held.table_slot());
         assert_eq!(table.get(&held, false).unwrap(), 8);
     }
 }

@@ -194,7 +194,7 @@ impl Collector {
             if usage.allocated >= self.overdue() {
                 overdue = usage.allocated.saturating_sub(self.paid);
             }
-            self.begin(alloc, store);
+            self.begin_cycle(alloc, store);
             // So the first slice runs at once: objects that are allocated before the cycle ends are not freed
             // by it, and often there is little to mark.
             self.debt = SLICE_WORK;
@@ -234,9 +234,9 @@ impl Collector {
     }
 
     /// Begins a cycle. It is a minor one if that is due, and if the list of written lines is complete.
-    pub(crate) fn begin(&mut self, alloc: &mut Allocator, store: &Store) {
+    pub(crate) fn begin_cycle(&mut self, alloc: &mut Allocator, store: &Store) {
         self.minor &= self.remembered.is_active();
-        let lines = self.remembered.take();
+        let lines = self.remembered.take_lines();
         self.before = alloc.usage;
         alloc.forget_quarantine();
         alloc.begin_collection(self.minor);
@@ -257,19 +257,19 @@ impl Collector {
         (self.debt, self.paid, self.overwritten) = (0, 0, 0);
     }
 
-    /// [Begins](Self::begin) a full cycle, unless a cycle is running. Returns whether it did.
+    /// [Begins](Self::begin_cycle) a full cycle, unless a cycle is running. Returns whether it did.
     pub(crate) fn begin_full(&mut self, alloc: &mut Allocator, store: &Store) -> bool {
         let begins = self.is_idle();
         if begins {
             self.minor = false;
-            self.begin(alloc, store);
+            self.begin_cycle(alloc, store);
         }
         begins
     }
 
     /// Begins the cycle that finds the live slots of a heap that was just opened.
     pub(crate) fn begin_opening(&mut self, alloc: &mut Allocator, store: &Store) {
-        self.begin(alloc, store);
+        self.begin_cycle(alloc, store);
         self.opening = true;
         self.minor = false;
         self.publish(alloc);
@@ -296,7 +296,7 @@ impl Collector {
     /// Passes the pointers in a line to the marker, if they are in old objects.
     fn push_pointers_of_old(&mut self, alloc: &Allocator, store: &Store, line: usize) {
         let offset = (line - store.base().addr()) as u64;
-        let Some((number, first)) = alloc.spans.find(&store.page_map, offset) else { return };
+        let Some((number, first)) = alloc.spans.locate_slot(&store.page_map, offset) else { return };
         let tracer = Tracer::new(alloc, store, false);
         let Some(span) = alloc.spans.get(number).filter(|span| span.pointers.has_pointers()) else { return };
         for slot in first..=span.slot_of(offset + LINE as u64 - 1).unwrap_or(span.slots - 1) {
@@ -317,7 +317,7 @@ impl Collector {
         self.overwritten += len as u64;
         let offset = (addr - store.base().addr()) as u64;
         // Without a span of objects, this is a word of metadata.
-        let Some((number, slot)) = alloc.spans.find(&store.page_map, offset) else { return };
+        let Some((number, slot)) = alloc.spans.locate_slot(&store.page_map, offset) else { return };
         let Some(span) = alloc.spans.get(number) else { return };
         let start = offset - span.offset_of(slot);
         let window = start..(start + len as u64).min(span.slot);
@@ -355,7 +355,7 @@ impl Collector {
 
     /// Returns the first words of the region's root object; `None` if it is smaller.
     pub(crate) fn root_words(&self, alloc: &Allocator, store: &Store) -> Option<[u64; WORDS]> {
-        Tracer::new(alloc, store, false).words(self.state.root.load(Ordering::Relaxed))
+        Tracer::new(alloc, store, false).object_words(self.state.root.load(Ordering::Relaxed))
     }
 
     /// Publishes the region's objects and bytes for statistics.
@@ -366,7 +366,7 @@ impl Collector {
         bytes.set(alloc.usage.bytes);
     }
 
-    fn end(&mut self, alloc: &mut Allocator, store: &Store) {
+    fn end_cycle(&mut self, alloc: &mut Allocator, store: &Store) {
         alloc.mark_runs(store);
         alloc.end_collection();
         let usage = alloc.usage;

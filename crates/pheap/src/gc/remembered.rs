@@ -65,7 +65,7 @@ impl RememberedLines {
         }
     }
 
-    pub(super) fn take(&mut self) -> Vec<usize> {
+    pub(super) fn take_lines(&mut self) -> Vec<usize> {
         let lines = std::mem::take(&mut self.lines);
         self.stop();
         lines

@@ -16,7 +16,7 @@ impl Collector {
         alloc.collecting = false;
         // All marked objects point to marked objects now. Later writes are noted.
         self.remembered.start();
-        self.phase = CollectionPhase::Sweeping { next: 0, end: alloc.spans.end() };
+        self.phase = CollectionPhase::Sweeping { next: 0, end: alloc.spans.end_number() };
     }
 
     /// Sweeps spans until about `deadline`, or all of them; only one in tests with a small `least`. Ends the
@@ -50,7 +50,7 @@ impl Collector {
         }
         self.phase = CollectionPhase::Sweeping { next, end };
         if next == end {
-            self.end(alloc, store);
+            self.end_cycle(alloc, store);
         }
     }
 }

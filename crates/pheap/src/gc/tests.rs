@@ -35,7 +35,7 @@ fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
     let (mut alloc, state) = (Allocator::default(), Arc::<RegionFacts>::default());
     let mut gc =
         Collector::new(Arc::new(Pace::new(100, 1 << 20)), state.clone(), Arc::<HeldTable>::default());
-    alloc.begin(1);
+    alloc.begin_transaction(1);
     let made: Vec<u64> = (0..100).map(|_| make(&mut alloc, &store)).collect();
     // Each object points to the one after the next.
     made.windows(3).for_each(|of| heap.set(&media, of[0], store.base().addr() as u64 + of[2]));
@@ -49,7 +49,7 @@ fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
     assert!(gc.is_idle() && alloc.usage.objects == 50, "{:?}", alloc.usage);
 
     for txn in 2..4 {
-        alloc.begin(txn);
+        alloc.begin_transaction(txn);
         let again: Vec<u64> = (0..500).map(|_| make(&mut alloc, &store)).collect();
         assert!(
             (0..100).all(|i| again.contains(&made[i]) == (i % 2 == 1)),
@@ -69,7 +69,7 @@ fn a_transaction_marks_at_once_what_it_has_allocated_and_not_what_others_have() 
     let (mut alloc, state) = (Allocator::default(), Arc::<RegionFacts>::default());
     let pace = Arc::new(Pace::new(100, 1 << 20));
     let mut gc = Collector::new(pace, state.clone(), Arc::<HeldTable>::default());
-    alloc.begin(1);
+    alloc.begin_transaction(1);
     let root = make(&mut alloc, &store);
     alloc.commit(&store);
     alloc.usage.allocated += MUCH;
@@ -81,7 +81,7 @@ fn a_transaction_marks_at_once_what_it_has_allocated_and_not_what_others_have() 
     let (mut alloc, state) = (Allocator::default(), Arc::<RegionFacts>::default());
     let mut gc =
         Collector::new(Arc::new(Pace::new(100, 1 << 20)), state.clone(), Arc::<HeldTable>::default());
-    alloc.begin(1);
+    alloc.begin_transaction(1);
     state.root.store(make(&mut alloc, &store), Ordering::Relaxed);
     alloc.commit(&store);
     alloc.usage.allocated += MUCH;

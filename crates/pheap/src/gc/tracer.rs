@@ -48,8 +48,8 @@ impl<'a> Tracer<'a> {
 
     /// Returns the first `N` words of the object at a heap offset; `None` if there is no object, or if it is
     /// smaller.
-    pub(super) fn words<const N: usize>(&self, offset: u64) -> Option<[u64; N]> {
-        let (number, slot) = self.spans.find(self.map, offset)?;
+    pub(super) fn object_words<const N: usize>(&self, offset: u64) -> Option<[u64; N]> {
+        let (number, slot) = self.spans.locate_slot(self.map, offset)?;
         let span = self.spans.get(number).filter(|span| span.slot >= 8 * N as u64)?;
         let object =
             std::ptr::with_exposed_provenance::<[u64; N]>((self.base + span.offset_of(slot)) as usize);
@@ -100,7 +100,7 @@ impl pheap_gc::Heap for Tracer<'_> {
     fn mark(&self, pointer: u64) -> Option<Object> {
         // For a pointer from elsewhere (a sound heap has none) the subtraction wraps around, to an offset
         // beyond the map.
-        let (number, slot) = self.spans.find(self.map, pointer.wrapping_sub(self.base))?;
+        let (number, slot) = self.spans.locate_slot(self.map, pointer.wrapping_sub(self.base))?;
         let span = self.spans.get(number)?;
         let new =
             if self.shared { span.marks.set_shared(slot as usize) } else { span.marks.set(slot as usize) };
@@ -134,7 +134,7 @@ impl pheap_gc::Heap for Tracer<'_> {
     }
 
     fn marked(&self, visit: &mut impl FnMut(Object)) {
-        for number in 0..self.spans.end() {
+        for number in 0..self.spans.end_number() {
             let Some(span) = self.spans.get(number).filter(|span| span.pointers.has_pointers()) else {
                 continue;
             };

@@ -2,7 +2,7 @@
 //! be all that a power failure leaves.
 //!
 //! A transaction that waits for the disk, or that leaves the wait to its caller, is
-//! [noted](RootVersions::note) when it is committed in memory. The version that it has replaced may be the
+//! [noted](RootVersions::add_version) when it is committed in memory. The version that it has replaced may be the
 //! newest [durable](RootVersions::durable) one later. Not every such version is kept: a sync ends at one of
 //! few positions, and of the versions before each of these positions the last one is enough.
 
@@ -41,7 +41,7 @@ impl RootVersions {
     /// Adds the newest version, and forgets versions that no thread will ask for any more. Does nothing if
     /// the newest version in the list has the same type and words. `ends` are the positions at which the
     /// durable part of the log ends, or may end before the new version is in it.
-    pub(crate) fn note(&mut self, new: RootVersion, ends: &[u64]) {
+    pub(crate) fn add_version(&mut self, new: RootVersion, ends: &[u64]) {
         // No other version can have the same top, because its object is kept.
         if self.list.first().is_some_and(|newest| (newest.ty, newest.words) == (new.ty, new.words)) {
             return;
@@ -147,7 +147,7 @@ mod tests {
         fn the_newest_durable_version_is_kept(steps in steps()) {
             let first = RootVersion { ty: 0, words: [0, 0, 1], position: 0 };
             let (mut log, mut all, mut versions) = (Log::default(), vec![first], RootVersions::default());
-            versions.note(first, &[0; 4]);
+            versions.add_version(first, &[0; 4]);
             for step in steps {
                 match step {
                     Step::Commit(at_once) => {
@@ -156,13 +156,13 @@ mod tests {
                             log.written = log.end;
                         }
                         let new = RootVersion { ty: 0, words: [0, 0, log.end], position: log.end };
-                        versions.note(new, &log.ends());
+                        versions.add_version(new, &log.ends());
                         all.push(new);
                     }
                     Step::Same => {
                         log.end += 64;
                         let newest = all.last().unwrap();
-                        versions.note(RootVersion { position: log.end, ..*newest }, &log.ends());
+                        versions.add_version(RootVersion { position: log.end, ..*newest }, &log.ends());
                     }
                     Step::Look => {
                         let kept: Vec<_> = versions.wanted(log.durable).copied().collect();

@@ -153,7 +153,8 @@ impl HeapInner {
 
     /// Ends the checkpoint thread. The caller has no region locked.
     pub(super) fn stop_checkpoints(&self) {
-        if let (Some(thread), Some(wal)) = (self.workers.take(BackgroundTask::Checkpoints), self.wal()) {
+        if let (Some(thread), Some(wal)) = (self.workers.take_thread(BackgroundTask::Checkpoints), self.wal())
+        {
             wal.stop_background();
             let _ = thread.join();
         }

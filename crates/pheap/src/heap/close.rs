@@ -152,7 +152,7 @@ impl BackgroundThreads {
     }
 
     /// Removes the thread of this task from the table, so that the caller can join it.
-    pub(super) fn take(&self, what: BackgroundTask) -> Option<JoinHandle<()>> {
+    pub(super) fn take_thread(&self, what: BackgroundTask) -> Option<JoinHandle<()>> {
         self.swap(what, None)
     }
 

@@ -138,7 +138,7 @@ impl HeapInner {
     /// Ends the marking thread. The caller has no region locked.
     pub(super) fn stop_background(&self) {
         self.collections.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.workers.take(BackgroundTask::Marking) {
+        if let Some(thread) = self.workers.take_thread(BackgroundTask::Marking) {
             thread.thread().unpark();
             let _ = thread.join();
         }

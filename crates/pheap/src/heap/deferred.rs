@@ -17,7 +17,7 @@ impl HeapInner {
     /// With [`SyncPolicy::EveryCommit`], it requests the sync. If commits are synced, it waits if more bytes
     /// are unsynced than the limit allows; without a sync thread, it waits for the sync.
     pub(crate) fn deferred(self: &Arc<Self>, position: u64) -> Commit {
-        let commit = self.seen(position);
+        let commit = self.commit_of_read(position);
         if let Some(wal) = self.wal()
             && wal.syncs_commits()
         {
@@ -30,13 +30,13 @@ impl HeapInner {
 
     /// Returns a `Commit` for everything before `position`. With [`SyncPolicy::EveryCommit`], it requests the
     /// sync: a read may have seen records that no commit waits for, such as the end of a collection.
-    pub(crate) fn seen(self: &Arc<Self>, position: u64) -> Commit {
+    pub(crate) fn commit_of_read(self: &Arc<Self>, position: u64) -> Commit {
         let Some(wal) = self.wal() else { return Commit::done() };
         if !wal.is_durable(position) && !self.is_simulated() && !self.is_forked() {
             self.start_syncer(wal); // it wakes the task, with any policy
             wal.ask(position);
         }
-        Commit::at(wal, position)
+        Commit::for_position(wal, position)
     }
 
     /// Returns whether a transaction that is not deferred waits for a sync before it returns.
@@ -51,8 +51,8 @@ impl HeapInner {
             return None; // the log's records are the parent's
         }
         let wal = self.wal()?;
-        let least = wal.end().saturating_sub(wal.settings().unsynced_limit);
-        (!wal.is_durable(least)).then(|| self.seen(least))
+        let least = wal.end_position().saturating_sub(wal.settings().unsynced_limit);
+        (!wal.is_durable(least)).then(|| self.commit_of_read(least))
     }
 
     /// Starts the sync thread if the policy is `SyncPolicy::Every`.
@@ -88,7 +88,7 @@ impl HeapInner {
         // A thread of this kind joins neither itself nor the thread of another heap, because that may be
         // about to join this one: their wakers may drop each other's heaps. A thread inside a heap does not
         // join either, because a waker may wait for that heap.
-        if let Some(syncer) = self.workers.take(BackgroundTask::Syncs)
+        if let Some(syncer) = self.workers.take_thread(BackgroundTask::Syncs)
             && guard::is_outside()
             && thread::current().name() != Some(NAME)
         {

@@ -32,7 +32,7 @@ impl HeapInner {
 
     /// Waits until the growth thread has ended.
     pub(super) fn wait_for_growth(&self) {
-        if let Some(thread) = self.workers.take(BackgroundTask::Growth) {
+        if let Some(thread) = self.workers.take_thread(BackgroundTask::Growth) {
             let _ = thread.join();
         }
     }

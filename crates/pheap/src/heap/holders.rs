@@ -167,15 +167,15 @@ impl ReferencedRoots {
     }
 
     pub(super) fn rename(&self, region: &Arc<Region>, name: &str) {
-        self.of(region, |entry| name.clone_into(&mut entry.name));
+        self.change_entry(region, |entry| name.clone_into(&mut entry.name));
     }
 
     /// Notes that the directory does not have this root any more.
     pub(super) fn remove(&self, region: &Arc<Region>) {
-        self.of(region, |entry| entry.listed = false);
+        self.change_entry(region, |entry| entry.listed = false);
     }
 
-    fn of(&self, region: &Arc<Region>, change: impl FnOnce(&mut Entry)) {
+    fn change_entry(&self, region: &Arc<Region>, change: impl FnOnce(&mut Entry)) {
         let is_it = |entry: &&mut Entry| std::ptr::eq(entry.region.as_ptr(), Arc::as_ptr(region));
         if let Some(entry) = self.entries().iter_mut().find(is_it) {
             change(entry);

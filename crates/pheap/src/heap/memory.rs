@@ -55,7 +55,7 @@ impl HeapInner {
         // The generation is new: no earlier log can have entries of it.
         let generation = tables.header.first_generation(id);
         // The span is recorded only when its header is complete.
-        let header = RegionHeader::at(tables.heap, span.offset);
+        let header = RegionHeader::from_offset(tables.heap, span.offset);
         header.create(&tables.media, id, ty, name, generation, tables.header.salt);
         // Both words of the entry are durable, or in the write-ahead log, before the record that completes
         // the region. Without a write-ahead log, that record goes to the region's own log.
@@ -171,7 +171,7 @@ impl HeapInner {
         let creation = CreationLock::lock(self)?;
         self.check_open()?;
         let regions = self.regions();
-        Ok(QuiescentHeap { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
+        Ok(QuiescentHeap { heap: self, regions: SharedAll::begin_reads(self, regions)?, _creation: creation })
     }
 }
 

@@ -120,7 +120,7 @@ impl Heap {
     /// Returns which crashes committed transactions survive; never [`Durability::Auto`]. For a heap that is
     /// in memory or read-only, this is [`Durability::Process`].
     pub fn durability(&self) -> Durability {
-        Durability::of(self.inner.medium.kind())
+        Durability::from_medium(self.inner.medium.kind())
     }
 
     /// Returns the path with which the heap's file was opened; `None` if the heap is in memory or read-only.

@@ -45,7 +45,7 @@ fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMa
     // The key includes the buffer's type, because two types of a program may have the same name.
     let mut parts: HashMap<(&str, u32), Vector> = HashMap::new();
     let owner_of = |part: &TypeLayout| -> Option<Vector> {
-        let owner = match CollectionRule::of(part)? {
+        let owner = match CollectionRule::from_layout(part)? {
             CollectionRule::Vector(vector) => vector,
             CollectionRule::Hash(hash) => Vector::entries(hash.len, hash.few),
             CollectionRule::Tree(_) | CollectionRule::Snap(_) => return None,
@@ -61,7 +61,7 @@ fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMa
     ty.for_each_part(&mut visit);
     let with_map = |((name, _), owner): ((&str, u32), Vector)| {
         let is_it = |place: (&str, u64), to: u32| place == (name, owner.buffer.at) && to == owner.buffer.to;
-        (owner, PointerMap::of(&ty.with_pointers(&is_it)))
+        (owner, PointerMap::from_layout(&ty.with_pointers(&is_it)))
     };
     parts.into_iter().map(with_map).collect()
 }

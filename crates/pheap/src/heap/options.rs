@@ -46,7 +46,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    pub(super) fn of(medium: MediumKind) -> Durability {
+    pub(super) fn from_medium(medium: MediumKind) -> Durability {
         match medium {
             MediumKind::Process => Durability::Process,
             MediumKind::Pmem => Durability::Pmem,

@@ -14,7 +14,7 @@ impl HeapInner {
     pub(crate) fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
         let mut tables = self.tables.lock();
         let ty = region.ty();
-        if tables.types.is(ty, desc)? {
+        if tables.types.matches_type(ty, desc)? {
             return Ok(ty);
         }
         if tables.types.types[ty as usize].name == rule::UNFINISHED {

@@ -56,7 +56,7 @@ pub(crate) struct Converter {
 
 impl Converter {
     /// Makes a converter that calls `Migrate`.
-    pub(crate) fn of<Old: Persist, New: Persist>() -> Converter
+    pub(crate) fn for_migrate<Old: Persist, New: Persist>() -> Converter
     where
         for<'r> New::At<'r>: Migrate<Old::At<'r>>,
     {
@@ -65,7 +65,7 @@ impl Converter {
             old,
             new,
             call: migrate::<Old, New>,
-            pointers: ConvertedPointers::of(old, new).map(Arc::new),
+            pointers: ConvertedPointers::from_descs(old, new).map(Arc::new),
         }
     }
 }
@@ -83,10 +83,10 @@ pub(super) struct ConvertedPointers {
 }
 
 impl ConvertedPointers {
-    /// Returns `None` if the new type has no pointers, or one of the types cannot be described.
-    fn of(old: &'static Desc, new: &'static Desc) -> Option<ConvertedPointers> {
+    /// Returns `None` if the new type has no pointers, or one from_descs the types cannot be described.
+    fn from_descs(old: &'static Desc, new: &'static Desc) -> Option<ConvertedPointers> {
         // A type that cannot be described is not in a heap.
-        let (given, made) = (Graph::of(old).ok()?.types, Graph::of(new).ok()?.types);
+        let (given, made) = (Graph::from_root(old).ok()?.types, Graph::from_root(new).ok()?.types);
         let targets = |types: &[TypeLayout]| {
             let mut targets = BTreeSet::new();
             types[0].for_each_pointer(&mut |to| _ = targets.insert(to));
@@ -96,7 +96,7 @@ impl ConvertedPointers {
             let mut same = targets(&given);
             same.retain(|&from| difference((&given, from), (&made, to)).is_none());
             let of_given = given[0].with_pointers(&|_, from| same.contains(&from));
-            (PointerMap::of(&of_given), PointerMap::of(&made[0].with_pointers_to(to)))
+            (PointerMap::from_layout(&of_given), PointerMap::from_layout(&made[0].with_pointers_to(to)))
         };
         let by_target: Vec<_> = targets(&made).into_iter().map(maps).collect();
         let words = (old.size / 8, new.size / 8);
@@ -209,7 +209,7 @@ impl VacantSlots {
     /// # Safety
     /// `node` points to a node of `slots` slots, whose bytes are definite. It has the words, tags or order
     /// that `self` names, at these offsets. `i` is less than `slots`.
-    unsafe fn is(self, node: *const u8, (i, slots): (u64, u64)) -> bool {
+    unsafe fn is_slot_vacant(self, node: *const u8, (i, slots): (u64, u64)) -> bool {
         let at = |offset: u64| node.wrapping_add(offset as usize);
         // SAFETY: the node has a word at this offset (premise).
         let word = |offset: u64| unsafe { at(offset).cast::<u64>().read_unaligned() };
@@ -349,7 +349,7 @@ impl ConvertOp {
                     let vacant = vacant.filter(|(behind, vacant)| {
                         // SAFETY: the op is compiled for a node with `len` slots, which begins `behind` bytes
                         // before its slots, and `i < len`. Its bytes are definite (premise of `run`).
-                        unsafe { vacant.is(old.wrapping_sub(*behind as usize), (i, *len)) }
+                        unsafe { vacant.is_slot_vacant(old.wrapping_sub(*behind as usize), (i, *len)) }
                     });
                     match vacant {
                         // SAFETY: the slot has a value, and the new slot has room for one of the new type.

@@ -90,7 +90,7 @@ pub(crate) fn successors(
 
 /// Returns whether two descriptions are of the same type.
 fn are_same(a: &'static Desc, b: &'static Desc) -> bool {
-    let graphs = || Some((Graph::of(a).ok()?, Graph::of(b).ok()?));
+    let graphs = || Some((Graph::from_root(a).ok()?, Graph::from_root(b).ok()?));
     std::ptr::eq(a, b) || graphs().is_some_and(|(a, b)| difference((&a.types, 0), (&b.types, 0)).is_none())
 }
 
@@ -327,7 +327,7 @@ impl<'a> TypeWalk<'a> {
             if let Some(write) = field.history.default {
                 is_same = false;
                 ops.push(ConvertOp { from: 0, to: start, step: ConvertStep::Default(write) });
-            } else if !Graph::of(ty).is_ok_and(|graph| has_zero(&graph.types[0])) {
+            } else if !Graph::from_root(ty).is_ok_and(|graph| has_zero(&graph.types[0])) {
                 return obstacle(format!(
                     "field `{}` is new, and cannot be zero; `#[persist(since = {}, default = ..)]` gives it another value",
                     field.name, field.history.since

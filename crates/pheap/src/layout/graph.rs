@@ -75,7 +75,7 @@ impl Graph {
     ///
     /// # Errors
     /// [`Error::UnsupportedType`] if a type table cannot hold it.
-    pub(crate) fn of(root: &'static Desc) -> Result<Graph> {
+    pub(crate) fn from_root(root: &'static Desc) -> Result<Graph> {
         let mut builder = GraphBuilder { numbers: HashMap::new(), queue: Vec::new(), room: MAX_BYTES };
         builder.number(root);
         let mut types = Vec::new();
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_slice_of_pointers_reaches_their_targets() {
-        let graph = Graph::of(<[Option<P<'static, [u64]>>; 3] as Persist>::desc()).unwrap();
+        let graph = Graph::from_root(<[Option<P<'static, [u64]>>; 3] as Persist>::desc()).unwrap();
         assert_eq!(graph.types[0].name, "[Option<P<[u64]>>; 3]");
         assert_eq!(graph.types[1].name, "[u64]");
         assert_eq!(describe(&graph.types[0], &graph.types), "[Option<P<[u64]>>; 3], 24 bytes, aligned to 8");
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn fingerprints_see_what_lies_behind_pointers() {
-        let print = |desc| fingerprints(&Graph::of(desc).unwrap().types)[0];
+        let print = |desc| fingerprints(&Graph::from_root(desc).unwrap().types)[0];
         assert_eq!(print(<P<'static, u64>>::desc()), print(<P<'static, u64>>::desc()));
         assert_ne!(print(<P<'static, u64>>::desc()), print(<P<'static, u32>>::desc()));
         assert_ne!(print(<P<'static, u64>>::desc()), print(<Option<P<'static, u64>>>::desc()));
@@ -345,8 +345,8 @@ mod tests {
 
     #[test]
     fn a_difference_is_explained() {
-        let old = Graph::of(<[u64; 2] as Persist>::desc()).unwrap();
-        let new = Graph::of(<[u64; 3] as Persist>::desc()).unwrap();
+        let old = Graph::from_root(<[u64; 2] as Persist>::desc()).unwrap();
+        let new = Graph::from_root(<[u64; 3] as Persist>::desc()).unwrap();
         assert!(difference((&old.types, 0), (&old.types, 0)).is_none());
         let text = difference((&old.types, 0), (&new.types, 0)).unwrap();
         assert!(text.contains("[u64; 2]") && text.contains("[u64; 3]"), "{text}");

@@ -215,7 +215,7 @@ pub(crate) struct Padding {
 impl Padding {
     /// Returns this for the value at `value`; `None` if its type has no padding.
     #[inline(always)]
-    pub(crate) fn of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
+    pub(crate) fn of_value<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
         if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
     }
 
@@ -451,11 +451,11 @@ impl<'a> Words<'a> {
     /// Returns the words from `first` on, at most `len` of them, and no more than there are.
     #[inline(always)]
     fn part(self, first: usize, len: usize) -> Words<'a> {
-        Words { start: self.at(first), len: len.min(self.len.saturating_sub(first)), ..self }
+        Words { start: self.word_ptr(first), len: len.min(self.len.saturating_sub(first)), ..self }
     }
 
     #[inline(always)]
-    fn at(self, word: usize) -> *mut u64 {
+    fn word_ptr(self, word: usize) -> *mut u64 {
         self.start.wrapping_add(word).cast_mut()
     }
 
@@ -463,7 +463,7 @@ impl<'a> Words<'a> {
     /// which may be padding; `None` if there is no such word.
     #[inline(always)]
     fn read(self, word: usize, bytes: usize) -> Option<u64> {
-        let at = self.at(word);
+        let at = self.word_ptr(word);
         (word < self.len).then(|| match bytes {
             // SAFETY: the word exists (checked above), so it is readable by the premise of `new`, and
             // aligned. This reads its first byte.

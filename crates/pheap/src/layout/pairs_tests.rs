@@ -434,7 +434,7 @@ pub(crate) fn describe_root(world: &World, copies: usize) -> &'static Desc {
 }
 
 fn graph(world: &World, copies: usize) -> Vec<TypeLayout> {
-    Graph::of(describe_root(world, copies)).unwrap().types
+    Graph::from_root(describe_root(world, copies)).unwrap().types
 }
 
 proptest! {

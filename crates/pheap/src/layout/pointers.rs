@@ -73,15 +73,15 @@ type WordWindow = (usize, usize);
 
 impl PointerMap {
     /// Returns the map of this type.
-    pub(crate) fn of(ty: &TypeLayout) -> PointerMap {
+    pub(crate) fn from_layout(ty: &TypeLayout) -> PointerMap {
         let kind = match &ty.shape {
-            Shape::Slice(elem) => match ElementPointers::of(elem) {
+            Shape::Slice(elem) => match ElementPointers::from_layout(elem) {
                 Some(elements) if elem.align.is_power_of_two() && elem.align <= 1 << 16 => {
                     PointerMapKind::Slice { first: slice_header(elem.align as usize) / 8, elements }
                 }
                 _ => PointerMapKind::None,
             },
-            _ => PointerMapKind::Sized(PointerPlaces::of(ty)),
+            _ => PointerMapKind::Sized(PointerPlaces::from_layout(ty)),
         };
         match kind {
             PointerMapKind::Sized(places) if places.is_empty() => PointerMap { kind: PointerMapKind::None },
@@ -93,7 +93,7 @@ impl PointerMap {
     /// not followed: anything may be at their address. `types` are the types that the pointers name.
     pub(crate) fn followed(ty: &TypeLayout, types: &[TypeLayout]) -> PointerMap {
         let leads = |to: u32| types.get(to as usize).is_none_or(|ty| !ty.is_empty());
-        PointerMap::of(&ty.with_pointers(&|_, to| leads(to)))
+        PointerMap::from_layout(&ty.with_pointers(&|_, to| leads(to)))
     }
 
     /// Returns whether an object of the type can have pointers.
@@ -145,7 +145,7 @@ impl PointerMap {
         for i in 0..objects.len().checked_div(words).unwrap_or(0) {
             let object = objects.part(i * words, words);
             match plain {
-                Some(near) => visit_bits(object.at(0), near & bits((0, words)), &mut visit),
+                Some(near) => visit_bits(object.word_ptr(0), near & bits((0, words)), &mut visit),
                 None => self.visit(object, window.clone(), &mut visit),
             }
         }
@@ -153,10 +153,10 @@ impl PointerMap {
 }
 
 impl PointerPlaces {
-    fn of(ty: &TypeLayout) -> PointerPlaces {
+    fn from_layout(ty: &TypeLayout) -> PointerPlaces {
         let mut builder = PlacesBuilder::default();
         builder.add(ty, 0, ty.size);
-        builder.finish()
+        builder.build()
     }
 
     fn is_empty(&self) -> bool {
@@ -171,10 +171,13 @@ impl PointerPlaces {
     /// Visits the pointers of a value. The window ends within it.
     #[inline]
     fn visit(&self, value: Words<'_>, window: WordWindow, visit: &mut impl FnMut(*mut u64)) {
-        visit_bits(value.at(0), self.near & bits(window), visit);
+        visit_bits(value.word_ptr(0), self.near & bits(window), visit);
         if !self.far.is_empty() {
             let first = self.far.partition_point(|&at| at < window.0);
-            self.far[first..].iter().take_while(|&&at| at < window.1).for_each(|&at| visit(value.at(at)));
+            self.far[first..]
+                .iter()
+                .take_while(|&&at| at < window.1)
+                .for_each(|&at| visit(value.word_ptr(at)));
         }
         for part in &self.parts {
             match part {
@@ -202,9 +205,9 @@ fn bits((from, to): WordWindow) -> u64 {
 }
 
 impl ElementPointers {
-    /// Returns `None` if an element has no pointers, or its size is not that of a type with pointers.
-    fn of(elem: &TypeLayout) -> Option<ElementPointers> {
-        let places = PointerPlaces::of(elem);
+    /// Returns `None` if an element has no pointers, or its size is not that from_layout a type with pointers.
+    fn from_layout(elem: &TypeLayout) -> Option<ElementPointers> {
+        let places = PointerPlaces::from_layout(elem);
         // A type with a pointer is aligned like a pointer.
         let has_some = !places.is_empty() && elem.size >= 8 && elem.size.is_multiple_of(8);
         has_some.then_some(ElementPointers { stride: elem.size as usize / 8, places })
@@ -229,7 +232,7 @@ impl ElementPointers {
         }
         if stride == 1 {
             // Each element is a pointer (in a layout that a program can have).
-            return (from..to).for_each(|at| visit(value.at(at)));
+            return (from..to).for_each(|word_ptr| visit(value.word_ptr(word_ptr)));
         }
         for i in (from - first) / stride..(to - first).div_ceil(stride) {
             let start = first + i * stride;
@@ -280,7 +283,7 @@ impl PlacesBuilder {
             // A slot without a value is zero, so its pointers are null.
             Shape::Slot(of) => self.add(of, at, own_end),
             Shape::Array { elem, len } => {
-                let Some(elements) = ElementPointers::of(elem) else { return };
+                let Some(elements) = ElementPointers::from_layout(elem) else { return };
                 let len = (*len).min(ty.size / elem.size) as usize;
                 if len == 0 {
                     return;
@@ -304,7 +307,7 @@ impl PlacesBuilder {
                     .map(|variant| {
                         let mut builder = PlacesBuilder::default();
                         builder.add_fields(&variant.fields, 0, ty.size);
-                        (variant.tag as u128 & mask, builder.finish())
+                        (variant.tag as u128 & mask, builder.build())
                     })
                     .collect();
                 if variants.iter().any(|(_, places)| !places.is_empty()) {
@@ -330,7 +333,7 @@ impl PlacesBuilder {
         }
     }
 
-    fn finish(mut self) -> PointerPlaces {
+    fn build(mut self) -> PointerPlaces {
         self.words.sort_unstable();
         self.words.dedup();
         let far = self.words.split_off(self.words.partition_point(|&at| at < 64));

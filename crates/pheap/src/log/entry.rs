@@ -48,7 +48,7 @@ pub(crate) struct StagedEntry {
 impl StagedEntry {
     /// Begins an entry.
     #[inline]
-    pub(crate) fn begin(&mut self, kind: EntryKind) {
+    pub(crate) fn begin_entry(&mut self, kind: EntryKind) {
         self.words.clear();
         self.words.extend_from_slice(&[0, if kind == EntryKind::Undo { 1 << 32 } else { 0 }]);
     }
@@ -328,7 +328,7 @@ mod tests {
             let mut new = old.clone();
             changes.iter().for_each(|(at, value)| new[at.index(old.len())] = *value);
             let mut staged = StagedEntry::default();
-            staged.begin(EntryKind::Redo);
+            staged.begin_entry(EntryKind::Redo);
             staged.words.reserve_exact(old.len() + 1);
             // SAFETY: `new` and `old` have `old.len()` words, and there is room for one more than that behind
             // word 2.

@@ -469,7 +469,7 @@ impl Media {
     /// private all the same, as are those of the `fresh` ranges (start, end), whose objects are gone.
     pub(crate) fn forget_noted(&self, fresh: &[(usize, usize)]) {
         let Medium::Wal(wal) = &self.medium else { return };
-        let note = |addr: usize, len: usize| wal.pages.note((addr - wal.base()) as u64, len as u64);
+        let note = |addr: usize, len: usize| wal.pages.mark_stored((addr - wal.base()) as u64, len as u64);
         fresh.iter().for_each(|&(start, end)| note(start, end - start));
         self.noted.borrow_mut().drain(..).for_each(|(addr, len)| note(addr, len));
     }

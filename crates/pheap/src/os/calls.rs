@@ -301,7 +301,7 @@ const STATX_MNT_ID: u32 = 0x1000;
 
 impl Stat {
     /// Returns the properties of an open file.
-    pub(crate) fn of(file: &File) -> io::Result<Stat> {
+    pub(crate) fn from_file(file: &File) -> io::Result<Stat> {
         let what = libc::STATX_INO | libc::STATX_NLINK | STATX_MNT_ID;
         statx(file, c"", libc::AT_EMPTY_PATH, what)
     }

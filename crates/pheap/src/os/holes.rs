@@ -20,7 +20,7 @@ use crate::units::PAGE;
 ///
 /// If the file system cannot reserve space, zeros are written to the holes. (A file system that compresses
 /// may make holes of them.) If it writes a page elsewhere each time, reserving does not help.
-pub(crate) fn fill(file: &OwnFile, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
+pub(crate) fn reserve_space(file: &OwnFile, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
     let error = |error| Error::writing(format!("reserving the space of {}", path.display()), error);
     unshare_blocks(file, len).map_err(error)?;
     let filled = match free {
@@ -178,7 +178,7 @@ pub(crate) fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
     punch_hole(file, at, len)
 }
 
-/// Reserves space for the first `len` bytes of any file, like [`fill`], but unshares no blocks.
+/// Reserves space for the first `len` bytes of any file, like [`reserve_space`], but unshares no blocks.
 pub(crate) fn reserve(file: &OwnFile, len: u64) -> io::Result<()> {
     let missing = missing(file, len)?;
     if missing == 0 && !may_have_hole(file, len) {
@@ -212,11 +212,11 @@ mod tests {
         file.set_len(1 << 20).unwrap();
         file.write_all_at(b"here", 70_000).unwrap();
         let before = std::fs::read(&path).unwrap();
-        fill(&file, &path, 1 << 20, &[]).unwrap();
+        reserve_space(&file, &path, 1 << 20, &[]).unwrap();
         assert!(std::fs::read(&path).unwrap() == before);
         // The space is reserved, or the file system cannot do that.
         let again = file.metadata().unwrap().blocks();
-        fill(&file, &path, 1 << 20, &[]).unwrap();
+        reserve_space(&file, &path, 1 << 20, &[]).unwrap();
         assert_eq!(file.metadata().unwrap().blocks(), again);
     }
 
@@ -244,7 +244,7 @@ mod tests {
         if punch(&file, LEN - 30 * PAGE, PAGE).is_err() {
             return; // a file system without holes
         }
-        fill(&file, &path, LEN, &[]).unwrap();
+        reserve_space(&file, &path, LEN, &[]).unwrap();
         assert!(taken() >= before);
     }
 
@@ -259,7 +259,10 @@ mod tests {
         file.write_all_at(&[1; PAGE as usize], 0).unwrap(); // the page with which `reserve` tries it
         file.sync_all().unwrap();
         let before = file.metadata().unwrap().blocks();
-        assert!(matches!(fill(&file, &path, HUGE, &[(1 << 30, 1 << 30)]), Err(Error::OutOfSpace { .. })));
+        assert!(matches!(
+            reserve_space(&file, &path, HUGE, &[(1 << 30, 1 << 30)]),
+            Err(Error::OutOfSpace { .. })
+        ));
         assert_eq!(file.metadata().unwrap().blocks(), before);
     }
 
@@ -273,9 +276,9 @@ mod tests {
         if punch(&file, 0, 1 << 20).is_err() || blocks() == all {
             return; // a file system without holes
         }
-        assert!(fill(&file, &path, 2 << 20, &[(0, 1 << 20)]).unwrap());
+        assert!(reserve_space(&file, &path, 2 << 20, &[(0, 1 << 20)]).unwrap());
         assert!(blocks() < all);
-        assert!(!fill(&file, &path, 2 << 20, &[]).unwrap());
+        assert!(!reserve_space(&file, &path, 2 << 20, &[]).unwrap());
         assert!(blocks() >= all);
     }
 }

@@ -43,7 +43,7 @@ impl FileIdentity {
     ///
     /// # Errors
     /// The error of the operating system.
-    pub(crate) fn of(file: &File) -> io::Result<FileIdentity> {
+    pub(crate) fn from_file(file: &File) -> io::Result<FileIdentity> {
         let metadata = file.metadata()?;
         let FileSystem { kind, name, .. } = statfs(file)?;
         let when = |known: bool, number: u64| if known { number } else { 0 };
@@ -147,10 +147,10 @@ mod tests {
             File::options().write(true).create(true).truncate(true).open(dir.path().join(name)).unwrap()
         };
         let (a, b) = (file("a"), file("b"));
-        let [of_a, of_b] = [&a, &b].map(|file| FileIdentity::of(file).unwrap());
-        assert_eq!(FileIdentity::of(&a).unwrap(), of_a);
+        let [of_a, of_b] = [&a, &b].map(|file| FileIdentity::from_file(file).unwrap());
+        assert_eq!(FileIdentity::from_file(&a).unwrap(), of_a);
         std::fs::rename(dir.path().join("a"), dir.path().join("c")).unwrap();
-        assert_eq!(FileIdentity::of(&File::open(dir.path().join("c")).unwrap()).unwrap(), of_a);
+        assert_eq!(FileIdentity::from_file(&File::open(dir.path().join("c")).unwrap()).unwrap(), of_a);
         let kind = statfs(&a).unwrap().kind;
         assert_eq!(of_a.is_other(&of_b, true, true), HAVE_INODES.contains(&kind));
     }

@@ -330,7 +330,7 @@ impl Mapping {
         let Some((file, path)) = self.changed_file() else { return Ok(()) };
         // Bytes behind the heap belong to no arena: a crash may have come before a new arena was recorded.
         // They are cut off, because new arenas must be zero.
-        cut(file, from).and_then(|()| allocate(file, from, to - from)).map_err(|e| {
+        truncate_to(file, from).and_then(|()| allocate(file, from, to - from)).map_err(|e| {
             let _ = file.set_len(from); // gives back the space of a partial allocation
             error(&path.display(), e)
         })
@@ -346,7 +346,7 @@ impl Mapping {
     /// Truncates the file to `len` bytes, the length of the heap, if it is longer.
     pub(crate) fn shrink_file(&self, len: u64) -> Result<()> {
         let Some((file, path)) = self.changed_file() else { return Ok(()) };
-        cut(file, len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
+        truncate_to(file, len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
     }
 
     /// Waits until the file's disk has all stores so far. Does nothing for memory, for a map with `MAP_SYNC`,
@@ -460,7 +460,7 @@ impl Mapping {
             // Write the stores to the simulated page cache: the kernel has them, even if the process is
             // killed.
             let _ = source.mapped_file().map(|file| file.write_copy());
-            addresses.keep();
+            addresses.keep_reserved();
         }
     }
 
@@ -480,7 +480,7 @@ impl Drop for Mapping {
 }
 
 /// Truncates a file that is longer than `len`.
-fn cut(file: &File, len: u64) -> io::Result<()> {
+fn truncate_to(file: &File, len: u64) -> io::Result<()> {
     if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
 }
 

@@ -105,7 +105,7 @@ impl PrivatePage {
         Ok(PrivatePage(map.make_mut()?.into()))
     }
 
-    pub(crate) fn word(&self) -> u64 {
+    pub(crate) fn read_first_word(&self) -> u64 {
         // SAFETY: the map has a page, so its first word is mapped and aligned.
         unsafe { self.0.as_ptr().cast::<u64>().read_volatile() }
     }

@@ -23,7 +23,7 @@ const SUFFIX: &str = ".wal";
 /// # Errors
 /// The error of the operating system.
 pub(crate) fn has_name(file: &File) -> io::Result<bool> {
-    Stat::of(file).map(|stat| stat.links > 0)
+    Stat::from_file(file).map(|stat| stat.links > 0)
 }
 
 /// Returns whether an error says that there is no file of a name. A name that is too long is no file's.
@@ -50,7 +50,7 @@ pub(crate) struct HeapFileNames {
 
 impl HeapFileNames {
     /// Returns the names for the file at `path`, which is not a link.
-    pub(crate) fn of(path: &Path) -> io::Result<HeapFileNames> {
+    pub(crate) fn from_path(path: &Path) -> io::Result<HeapFileNames> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let mut log = name.to_owned();
         log.push(SUFFIX);
@@ -64,14 +64,14 @@ impl HeapFileNames {
     /// Returns the present names for an open file. The file and its directories may have been renamed since
     /// it was opened.
     pub(crate) fn now(file: &File) -> io::Result<HeapFileNames> {
-        let stat = Stat::of(file)?;
+        let stat = Stat::from_file(file)?;
         let removed = |why: &str| io::Error::new(io::ErrorKind::NotFound, why.to_owned());
         if stat.links == 0 {
             return Err(removed("the heap's file has been removed"));
         }
         let moved = || removed("the heap's file has been renamed, and its new name is unknown");
         let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| moved())?;
-        let names = HeapFileNames::of(&path).map_err(|_| moved())?;
+        let names = HeapFileNames::from_path(&path).map_err(|_| moved())?;
         if names.heap_is(stat.id)? { Ok(names) } else { Err(moved()) }
     }
 
@@ -146,7 +146,7 @@ impl HeapFileNames {
 
     /// Returns the mount and the device of the directory.
     pub(crate) fn stat(&self) -> io::Result<Stat> {
-        Stat::of(&self.directory)
+        Stat::from_file(&self.directory)
     }
 }
 
@@ -160,8 +160,8 @@ mod tests {
         let path = dir.path().join("h");
         let file = File::create(&path).unwrap();
         fs::hard_link(&path, dir.path().join("other")).unwrap();
-        let names = HeapFileNames::of(&path).unwrap();
-        let new = Stat::of(&file).unwrap();
+        let names = HeapFileNames::from_path(&path).unwrap();
+        let new = Stat::from_file(&file).unwrap();
         let old = [
             calls::fstatat(&file, c"", libc::AT_EMPTY_PATH).unwrap(),
             calls::fstatat(&names.directory, &names.heap, libc::AT_SYMLINK_NOFOLLOW).unwrap(),

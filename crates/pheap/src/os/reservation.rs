@@ -85,7 +85,7 @@ impl Reservation {
         let address = got.as_ptr().expose_provenance();
         let listed = ForkListed::addresses(address, len as usize);
         let got = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("not at 0");
-        let reservation = Reservation::of(got, len, Some(listed));
+        let reservation = Reservation::from_mapped(got, len, Some(listed));
         // A kernel older than 4.17 treats the address as a hint.
         if address as u64 == start { Ok(reservation) } else { Err(in_use) }
     }
@@ -95,10 +95,10 @@ impl Reservation {
     /// # Errors
     /// The error of the operating system.
     pub(super) fn anywhere(len: u64) -> io::Result<Reservation> {
-        Ok(Reservation::of(map_nothing(0, len, 0)?, len, None))
+        Ok(Reservation::from_mapped(map_nothing(0, len, 0)?, len, None))
     }
 
-    fn of(start: NonNull<u8>, len: u64, listed: Option<ForkListed>) -> Reservation {
+    fn from_mapped(start: NonNull<u8>, len: u64, listed: Option<ForkListed>) -> Reservation {
         Reservation { start, len, open: AtomicU64::new(0), listed }
     }
 
@@ -117,7 +117,7 @@ impl Reservation {
         assert!(to <= self.len);
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the range is within the reservation (asserted above). `open` is called only for
-        // reservations to which nothing else is mapped; see `keep`.
+        // reservations to which nothing else is mapped; see `keep_reserved`.
         if unsafe { libc::mprotect(self.start.as_ptr().cast(), to as usize, protection) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -127,7 +127,7 @@ impl Reservation {
 
     /// Keeps the reservation for [`take_kept`]. Nothing may be mapped to it; it may only be
     /// [opened](Self::open).
-    pub(crate) fn keep(self) {
+    pub(crate) fn keep_reserved(self) {
         // SURVIVES unreached: locks of std's own are not watched, and this is one, because it is made in a
         // constant.
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
@@ -185,7 +185,7 @@ impl MappedWords {
         self.start
     }
 
-    pub(crate) fn words(&self) -> &[u64] {
+    pub(crate) fn as_slice(&self) -> &[u64] {
         // SAFETY: `words` words are readable at `start`, and no other thread writes to them while the slice
         // is in use: the premise of `new`.
         unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(self.start), self.words) }

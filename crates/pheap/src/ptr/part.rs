@@ -56,7 +56,7 @@ impl<'r, T: ?Sized, F: ?Sized> Part<'r, T, F> {
 
     /// Returns the address.
     #[inline(always)]
-    pub(crate) fn place(self) -> *mut F {
+    pub(crate) fn address(self) -> *mut F {
         self.place
     }
 

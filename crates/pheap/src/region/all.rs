@@ -21,7 +21,7 @@ impl<'a> SharedAll<'a> {
     /// The caller prevents roots from being created and removed, and is not inside a transaction or read of
     /// the heap: a thread that waits for regions while others may wait for its own region could wait for
     /// ever.
-    pub(crate) fn begin(store: &'a Store, regions: Vec<Arc<Region>>) -> Result<SharedAll<'a>> {
+    pub(crate) fn begin_reads(store: &'a Store, regions: Vec<Arc<Region>>) -> Result<SharedAll<'a>> {
         store.check_open()?;
         guard::enter(store.id(), Scope::Read)?;
         // A transaction never waits for a second root of this heap while it has one, so it ends without this

@@ -34,7 +34,7 @@ impl SharedRegion<'_> {
     /// read is nested in a read of the same heap, with no transaction in between, it does not wait: the outer
     /// read has its position, too.
     #[inline(always)]
-    pub(crate) fn finish(self) -> Result<()> {
+    pub(crate) fn wait_for_seen(self) -> Result<()> {
         if self.store.wal().is_none() {
             return Ok(());
         }
@@ -44,7 +44,7 @@ impl SharedRegion<'_> {
     #[inline(never)] // reads without a log need the registers
     fn let_go_and_wait(self) -> Result<()> {
         let store = self.store;
-        let (seen, waits_later) = guard::seen(store.id());
+        let (seen, waits_later) = guard::newest_read_position(store.id());
         drop(self);
         if waits_later { Ok(()) } else { store.acknowledge(seen) }
     }
@@ -52,6 +52,6 @@ impl SharedRegion<'_> {
     /// Releases the region. Returns the position in the log up to which the read has seen records; 0 without
     /// a write-ahead log.
     pub(crate) fn defer(self) -> u64 {
-        if self.store.wal().is_some() { guard::seen(self.store.id()).0 } else { 0 }
+        if self.store.wal().is_some() { guard::newest_read_position(self.store.id()).0 } else { 0 }
     }
 }

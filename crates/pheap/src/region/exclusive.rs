@@ -42,7 +42,7 @@ const UNTOLD: usize = 16;
 impl<'a> Exclusive<'a> {
     /// Waits for the region, whose root must have the type `ty`, and opens a transaction on it.
     #[inline(always)] // a call would return it through memory
-    pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
+    pub(crate) fn begin_transaction(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         store.check_writable()?;
         store.wait_for_memory();
         guard::enter(store.id(), Scope::Transaction)?;
@@ -50,7 +50,7 @@ impl<'a> Exclusive<'a> {
             return Err(refused(store));
         }
         let exclusive = Exclusive::locked(store, region, ty)?;
-        exclusive.context().begin();
+        exclusive.context().begin_transaction();
         Ok(exclusive)
     }
 
@@ -188,7 +188,7 @@ impl<'a> Exclusive<'a> {
         }
         let position = self.store.hand_over(self.context().media.position());
         self.state = self.state & !ENDING | OPEN;
-        self.context().begin();
+        self.context().begin_transaction();
         Ok(position)
     }
 
@@ -218,7 +218,7 @@ impl<'a> Exclusive<'a> {
     /// caller wait: with a write-ahead log, up to the position that this returns.
     #[cold]
     #[must_use = "the caller waits until what was read is durable"]
-    pub(crate) fn give_up(self) -> u64 {
+    pub(crate) fn abort(self) -> u64 {
         let region = self.region;
         drop(self);
         region.counters.position.get()
@@ -429,12 +429,12 @@ impl Region {
                 context.retire_records();
             }
             let result = last(context);
-            self.give_up();
+            self.mark_gone();
             result
         });
         exclusive.ended();
         // Called without the region's lock: a thread that reads a snapshot may wait for that lock.
-        self.held.accesses.end();
+        self.held.accesses.close_and_wait();
         retired.ok_or(Error::Closed)
     }
 }

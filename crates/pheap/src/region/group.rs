@@ -25,7 +25,10 @@ pub(crate) struct RegionGroup<'a> {
 
 impl<'a> RegionGroup<'a> {
     /// Waits for these regions, whose roots must have these types, and opens a transaction on them.
-    pub(crate) fn begin(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<RegionGroup<'a>> {
+    pub(crate) fn begin_transaction(
+        store: &'a Store,
+        regions: &[(&'a Region, u32)],
+    ) -> Result<RegionGroup<'a>> {
         store.check_writable()?;
         store.wait_for_memory();
         let place = |(region, _): &(&'a Region, u32)| region.header.addr();
@@ -114,7 +117,7 @@ impl<'a> RegionGroup<'a> {
         }
         let result = commit::commit_group(&mut self.contexts());
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
-        self.end(result.is_ok());
+        self.end_transactions(result.is_ok());
         result.map_err(|error| *error)?;
         wait(store, position)
     }
@@ -133,10 +136,10 @@ impl<'a> RegionGroup<'a> {
         }
     }
 
-    /// Rolls the transaction back, as for [one region](Exclusive::give_up). Returns the largest of their
+    /// Rolls the transaction back, as for [one region](Exclusive::abort). Returns the largest of their
     /// positions.
     #[must_use = "the caller waits until what was read is durable"]
-    pub(crate) fn give_up(self) -> u64 {
+    pub(crate) fn abort(self) -> u64 {
         let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
         drop(self);
         regions.iter().map(|region| region.counters.position.get()).max().unwrap_or(0)
@@ -147,7 +150,7 @@ impl<'a> RegionGroup<'a> {
         self.locked.iter().map(|one| one.context()).collect()
     }
 
-    fn end(&mut self, committed: bool) {
+    fn end_transactions(&mut self, committed: bool) {
         self.is_ending = true;
         for one in &mut self.locked {
             one.context().group = None;
@@ -175,7 +178,7 @@ impl<'a> RegionGroup<'a> {
         }
         let mut unwound = GroupPanicGuard(self.locked.iter().map(|one| one.region).collect());
         commit::rollback_group(&mut self.contexts());
-        self.end(false);
+        self.end_transactions(false);
         unwound.0.clear();
     }
 }

@@ -217,7 +217,7 @@ pub(crate) fn note_seen(heap: usize, position: u64) {
 /// Returns the position up to which the newest read of this thread, which is one of `heap`, has seen the log,
 /// including reads nested in it. Also returns whether there is an
 /// [outer read](ThreadScopes::outer_reads), which has that position, too, or a later one.
-pub(crate) fn seen(heap: usize) -> (u64, bool) {
+pub(crate) fn newest_read_position(heap: usize) -> (u64, bool) {
     SCOPES
         .with(|scopes| (scopes.seen[scopes.count.get() - 1].get(), scopes.outer_reads(heap).next().is_some()))
 }
@@ -244,9 +244,9 @@ mod tests {
         enter(8, Scope::Snapshot).unwrap();
         enter(8, Scope::Read).unwrap();
         note_seen(8, 64);
-        assert!(!seen(8).1 && !is_nested() && matches!(may_wait(8), Err(Error::Nested)));
+        assert!(!newest_read_position(8).1 && !is_nested() && matches!(may_wait(8), Err(Error::Nested)));
         enter(8, Scope::Read).unwrap();
-        assert!(seen(8).1 && is_nested());
+        assert!(newest_read_position(8).1 && is_nested());
         (0..3).for_each(|_| leave(8));
         assert!(!is_inside_any());
     }

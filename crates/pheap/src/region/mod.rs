@@ -224,7 +224,7 @@ impl Region {
     }
 
     /// Refuses the region to all further threads.
-    fn give_up(&self) {
+    fn mark_gone(&self) {
         self.serves.store(GONE, Ordering::Relaxed);
     }
 
@@ -237,7 +237,7 @@ impl Region {
         // store is set once, when it is made.
         let store = unsafe { (*self.context.get()).store() };
         store.set_panicked();
-        self.give_up();
+        self.mark_gone();
     }
 }
 
@@ -292,7 +292,7 @@ impl<'a> SharedRegion<'a> {
     /// Waits until no transaction stores to the region, whose root must have the type `ty`. Unless this
     /// thread has a lock of a heap already, also waits for transactions that wait to store.
     #[inline(always)]
-    pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<SharedRegion<'a>> {
+    pub(crate) fn begin_read(store: &'a Store, region: &'a Region, ty: u32) -> Result<SharedRegion<'a>> {
         store.check_open()?;
         guard::enter(store.id(), Scope::Read)?;
         let Ok(entry) = region.access().lock_shared(guard::is_nested()) else { return Err(refused(store)) };
@@ -323,7 +323,7 @@ impl Drop for SharedRegion<'_> {
     fn drop(&mut self) {
         // A forked child leaves the lock to the parent.
         if !self.store.is_forked() {
-            // This thread locked the region in `begin`.
+            // This thread locked the region in `begin_read`.
             self.region.access().unlock_shared(self.entry);
         }
         guard::leave(self.store.id());

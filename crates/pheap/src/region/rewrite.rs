@@ -42,7 +42,7 @@ impl MovedTypes {
 
     /// Returns the index of the word that is the pointer in slots of type `ty`; `None` if no object moves
     /// from slots of this type.
-    fn word(self, ty: u32) -> Option<usize> {
+    fn pointer_word(self, ty: u32) -> Option<usize> {
         match ty {
             _ if ty == self.object => Some(0),
             _ if ty == self.slice => Some(1),
@@ -52,7 +52,7 @@ impl MovedTypes {
 
     /// Whether `ty` is one of these types.
     pub(crate) fn has(self, ty: u32) -> bool {
-        self.word(ty).is_some()
+        self.pointer_word(ty).is_some()
     }
 }
 
@@ -94,7 +94,7 @@ impl SpanBytes {
         self.most = self.most.max(other.most);
     }
 
-    fn of(span: u64) -> SpanBytes {
+    fn from_span(span: u64) -> SpanBytes {
         SpanBytes { all: span, most: span }
     }
 
@@ -131,7 +131,7 @@ impl RewriteSpace {
         let mut pointers = SpanBytes::default();
         let mut moved = self.new_spans().peekable();
         if moved.peek().is_some() {
-            others.for_each(|span| pointers.add(SpanBytes::of(span)));
+            others.for_each(|span| pointers.add(SpanBytes::from_span(span)));
             moved.filter(|(ty, _)| has_pointers(*ty)).for_each(|(_, spans)| pointers.add(spans));
         }
         let bytes = self.changed.in_batch(batch).max(pointers.in_batch(batch));
@@ -209,7 +209,7 @@ impl Exclusive<'_> {
     /// Returns the spans of objects, with their numbers.
     pub(crate) fn object_spans(&self) -> Vec<(u32, TakenSpan)> {
         let spans = &self.context().alloc.spans;
-        (0..spans.end()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
+        (0..spans.end_number()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
     }
 
     /// For a span of slices: whether its slots have room for the length only, so that no element has bytes.
@@ -291,14 +291,14 @@ impl Exclusive<'_> {
             all.push(bytes);
             stays &= bytes <= slot;
         }
-        room.changed.add(SpanBytes::of(span.bytes()));
+        room.changed.add(SpanBytes::from_span(span.bytes()));
         if stays {
             return Ok(());
         }
         for bytes in all {
             match how.request(bytes).class_or_span() {
                 (Some(slot), _) => *room.classes.entry((how.ty, slot)).or_default() += 1,
-                (None, bytes) => room.large.entry(how.ty).or_default().add(SpanBytes::of(bytes)),
+                (None, bytes) => room.large.entry(how.ty).or_default().add(SpanBytes::from_span(bytes)),
             }
         }
         Ok(())
@@ -354,7 +354,7 @@ impl Exclusive<'_> {
 
     /// Returns the address to which the object at `addr` has moved, if it has.
     fn successor(&self, addr: u64, moved: MovedTypes) -> Option<u64> {
-        let word = moved.word(self.span_of(addr)?.span.entry.ty)?;
+        let word = moved.pointer_word(self.span_of(addr)?.span.entry.ty)?;
         let object = std::ptr::with_exposed_provenance::<u64>(addr as usize);
         // SAFETY: `addr` is the start of a slot, because no pointer leads into the middle of a converted
         // object. The type of its span says that an object has moved from there, and that its new address is
@@ -418,7 +418,7 @@ impl Exclusive<'_> {
     }
 
     /// Returns the first `N` words of the object at `offset`; `None` if no slot there has so many words.
-    pub(crate) fn words<const N: usize>(&self, offset: u64) -> Option<[u64; N]> {
+    pub(crate) fn object_words<const N: usize>(&self, offset: u64) -> Option<[u64; N]> {
         let addr = self.store.base().addr() as u64 + offset;
         self.span_of(addr).filter(|span| span.slot >= 8 * N as u64)?;
         // SAFETY: `addr` is in a span with slots of at least `N` words. The callers pass the offset of an
@@ -443,7 +443,7 @@ impl Exclusive<'_> {
     fn span_of(&self, addr: u64) -> Option<&ObjectSpan> {
         let spans = &self.context().alloc.spans;
         let offset = addr.wrapping_sub(self.store.base().addr() as u64);
-        spans.get(spans.find(&self.store.page_map, offset)?.0)
+        spans.get(spans.locate_slot(&self.store.page_map, offset)?.0)
     }
 
     fn addr(&self, span: &ObjectSpan) -> usize {

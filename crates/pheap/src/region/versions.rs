@@ -35,7 +35,7 @@ impl Region {
         let ty = *self.serves.get_mut();
         *self.versioned.get_mut() = ty;
         let context = Rc::get_mut(&mut self.context).expect("nobody else has it").get_mut();
-        note(&self.held, context, ty, true);
+        record_version(&self.held, context, ty, true);
     }
 
     /// Records the version that a transaction has left, if versions are kept. `context` is that of the
@@ -51,7 +51,7 @@ impl Region {
     #[inline(never)] // transactions on other roots need the registers
     fn note_kept(&self, context: &Context, versioned: u32) {
         let ty = self.serves.load(Ordering::Relaxed);
-        note(&self.held, context, ty, ty == versioned);
+        record_version(&self.held, context, ty, ty == versioned);
         if ty != versioned {
             // The root has another type now. Its last version is kept until this change is durable; later
             // ones are not kept.
@@ -101,7 +101,7 @@ impl Region {
 }
 
 /// Records the root's version, of type `ty`. Its words are 0 unless `has_versions`.
-fn note(held: &HeldTable, context: &Context, ty: u32, has_versions: bool) {
+fn record_version(held: &HeldTable, context: &Context, ty: u32, has_versions: bool) {
     let ends = context.store().wal().map_or([0; 4], |wal| wal.next_ends());
     held.note_version(version(context, ty, has_versions), &ends);
 }

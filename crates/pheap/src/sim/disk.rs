@@ -389,10 +389,10 @@ impl DiskState {
 
     fn write(&mut self, change: DiskChange) {
         self.view.apply(&change);
-        self.note(PendingChange::new(change));
+        self.record_pending(PendingChange::new(change));
     }
 
-    fn note(&mut self, pending: PendingChange) {
+    fn record_pending(&mut self, pending: PendingChange) {
         self.writes += 1;
         self.pending.push(PendingChange { late: self.writes_late, number: self.writes, ..pending });
     }
@@ -407,7 +407,7 @@ impl DiskState {
     /// Notes a part of the sector that is about to be written.
     fn write_torn(&mut self, which: Which, number: u32, torn: [u8; SECTOR]) {
         let change = DiskChange::Sector(which, number, Arc::new(torn));
-        self.note(PendingChange { torn: true, ..PendingChange::new(change) });
+        self.record_pending(PendingChange { torn: true, ..PendingChange::new(change) });
     }
 
     fn make_durable(&mut self, change: DiskChange) {

@@ -254,7 +254,7 @@ impl Arena {
         if head + PAGE > mapped {
             return Err(bad());
         }
-        let words: [u64; USED + 1] = stored.words(head)?;
+        let words: [u64; USED + 1] = stored.read_words(head)?;
         let size = words[2];
         if !size.is_multiple_of(PAGE) || size == 0 || size > mapped - start {
             return Err(bad());

@@ -79,7 +79,7 @@ impl Store {
     #[track_caller]
     pub(crate) fn acknowledge_all(&self) -> Result<()> {
         let Some(wal) = self.wal() else { return Ok(()) };
-        self.acknowledge(wal.end())?;
+        self.acknowledge(wal.end_position())?;
         self.note_failure(wal.has_taken_all())
     }
 

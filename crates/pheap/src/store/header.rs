@@ -214,7 +214,7 @@ impl Header {
     }
 
     /// Returns the number of the slot for this header.
-    pub(crate) fn slot(&self) -> usize {
+    pub(crate) fn slot_number(&self) -> usize {
         (self.sequence % 2) as usize
     }
 
@@ -222,7 +222,7 @@ impl Header {
     /// only.
     #[track_caller]
     pub(crate) fn persist_again(&self, media: &Media, heap: MetadataWords<'_>) {
-        media.persist(heap.addr(self.slot() as u64 * PAGE), SLOT_SIZE);
+        media.persist(heap.addr(self.slot_number() as u64 * PAGE), SLOT_SIZE);
     }
 
     /// Writes the header with the next sequence number to the older slot, and
@@ -230,7 +230,7 @@ impl Header {
     #[track_caller]
     pub(crate) fn write(&mut self, media: &Media, heap: MetadataWords<'_>) {
         self.sequence += 1;
-        let slot = self.slot() as u64 * PAGE;
+        let slot = self.slot_number() as u64 * PAGE;
         heap.store(media, slot, &self.to_words());
         heap.persist_directly(media, slot, SLOT_SIZE);
     }

@@ -40,7 +40,7 @@ use words::MetadataWords;
 
 pub(crate) const OPEN: u8 = 0;
 pub(crate) const READ_ONLY: u8 = 1;
-/// The heap is open, but its log has not [begun](Wal::begin).
+/// The heap is open, but its log has not [begun](Wal::ensure_log).
 pub(crate) const UNCHANGED: u8 = 2;
 pub(crate) const CLOSED: u8 = 3;
 /// The disk has failed, or a panic has interrupted a change of pheap's state.
@@ -218,7 +218,7 @@ impl Store {
         self.check_open()?;
         match self.wal() {
             Some(wal) if !self.is_read_only() => {
-                self.note_failure(wal.begin())?;
+                self.note_failure(wal.ensure_log())?;
                 let _ = self.state.compare_exchange(UNCHANGED, OPEN, Ordering::Relaxed, Ordering::Relaxed);
                 // Another thread may have closed the heap.
                 self.check_open()

@@ -41,7 +41,7 @@ impl Ranges {
 
     /// Adds a range, and joins it with the ranges that it touches, so that there are as few as possible.
     pub(crate) fn add(&mut self, start: u64, len: u64) {
-        self.cut(start, len);
+        self.remove_range(start, len);
         let (mut start, mut end) = (start, start + len);
         if let Some((&at, _)) = self.0.range(..start).next_back().filter(|&(&at, &have)| at + have == start) {
             self.0.remove(&at);
@@ -59,7 +59,7 @@ impl Ranges {
     }
 
     /// Removes the parts of ranges that lie within this one.
-    pub(crate) fn cut(&mut self, start: u64, len: u64) {
+    pub(crate) fn remove_range(&mut self, start: u64, len: u64) {
         let end = start + len;
         while let Some((&at, &have)) =
             self.0.range(..end).next_back().filter(|&(&at, &have)| at + have > start)
@@ -77,10 +77,10 @@ impl Ranges {
 
 impl FreePages {
     /// Takes `len` bytes from the shortest run that has them. Of runs of equal length, it takes the first.
-    pub(crate) fn take(&mut self, len: u64) -> Option<u64> {
+    pub(crate) fn allocate(&mut self, len: u64) -> Option<u64> {
         let (have, start) = *self.by_length.range((len, 0)..).next()?;
         self.remove(start, have);
-        self.quiet.cut(start, len);
+        self.quiet.remove_range(start, len);
         if have > len {
             self.insert(start + len, have - len);
         }
@@ -90,12 +90,12 @@ impl FreePages {
     /// Takes `most` bytes, or the longest run if none is as long, but at least `least` bytes. Returns offset
     /// and length.
     pub(crate) fn take_up_to(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
-        if let Some(start) = self.take(most) {
+        if let Some(start) = self.allocate(most) {
             return Some((start, most));
         }
         let (have, start) = *self.by_length.last().filter(|(have, _)| *have >= least)?;
         self.remove(start, have);
-        self.quiet.cut(start, have);
+        self.quiet.remove_range(start, have);
         Some((start, have))
     }
 
@@ -108,7 +108,7 @@ impl FreePages {
         let len = have.min(most);
         let (&run, &free) = self.free.range(..=start).next_back().expect("solid pages are free");
         self.remove(run, free);
-        self.quiet.cut(start, len);
+        self.quiet.remove_range(start, len);
         let (end, end_of_run) = (start + len, run + free);
         [(run, start), (end, end_of_run)].iter().filter(|(from, to)| to > from).for_each(|&(from, to)| {
             self.insert(from, to - from);
@@ -122,7 +122,7 @@ impl FreePages {
         let long = self.by_length.range((least, 0)..);
         let before = long.map(|&(len, start)| (start, len.min(end.saturating_sub(start))));
         let mut solid = Ranges::new(before.filter(|&(_, len)| len >= least));
-        self.holes.0.iter().for_each(|(&start, &len)| solid.cut(start, len));
+        self.holes.0.iter().for_each(|(&start, &len)| solid.remove_range(start, len));
         solid
     }
 
@@ -131,8 +131,8 @@ impl FreePages {
         let is_free = self.free.get(&start) == Some(&len);
         if is_free {
             self.remove(start, len);
-            self.quiet.cut(start, len);
-            self.holes.cut(start, len);
+            self.quiet.remove_range(start, len);
+            self.holes.remove_range(start, len);
         }
         is_free
     }
@@ -220,8 +220,8 @@ mod tests {
     fn what_is_given_back_grows_together() {
         let mut pages = FreePages::default();
         pages.give(0, 100);
-        let taken: Vec<_> = (0..10).map(|_| pages.take(10).unwrap()).collect();
-        assert_eq!(pages.take(1), None);
+        let taken: Vec<_> = (0..10).map(|_| pages.allocate(10).unwrap()).collect();
+        assert_eq!(pages.allocate(1), None);
         for i in [3, 1, 2, 9, 0, 5, 4, 7, 6, 8] {
             pages.give(taken[i], 10);
         }
@@ -238,7 +238,7 @@ mod tests {
         pages.holes.add(10, 20);
         let watch = pages.watch(30, 1000);
         assert!(pages.take_at(200, 20));
-        assert_eq!(pages.take(5), Some(0));
+        assert_eq!(pages.allocate(5), Some(0));
         pages.give(0, 5);
         let quiet: Vec<_> = std::iter::from_fn(|| pages.next_quiet(watch, 30)).collect();
         assert_eq!(quiet, [(30, 30), (60, 40)]);
@@ -252,7 +252,7 @@ mod tests {
         );
         pages.holes.add(25, 20);
         assert_eq!(pages.holes.bytes(), 35);
-        pages.holes.cut(20, 10);
+        pages.holes.remove_range(20, 10);
         assert_eq!(pages.holes.bytes(), 25);
     }
 
@@ -266,7 +266,7 @@ mod tests {
             pages.holes.add(start, 10);
         }
         assert_eq!(pages.holes.0, BTreeMap::from([(0, 1000)]));
-        pages.holes.cut(500, 10);
+        pages.holes.remove_range(500, 10);
         pages.holes.add(490, 30);
         assert_eq!(pages.holes.0, BTreeMap::from([(0, 1000)]));
     }
@@ -292,7 +292,10 @@ mod tests {
         pages.give(0, 100);
         pages.give(200, 20);
         pages.give(300, 20);
-        assert_eq!([pages.take(15), pages.take(20), pages.take(30)], [Some(200), Some(300), Some(0)]);
+        assert_eq!(
+            [pages.allocate(15), pages.allocate(20), pages.allocate(30)],
+            [Some(200), Some(300), Some(0)]
+        );
         assert_eq!(pages.total(), 75);
         assert_eq!([pages.take_up_to(60, 71), pages.take_up_to(80, 71)], [Some((30, 60)), None]);
         assert_eq!(pages.take_up_to(80, 10), Some((90, 10)));

@@ -59,7 +59,7 @@ impl RegionHeader {
     /// # Panics
     /// If the first [`REGION_SIZE`] bytes of the region are not within the heap, or `offset` is not a
     /// multiple of 8.
-    pub(crate) fn at(heap: MetadataWords<'static>, offset: u64) -> RegionHeader {
+    pub(crate) fn from_offset(heap: MetadataWords<'static>, offset: u64) -> RegionHeader {
         RegionHeader { words: heap.part(offset, REGION_SIZE) }
     }
 

@@ -123,8 +123,8 @@ pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a TakenSpan>, types: &[Ty
     let mut maps: HashMap<u32, Arc<PointerMap>> = HashMap::new();
     let mut pieces_of = |span: &TakenSpan| {
         let ty = span.entry.ty;
-        let map = maps.entry(ty).or_insert_with(|| Arc::new(PointerMap::of(&types[ty as usize])));
-        SpanPiece::of(span, map.clone())
+        let map = maps.entry(ty).or_insert_with(|| Arc::new(PointerMap::from_layout(&types[ty as usize])));
+        SpanPiece::split_span(span, map.clone())
     };
     spans.filter(|span| span.holds_objects()).flat_map(&mut pieces_of).collect()
 }
@@ -177,7 +177,7 @@ pub(crate) struct SpanPiece {
 }
 
 impl SpanPiece {
-    fn of(span: &TakenSpan, pointers: Arc<PointerMap>) -> Vec<SpanPiece> {
+    fn split_span(span: &TakenSpan, pointers: Arc<PointerMap>) -> Vec<SpanPiece> {
         let bytes = span.bytes() as usize;
         let slot = if span.entry.kind == SpanKind::Small { span.entry.slot as usize } else { bytes };
         // Only a damaged table has slots of no bytes, or not of whole words.

@@ -68,11 +68,11 @@ impl Store {
     /// Writes the entry of a span that only the caller has, and flushes it. A fence must follow.
     #[track_caller]
     pub(crate) fn write_entry(&self, media: &Media, span: &TakenSpan) {
-        write_entry(media, self.words(), span.entry_at, span.entry.to_words());
+        write_entry(media, self.mapped_words(), span.entry_at, span.entry.to_words());
     }
 
     /// Returns the mapped part of the heap.
-    fn words(&self) -> MetadataWords<'static> {
+    fn mapped_words(&self) -> MetadataWords<'static> {
         self.tables.lock().heap
     }
 
@@ -81,7 +81,7 @@ impl Store {
         if !self.page_map.set_populated(offset, len) {
             self.mapping.populate(offset, len);
             if let Some(wal) = self.wal() {
-                wal.pages.note(offset, len);
+                wal.pages.mark_stored(offset, len);
             }
         }
     }
@@ -139,7 +139,7 @@ impl Tables {
     /// are holes.
     pub(crate) fn take_pages(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
         let (offset, len) = self.pages.take_up_to(most, least)?;
-        if self.fill(offset, len) {
+        if self.reserve_holes(offset, len) {
             return Some((offset, len));
         }
         self.pages.give(offset, len);
@@ -150,7 +150,7 @@ impl Tables {
     /// Gets space in the file for pages that were taken, because a checkpoint must not fail for want of it.
     /// Returns `false` if there is not enough. The file then keeps the space that it got, and these pages are
     /// holes no more. A smaller request finds them, or a later checkpoint makes them holes again.
-    fn fill(&mut self, offset: u64, len: u64) -> bool {
+    fn reserve_holes(&mut self, offset: u64, len: u64) -> bool {
         let end = offset + len;
         (offset..end).step_by(PART as usize).all(|at| {
             let part = PART.min(end - at);
@@ -159,7 +159,7 @@ impl Tables {
             }
             let filled = self.media.wal().is_some_and(|wal| wal.data().unpunch(at, part).is_ok());
             if filled {
-                self.pages.holes.cut(at, part);
+                self.pages.holes.remove_range(at, part);
             }
             filled
         })
@@ -266,7 +266,7 @@ impl Tables {
     }
 
     pub(crate) fn register(&mut self, store: &Store, desc: &'static Desc) -> Result<u32> {
-        if let Some(number) = self.types.find(desc) {
+        if let Some(number) = self.types.cached_number(desc) {
             return Ok(number);
         }
         let new = self.types.prepare(desc)?;
@@ -326,7 +326,7 @@ mod tests {
             let (media, arena, mut pages) =
                 (Media::new(Medium::Process), Arena::new(0, size), FreePages::default());
             pages.give(arena.first_free(), arena.end() - arena.first_free());
-            let types = TypeTable::create(pages.take(PAGE).unwrap(), PAGE);
+            let types = TypeTable::create(pages.allocate(PAGE).unwrap(), PAGE);
             let header = Header { arena_unit: size, mapped: size, reserved, ..header(1) };
             let store = Store {
                 mapping,

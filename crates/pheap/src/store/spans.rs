@@ -83,7 +83,7 @@ pub(crate) fn spans_in(
     let mut spans = Vec::new();
     for arena in arenas {
         // Mostly, the first page of the table has all entries that are needed.
-        let first: [u64; PAGE as usize / 8] = stored.words(arena.table())?;
+        let first: [u64; PAGE as usize / 8] = stored.read_words(arena.table())?;
         let words_at = |at: u64| match (at - arena.table()) as usize / 8 {
             word if word + 1 < first.len() => [first[word], first[word + 1]],
             _ => stored.heap.read(at),

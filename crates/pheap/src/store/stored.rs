@@ -21,7 +21,7 @@ pub(crate) struct StoredHeap<'a> {
 
 impl<'a> StoredHeap<'a> {
     /// Creates a reader for a heap that no thread writes to.
-    pub(crate) fn of(mapping: &'a Mapping, heap: MetadataWords<'a>) -> StoredHeap<'a> {
+    pub(crate) fn from_mapping(mapping: &'a Mapping, heap: MetadataWords<'a>) -> StoredHeap<'a> {
         StoredHeap { heap, file: mapping.shared_file() }
     }
 
@@ -36,9 +36,9 @@ impl<'a> StoredHeap<'a> {
     /// [`Error::Io`] if the file cannot be read.
     ///
     /// # Panics
-    /// If the words are read from the mapping, and it does not have all of them, or `at` is not a multiple of
+    /// If the read_words are read from the mapping, and it does not have all of them, or `at` is not a multiple of
     /// 8.
-    pub(crate) fn words<const N: usize>(self, at: u64) -> Result<[u64; N]> {
+    pub(crate) fn read_words<const N: usize>(self, at: u64) -> Result<[u64; N]> {
         let Some(file) = self.file else { return Ok(self.heap.read(at)) };
         let mut bytes = [[0; 8]; N];
         let read = file.read_exact_at(bytes.as_flattened_mut(), at);

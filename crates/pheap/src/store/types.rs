@@ -123,7 +123,7 @@ impl TypeTable {
     }
 
     /// Returns the number of a type, if its description was looked up before.
-    pub(crate) fn find(&self, desc: &'static Desc) -> Option<u32> {
+    pub(crate) fn cached_number(&self, desc: &'static Desc) -> Option<u32> {
         self.by_desc.get(&std::ptr::from_ref(desc).addr()).map(|&(_, number)| number)
     }
 
@@ -131,8 +131,8 @@ impl TypeTable {
     ///
     /// # Errors
     /// [`Error::UnsupportedType`] if the description cannot be stored.
-    pub(crate) fn is(&mut self, number: u32, desc: &'static Desc) -> Result<bool> {
-        let found = self.find(desc);
+    pub(crate) fn matches_type(&mut self, number: u32, desc: &'static Desc) -> Result<bool> {
+        let found = self.cached_number(desc);
         // The table could have one type twice.
         let is = found == Some(number) || self.difference(number, desc)?.is_none();
         if is && found.is_none() {
@@ -143,7 +143,7 @@ impl TypeTable {
 
     /// Returns the difference between the type with this number and that of a description, if there is one.
     pub(crate) fn difference(&self, number: u32, desc: &'static Desc) -> Result<Option<String>> {
-        Ok(difference((&self.types, number), (&Graph::of(desc)?.types, 0)))
+        Ok(difference((&self.types, number), (&Graph::from_root(desc)?.types, 0)))
     }
 
     /// Returns the map of the pointers of a type that are [followed](PointerMap::followed).
@@ -164,7 +164,7 @@ impl TypeTable {
     /// [`Error::UnsupportedType`] if the description cannot be stored, or the table could not be read with
     /// these types.
     pub(crate) fn prepare(&self, desc: &'static Desc) -> Result<NewTypes> {
-        let graph = Graph::of(desc)?;
+        let graph = Graph::from_root(desc)?;
         let prints = fingerprints(&graph.types);
         let mut new: Vec<usize> = Vec::new();
         let mut numbers = Vec::with_capacity(prints.len());
@@ -388,13 +388,13 @@ mod tests {
                 let again = describe_root(&world, copies);
                 let found = table.prepare(again).unwrap();
                 prop_assert_eq!((found.number, found.is_empty()), (0, true));
-                prop_assert!(table.is(0, again).unwrap());
+                prop_assert!(table.matches_type(0, again).unwrap());
                 prop_assert_eq!(table_of(again).types.len(), types, "a type is written twice");
             }
             let other = describe_root(&other, 2);
-            prop_assert!(!table.is(0, other).unwrap(), "{}", what);
+            prop_assert!(!table.matches_type(0, other).unwrap(), "{}", what);
             prop_assert!(table.prepare(other).unwrap().number != 0, "{}", what);
-            prop_assert!(!table_of(other).is(0, describe_root(&world, 1)).unwrap(), "{}", what);
+            prop_assert!(!table_of(other).matches_type(0, describe_root(&world, 1)).unwrap(), "{}", what);
             prop_assert_eq!(table.problems(&table), Vec::<String>::new());
         }
     }

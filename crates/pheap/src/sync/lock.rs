@@ -157,7 +157,7 @@ impl RawRwLock {
             };
             (is_taken || self.lock_slowly(want, None)).then_some(())
         };
-        self.watch.take(want, || self.try_once(want).then_some(()), wait);
+        self.watch.acquire_watched(want, || self.try_once(want).then_some(()), wait);
     }
 
     #[cold]
@@ -169,7 +169,7 @@ impl RawRwLock {
     #[inline]
     #[track_caller]
     pub(crate) fn try_lock(&self, want: LockMode) -> bool {
-        self.watch.take(want, || None, || self.try_once(want).then_some(())).is_some()
+        self.watch.acquire_watched(want, || None, || self.try_once(want).then_some(())).is_some()
     }
 
     /// [`lock`](Self::lock), but waits at most until `end`. Returns whether this thread has the lock.
@@ -177,16 +177,16 @@ impl RawRwLock {
     pub(crate) fn try_lock_until(&self, want: LockMode, end: Instant) -> bool {
         let attempt = || self.try_once(want).then_some(());
         let wait = || self.lock_slowly(want, Some(end)).then_some(());
-        self.watch.take(want, attempt, wait).is_some()
+        self.watch.acquire_watched(want, attempt, wait).is_some()
     }
 
     fn try_once(&self, want: LockMode) -> bool {
-        self.take(want, want.kept_out_by() | want.overtaken_by())
+        self.try_acquire(want, want.kept_out_by() | want.overtaken_by())
     }
 
     /// Takes the lock, unless one of the bits `kept_out_by` is set. Returns whether it did.
     #[inline(always)]
-    fn take(&self, want: LockMode, kept_out_by: u64) -> bool {
+    fn try_acquire(&self, want: LockMode, kept_out_by: u64) -> bool {
         let mut word = self.word.load(Relaxed);
         while word & kept_out_by == 0 {
             match self.word.compare_exchange_weak(word, word + want.adds(), Acquire, Relaxed) {
@@ -235,7 +235,7 @@ impl RawRwLock {
             if !mistake(Mistake::WaitUnseen) {
                 self.word.fetch_or(WAITING, Relaxed);
             }
-            let taken = queue.is_its_turn(me, want) && self.take(want, want.kept_out_by());
+            let taken = queue.is_its_turn(me, want) && self.try_acquire(want, want.kept_out_by());
             if taken || is_over {
                 self.stop_waiting(&mut queue, me, taken);
                 return taken;

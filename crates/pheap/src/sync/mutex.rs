@@ -107,7 +107,7 @@ impl<T> Mutex<T> {
     #[inline]
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        let guard = self.watch.take(LockMode::Exclusive, || self.try_once(), || Some(self.wait()));
+        let guard = self.watch.acquire_watched(LockMode::Exclusive, || self.try_once(), || Some(self.wait()));
         self.guarded(guard, LockMode::Exclusive)
     }
 
@@ -134,14 +134,14 @@ impl<T> Mutex<T> {
             guard
         };
         let wait = || Some((1..super::spins(LOOKS)).find_map(look).unwrap_or_else(|| self.wait()));
-        let guard = self.watch.take(LockMode::Exclusive, || self.try_once(), wait);
+        let guard = self.watch.acquire_watched(LockMode::Exclusive, || self.try_once(), wait);
         self.guarded(guard, LockMode::Exclusive)
     }
 
     /// [`lock`](Self::lock), if this thread can have the mutex without waiting. (Not for models: loom waits.)
     #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let guard = self.watch.take(LockMode::Exclusive, || None, || self.try_once())?;
+        let guard = self.watch.acquire_watched(LockMode::Exclusive, || None, || self.try_once())?;
         Some(self.guarded(Some(guard), LockMode::Exclusive))
     }
 
@@ -151,7 +151,7 @@ impl<T> Mutex<T> {
     }
 
     fn wait(&self) -> below::MutexGuard<'_, T> {
-        schedule::take(self, || if_free(self.inner.try_lock()), || whole(self.inner.lock()))
+        schedule::acquire_scheduled(self, || if_free(self.inner.try_lock()), || whole(self.inner.lock()))
     }
 }
 
@@ -175,15 +175,16 @@ impl<T> RwLock<T> {
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         schedule::lock_step();
-        let guard = self.watch.take(LockMode::Shared, || None, || if_free(self.inner.try_read()))?;
+        let guard =
+            self.watch.acquire_watched(LockMode::Shared, || None, || if_free(self.inner.try_read()))?;
         Some(self.guarded(Some(guard), LockMode::Shared))
     }
 
     #[track_caller]
     pub(crate) fn write(&self) -> WriteGuard<'_, T> {
         let attempt = || if_free(self.inner.try_write());
-        let wait = || Some(schedule::take(self, attempt, || whole(self.inner.write())));
-        self.guarded(self.watch.take(LockMode::Exclusive, attempt, wait), LockMode::Exclusive)
+        let wait = || Some(schedule::acquire_scheduled(self, attempt, || whole(self.inner.write())));
+        self.guarded(self.watch.acquire_watched(LockMode::Exclusive, attempt, wait), LockMode::Exclusive)
     }
 }
 
@@ -244,7 +245,7 @@ impl Condvar {
             (Some(whole(self.changed.wait(inner))), false)
         };
         self.waiting.fetch_sub(1, Relaxed);
-        guard.lock.watch.enter(LockMode::Exclusive, false);
+        guard.lock.watch.record_entry(LockMode::Exclusive, false);
         is_over
     }
 

@@ -173,7 +173,11 @@ pub(super) fn lock_step() {
 
 /// Takes a lock by `wait`; in a scheduled thread by `attempt`, again and again, and waits in between.
 #[inline]
-pub(super) fn take<T, G>(lock: &T, attempt: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> G {
+pub(super) fn acquire_scheduled<T, G>(
+    lock: &T,
+    attempt: impl Fn() -> Option<G>,
+    wait: impl FnOnce() -> G,
+) -> G {
     if !is_scheduled() {
         return wait();
     }

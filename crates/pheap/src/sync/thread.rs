@@ -57,7 +57,7 @@ pub(crate) fn this_thread() -> u64 {
 
 /// Returns the slot of this thread: less than [`SLOTS`], or [`NONE`].
 #[inline(always)]
-pub(super) fn slot() -> usize {
+pub(super) fn slot_of_thread() -> usize {
     #[cfg(all(test, pheap_loom))]
     return model::this_thread() as usize - 1;
     #[cfg(not(all(test, pheap_loom)))]
@@ -112,20 +112,20 @@ mod tests {
         struct Late(std::sync::mpsc::Sender<usize>);
         impl Drop for Late {
             fn drop(&mut self) {
-                self.0.send(slot()).unwrap();
+                self.0.send(slot_of_thread()).unwrap();
             }
         }
         thread_local!(static LATE: Cell<Option<Late>> = const { Cell::new(None) });
 
-        let mine = slot();
-        assert!(mine < SLOTS && slot() == mine);
+        let mine = slot_of_thread();
+        assert!(mine < SLOTS && slot_of_thread() == mine);
         let (tell, told) = std::sync::mpsc::channel();
         // Many more threads than there are slots.
         for _ in 0..3 * SLOTS {
             let tell = tell.clone();
             let other = thread::spawn(|| {
                 LATE.set(Some(Late(tell))); // set before the slot: destroyed after it
-                slot()
+                slot_of_thread()
             });
             let other = other.join().unwrap();
             assert!(other < SLOTS && other != mine);

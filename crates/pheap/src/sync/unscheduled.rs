@@ -29,7 +29,11 @@ pub(super) fn lock_step() {}
 
 /// Takes a lock by `wait`.
 #[inline(always)]
-pub(super) fn take<T, G>(_lock: &T, _attempt: impl Fn() -> Option<G>, wait: impl FnOnce() -> G) -> G {
+pub(super) fn acquire_scheduled<T, G>(
+    _lock: &T,
+    _attempt: impl Fn() -> Option<G>,
+    wait: impl FnOnce() -> G,
+) -> G {
     wait()
 }
 

@@ -8,7 +8,7 @@ pub(crate) struct LockWatch;
 impl LockWatch {
     /// Takes a lock by `wait`.
     #[inline(always)]
-    pub(crate) fn take<G>(
+    pub(crate) fn acquire_watched<G>(
         &self,
         _want: LockMode,
         _attempt: impl FnOnce() -> Option<G>,
@@ -18,7 +18,7 @@ impl LockWatch {
     }
 
     #[inline(always)]
-    pub(crate) fn enter(&self, _want: LockMode, _mutated: bool) {}
+    pub(crate) fn record_entry(&self, _want: LockMode, _mutated: bool) {}
 
     #[inline(always)]
     pub(crate) fn leave(&self, _want: LockMode) {}

@@ -36,7 +36,7 @@ struct SeenThreads {
 }
 
 /// Returns the index of `want` in `inside` and `waiting`.
-fn place(want: LockMode) -> usize {
+fn mode_index(want: LockMode) -> usize {
     usize::from(want != LockMode::Exclusive)
 }
 
@@ -45,28 +45,28 @@ fn place(want: LockMode) -> usize {
 pub(crate) struct LockWatch(std::sync::Mutex<SeenThreads>);
 
 impl LockWatch {
-    fn seen(&self) -> std::sync::MutexGuard<'_, SeenThreads> {
+    fn seen_threads(&self) -> std::sync::MutexGuard<'_, SeenThreads> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that this thread has to wait. Also records a meeting if the mutant is the acquisition of this
     /// thread or of a thread inside, and the two must not be inside at the same time.
     fn arrive(&self, want: LockMode, mutated: bool) {
-        let mut seen = self.seen();
-        let conflicts = |other: usize| place(want) == 0 || other == 0;
+        let mut seen = self.seen_threads();
+        let conflicts = |other: usize| mode_index(want) == 0 || other == 0;
         let inside = (0..2).any(|other| seen.inside[other] > 0 && conflicts(other));
-        if mutated && inside || seen.mutants.iter().any(|mutant| conflicts(place(mutant.1))) {
+        if mutated && inside || seen.mutants.iter().any(|mutant| conflicts(mode_index(mutant.1))) {
             mutant::meet();
         }
-        seen.waiting[place(want)] += 1;
+        seen.waiting[mode_index(want)] += 1;
     }
 
-    pub(crate) fn enter(&self, want: LockMode, mutated: bool) {
+    pub(crate) fn record_entry(&self, want: LockMode, mutated: bool) {
         if !mutant::watches_locks() {
             return;
         }
-        let mut seen = self.seen();
-        seen.inside[place(want)] += 1;
+        let mut seen = self.seen_threads();
+        seen.inside[mode_index(want)] += 1;
         if mutated {
             seen.mutants.push((std::thread::current().id(), want));
             drop(seen);
@@ -84,7 +84,7 @@ impl LockWatch {
         }
         let end = Instant::now() + STAY;
         while Instant::now() < end {
-            let [exclusive, shared] = self.seen().waiting;
+            let [exclusive, shared] = self.seen_threads().waiting;
             if exclusive > 0 || want == LockMode::Exclusive && shared > 0 {
                 return mutant::meet();
             }
@@ -96,9 +96,9 @@ impl LockWatch {
         if !mutant::watches_locks() {
             return;
         }
-        let mut seen = self.seen();
+        let mut seen = self.seen_threads();
         // Not below 0: threads that were inside when the mutant was switched on were not counted.
-        let inside = &mut seen.inside[place(want)];
+        let inside = &mut seen.inside[mode_index(want)];
         *inside = inside.saturating_sub(1);
         let me = (std::thread::current().id(), want);
         if let Some(mine) = seen.mutants.iter().position(|mutant| *mutant == me) {
@@ -109,7 +109,7 @@ impl LockWatch {
     /// Takes a lock, by `attempt` or, if that fails, by `wait`. By `wait` alone if no lock is watched.
     #[inline]
     #[track_caller]
-    pub(crate) fn take<G>(
+    pub(crate) fn acquire_watched<G>(
         &self,
         want: LockMode,
         attempt: impl FnOnce() -> Option<G>,
@@ -122,11 +122,11 @@ impl LockWatch {
         let taken = attempt().or_else(|| {
             self.arrive(want, mutated);
             let taken = wait();
-            self.seen().waiting[place(want)] -= 1;
+            self.seen_threads().waiting[mode_index(want)] -= 1;
             taken
         });
         if taken.is_some() {
-            self.enter(want, mutated);
+            self.record_entry(want, mutated);
         }
         taken
     }

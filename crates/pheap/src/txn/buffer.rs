@@ -43,7 +43,7 @@ impl BumpAllocator {
     ///
     /// `align` is a power of two, at most that of a line; `bytes` is at most the size of the first piece.
     #[inline(always)]
-    pub(super) fn take(&mut self, bytes: usize, align: usize) -> Option<*mut u8> {
+    pub(super) fn allocate(&mut self, bytes: usize, align: usize) -> Option<*mut u8> {
         if let Some(at) = self.take_at_hand(bytes, align) {
             return Some(at);
         }
@@ -52,7 +52,7 @@ impl BumpAllocator {
         Some(at)
     }
 
-    /// [`take`](Self::take) from the piece in use only.
+    /// [`allocate`](Self::allocate) from the piece in use only.
     #[inline(always)]
     pub(super) fn take_at_hand(&mut self, bytes: usize, align: usize) -> Option<*mut u8> {
         let align_mask = align - 1; // `align` is a power of two: no division
@@ -75,12 +75,12 @@ impl BumpAllocator {
             self.pieces.push(Box::new_uninit_slice(size(index) / size_of::<BumpLine>()));
         }
         self.used += 1;
-        Some(self.enter(index))
+        Some(self.enter_piece(index))
     }
 
     /// Takes copies from piece `index` from now on. Returns its first byte.
     #[inline(always)]
-    fn enter(&mut self, index: usize) -> *mut u8 {
+    fn enter_piece(&mut self, index: usize) -> *mut u8 {
         let piece = self.pieces[index].as_mut_ptr().cast::<u8>();
         // The provenance is exposed so that `settle` also makes the bytes of the copies definite.
         self.end = piece.expose_provenance() + size(index);
@@ -97,7 +97,7 @@ impl BumpAllocator {
     pub(super) fn clear(&mut self) {
         if self.used > 0 {
             self.used = 1;
-            self.next = self.enter(0);
+            self.next = self.enter_piece(0);
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
             let mut total = 0;
             for i in 0.. {
                 let (bytes, align) = (8 + i * 40 % 1016, 8 << (i % 4));
-                let Some(at) = buffer.take(bytes, align) else { break };
+                let Some(at) = buffer.allocate(bytes, align) else { break };
                 assert!(at.addr().is_multiple_of(align));
                 taken.push((at.addr(), at.addr() + bytes));
                 total += bytes;
@@ -138,12 +138,12 @@ mod tests {
             assert!(taken.iter().all(is_in_piece));
             buffer.clear();
             assert!(!buffer.is_large());
-            assert_eq!(buffer.take(8, 8).unwrap().addr(), first);
+            assert_eq!(buffer.allocate(8, 8).unwrap().addr(), first);
             buffer.clear();
         }
         buffer.shrink(1);
         assert_eq!(buffer.pieces.len(), 1);
-        assert!(buffer.take(FIRST, 8).is_some() && buffer.take(FIRST, 8).is_some());
+        assert!(buffer.allocate(FIRST, 8).is_some() && buffer.allocate(FIRST, 8).is_some());
         assert_eq!(buffer.pieces.len(), 2);
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn commit(context: &mut Context) -> CommitResult {
         Mode::Doomed => Err(doomed_error().into()),
     };
     match result {
-        Ok(()) => finish(context),
+        Ok(()) => finish_commit(context),
         Err(_) => rollback(context),
     }
     result
@@ -49,7 +49,7 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
             // The transaction has taken place. It cannot be rolled back any more, although some roots have
             // not finished yet.
             contexts.iter_mut().for_each(|context| context.is_between = true);
-            contexts.iter_mut().for_each(|context| finish(context));
+            contexts.iter_mut().for_each(|context| finish_commit(context));
         }
         Err(_) => rollback_group(contexts),
     }
@@ -65,7 +65,7 @@ fn commit_alone(context: &mut Context) -> CommitResult {
         return commit_with_wal(&mut [context]);
     }
     prepare(context);
-    context.log.staged.begin(EntryKind::Redo);
+    context.log.staged.begin_entry(EntryKind::Redo);
     let flushed = context.stage();
     if context.log.staged.is_empty() && !flushed {
         return Ok(()); // no word has changed
@@ -83,7 +83,7 @@ fn commit_parts(contexts: &mut [&mut Context]) -> CommitResult {
     let mut flushed = false;
     for context in contexts.iter_mut() {
         prepare(context);
-        context.log.staged.begin(EntryKind::Redo);
+        context.log.staged.begin_entry(EntryKind::Redo);
         flushed |= context.stage();
     }
     if flushed {
@@ -131,7 +131,7 @@ fn last_part(contexts: &[&mut Context]) -> Option<EntryId> {
 /// Commits with a write-ahead log, which takes one record for all roots.
 fn commit_with_wal(contexts: &mut [&mut Context]) -> CommitResult {
     let mut record = std::mem::take(&mut contexts[0].log.staged);
-    record.begin(EntryKind::Redo);
+    record.begin_entry(EntryKind::Redo);
     let mut flushed = false;
     for context in contexts.iter_mut() {
         prepare(context);
@@ -266,7 +266,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> CommitResult {
 
 /// Brings the context into the state between transactions, after a commit.
 #[inline(always)]
-fn finish(context: &mut Context) {
+fn finish_commit(context: &mut Context) {
     if !context.alloc.is_untouched() {
         context.is_between = true; // not set yet for a commit without a record
         may_panic();
@@ -282,13 +282,13 @@ fn finish(context: &mut Context) {
     }
     may_panic();
     debug_assert!(context.mode == Mode::Short || context.set.is_empty());
-    context.set.keep();
-    end(context);
+    context.set.retain_copies();
+    end_transaction(context);
 }
 
 /// Forgets the transaction. The caller clears the write set, or keeps it for the next transaction.
 #[inline(always)]
-fn end(context: &mut Context) {
+fn end_transaction(context: &mut Context) {
     context.media.no_more_stores();
     context.copies_pending = false;
     context.hot().forget_copies(0, Bug::RecentAfterEnd);
@@ -327,10 +327,10 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         context.alloc.rollback(store);
         may_panic();
         if bug(Bug::KeepStaleCopies) {
-            context.set.keep();
+            context.set.retain_copies();
         } else {
             context.set.clear();
         }
-        end(context);
+        end_transaction(context);
     }
 }

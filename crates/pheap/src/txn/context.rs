@@ -304,7 +304,7 @@ impl Context {
 
     /// Starts a transaction on one root.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin_transaction(&mut self) {
         self.begin_short();
         if self.store().pin_undo {
             Context::begin_long(&mut [self]);
@@ -323,7 +323,7 @@ impl Context {
     fn begin_short(&mut self) {
         self.txn += 1;
         debug_assert!(!self.savepoints.is_open());
-        self.alloc.begin(self.txn);
+        self.alloc.begin_transaction(self.txn);
         // Places that the last transaction has noted and not logged may have other owners by now.
         self.ahead.clear();
     }
@@ -573,7 +573,7 @@ impl Context {
     fn zero_noted(&mut self) {
         let Context { padded, set, .. } = self;
         for (addr, padding) in padded.iter() {
-            let place = match set.find(addr, 1) {
+            let place = match set.find_copy(addr, 1) {
                 RangeLookup::Copy(copy) => copy,
                 RangeLookup::Part | RangeLookup::Nothing => std::ptr::with_exposed_provenance_mut(addr),
             };
@@ -647,7 +647,7 @@ fn stage(
     cpu::settle(std::ptr::null_mut());
     // SAFETY: copies and originals are mapped, premise (1) of `WriteSet`. No other thread writes to the
     // region, premise (2) of `Context`. `settle` has made their bytes definite.
-    unsafe { record.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
+    unsafe { record.add_changes(set.copies(), set.copied_words() + set.len(), set.is_large(), base) };
     !alloc.is_untouched() && stage_allocated(alloc, media, base, most, record)
 }
 

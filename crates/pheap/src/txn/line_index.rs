@@ -32,7 +32,7 @@ pub(super) struct LineIndex {
 /// There may be many objects of one size, each of which is written at the same offset. So the places of
 /// successive groups are scattered.
 #[inline(always)]
-fn place(line: u32, heads: usize) -> usize {
+fn head_index(line: u32, heads: usize) -> usize {
     line.wrapping_add((line / GROUP).wrapping_mul(0x9e37_79b9)) as usize & (heads - 1)
 }
 
@@ -55,7 +55,7 @@ impl LineIndex {
         }
         for line in first..=last {
             let line = line as u32;
-            let head = &mut self.heads[place(line, self.heads.len())];
+            let head = &mut self.heads[head_index(line, self.heads.len())];
             let next = std::mem::replace(head, self.covered.len() as u16 + 1);
             self.covered.push(CoveredLine { line, entry, next });
         }
@@ -66,16 +66,16 @@ impl LineIndex {
         self.heads = vec![0; 4 * self.heads.len()].into();
         for (i, covered) in self.covered.iter_mut().enumerate() {
             covered.next =
-                std::mem::replace(&mut self.heads[place(covered.line, self.heads.len())], i as u16 + 1);
+                std::mem::replace(&mut self.heads[head_index(covered.line, self.heads.len())], i as u16 + 1);
         }
     }
 
     /// Calls `found` with the entries that cover line `line`, and perhaps with entries that cover a line with
     /// the same lower half of its number, until it returns a value. Returns that value.
     #[inline(always)]
-    pub(super) fn find<T>(&self, line: usize, mut found: impl FnMut(u16) -> Option<T>) -> Option<T> {
+    pub(super) fn find_on_line<T>(&self, line: usize, mut found: impl FnMut(u16) -> Option<T>) -> Option<T> {
         let line = line as u32;
-        let mut next = self.heads[place(line, self.heads.len())];
+        let mut next = self.heads[head_index(line, self.heads.len())];
         while next != 0 {
             let covered = self.covered[next as usize - 1];
             if covered.line == line
@@ -101,7 +101,9 @@ impl LineIndex {
         if self.covered.len() > self.heads.len() / 4 {
             self.heads.fill(0);
         } else {
-            self.covered.iter().for_each(|covered| self.heads[place(covered.line, self.heads.len())] = 0);
+            self.covered
+                .iter()
+                .for_each(|covered| self.heads[head_index(covered.line, self.heads.len())] = 0);
         }
         self.covered.clear();
     }
@@ -135,14 +137,14 @@ mod tests {
             }
             for (&line, entries) in &model {
                 let mut seen = HashSet::new();
-                index.find(line, |entry| seen.insert(entry).then_some(()).filter(|()| false));
+                index.find_on_line(line, |entry| seen.insert(entry).then_some(()).filter(|()| false));
                 assert_eq!(seen, entries.iter().copied().collect());
             }
             let answers = (0..10_000).map(|_| random(&mut state) % (1 << 21));
             let absent = answers.filter(|line| !model.contains_key(&(far / LINE + line))).collect::<Vec<_>>();
-            assert!(absent.iter().all(|line| index.find(far / LINE + line, Some).is_none()));
+            assert!(absent.iter().all(|line| index.find_on_line(far / LINE + line, Some).is_none()));
             index.clear();
-            assert!(model.keys().all(|&line| index.find(line, Some).is_none()));
+            assert!(model.keys().all(|&line| index.find_on_line(line, Some).is_none()));
         }
     }
 

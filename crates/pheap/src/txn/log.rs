@@ -142,7 +142,7 @@ impl RegionLog {
         let (mut chain, mut known) = (vec![first], HashSet::from([first.start]));
         loop {
             let last = chain[chain.len() - 1];
-            let [next] = stored.words(last.start)?;
+            let [next] = stored.read_words(last.start)?;
             if next == 0 {
                 return Ok(chain);
             }
@@ -195,13 +195,13 @@ impl RegionLog {
     /// Whether there is room for the staged entry.
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
-        self.kept.is_some() || self.place(self.staged.bytes()).is_some()
+        self.kept.is_some() || self.place_for_entry(self.staged.bytes()).is_some()
     }
 
     /// Returns the segment and offset for an entry of `bytes` bytes: the present place, or the beginning of a
     /// later segment.
     #[inline(always)]
-    fn place(&self, bytes: u64) -> Option<(usize, u64)> {
+    fn place_for_entry(&self, bytes: u64) -> Option<(usize, u64)> {
         if bytes <= self.left { Some((self.segment, self.at)) } else { self.place_later(bytes) }
     }
 
@@ -229,11 +229,12 @@ impl RegionLog {
             self.sequence += 1;
             return;
         }
-        let (segment, at) = self.place(self.staged.bytes()).expect("the caller has made room");
+        let (segment, at) = self.place_for_entry(self.staged.bytes()).expect("the caller has made room");
         let seed = self.seed(self.sequence, at);
         let words = self.staged.seal();
         words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
-        // SAFETY: `place` has found room for `words` at `at`, in a segment, which belongs to this log alone.
+        // SAFETY: `place_for_entry` has found room for `words` at `at`, in a segment, which belongs to this
+        // log alone.
         unsafe { media.append(self.base.wrapping_add(at as usize).cast(), words) };
         if words[1] >> 32 & 1 == 1 {
             self.undo.push(at);
@@ -257,14 +258,14 @@ impl RegionLog {
         ranges: &[(usize, usize)],
         mut grow: impl FnMut(&mut RegionLog, u64) -> Result<()>,
     ) -> Result<()> {
-        self.staged.begin(EntryKind::Undo);
+        self.staged.begin_entry(EntryKind::Undo);
         for &(addr, bytes) in ranges {
             let (mut offset, mut words) = (addr - self.base.addr(), bytes / 8);
             let mut src = std::ptr::with_exposed_provenance::<u64>(addr);
             while words > 0 {
                 if self.staged.words.len() >= PIECE {
                     self.append_with_room(media, &mut grow)?;
-                    self.staged.begin(EntryKind::Undo);
+                    self.staged.begin_entry(EntryKind::Undo);
                 }
                 let n = words.min(PIECE + 1 - self.staged.words.len());
                 // SAFETY: `src` and `n` words from it are within one of the ranges, which the caller

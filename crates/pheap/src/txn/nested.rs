@@ -33,7 +33,7 @@ impl Context {
         let Some(mut savepoint) = self.savepoints.close() else { return };
         let inside = std::mem::replace(&mut self.padded, std::mem::take(&mut savepoint.padded));
         inside.iter().for_each(|(addr, padding)| self.padded.add(addr, padding));
-        self.savepoints.keep(savepoint);
+        self.savepoints.merge_into_outer(savepoint);
         if !bug(Bug::SavepointKeepsRoute) {
             self.set_route();
         }
@@ -108,7 +108,7 @@ impl Context {
             let place = place.wrapping_add(addr - start);
             (*cx).note_padding(addr, padding);
             if (*cx).mode != Mode::Doomed {
-                (*cx).hot().recent.note(addr, len, place);
+                (*cx).hot().recent.record_recent(addr, len, place);
             }
             place
         }

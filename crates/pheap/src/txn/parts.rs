@@ -55,7 +55,7 @@ pub(crate) fn incomplete(ends: &[LogEnd]) -> Vec<bool> {
             }
             asked[at] = first;
             way.push(at);
-            match step(ends, &by_region, at) {
+            match follow_part(ends, &by_region, at) {
                 PartProof::Complete => break false,
                 PartProof::Incomplete => break true,
                 PartProof::Ask(next) => at = next,
@@ -66,7 +66,7 @@ pub(crate) fn incomplete(ends: &[LogEnd]) -> Vec<bool> {
     known.into_iter().map(|verdict| verdict == Some(true)).collect()
 }
 
-fn step(ends: &[LogEnd], by_region: &HashMap<u32, usize>, log: usize) -> PartProof {
+fn follow_part(ends: &[LogEnd], by_region: &HashMap<u32, usize>, log: usize) -> PartProof {
     let Some(next) = ends[log].next else { return PartProof::Complete };
     let Some(&other) = by_region.get(&next.region) else {
         return if bug(Bug::RemovedPartsMiss) { PartProof::Incomplete } else { PartProof::Complete };

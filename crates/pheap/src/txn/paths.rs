@@ -61,7 +61,7 @@ impl Context {
         padding: Option<Padding>,
     ) -> *mut u8 {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
-        // value (premise 3), and so is a copy that `find` has returned.
+        // value (premise 3), and so is a copy that `find_copy` has returned.
         unsafe {
             let mut found = RangeLookup::Nothing;
             let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
@@ -70,7 +70,7 @@ impl Context {
             }
             match found {
                 RangeLookup::Copy(copy) if !(*cx).looks_again() => {
-                    (*cx).hot().recent.note(addr, len, copy);
+                    (*cx).hot().recent.record_recent(addr, len, copy);
                     (*cx).note_padding(addr, padding);
                     return copy;
                 }
@@ -121,7 +121,7 @@ impl Context {
         unsafe {
             if padding.is_none() && (*cx).hot().is_in_place(addr, len, align) {
                 let in_place = std::ptr::with_exposed_provenance_mut(addr);
-                (*cx).hot().recent.note(addr, len, in_place);
+                (*cx).hot().recent.record_recent(addr, len, in_place);
                 return in_place;
             }
             if (*cx).savepoints.is_open() {
@@ -194,10 +194,10 @@ impl Context {
     fn finds_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
         // Mostly there is no copy, and one lookup is enough: in a large transaction the filter excludes
         // little.
-        match self.set.find(object.0, object.1) {
+        match self.set.find_copy(object.0, object.1) {
             RangeLookup::Nothing => false,
             RangeLookup::Copy(_) => true,
-            RangeLookup::Part => !matches!(self.set.find(place.0, place.1), RangeLookup::Copy(_)),
+            RangeLookup::Part => !matches!(self.set.find_copy(place.0, place.1), RangeLookup::Copy(_)),
         }
     }
 
@@ -280,7 +280,7 @@ impl Context {
         }
         if self.alloc.is_fresh(addr) {
             let in_place = std::ptr::with_exposed_provenance_mut(addr);
-            self.hot().recent.note(addr, len, in_place);
+            self.hot().recent.record_recent(addr, len, in_place);
             return Some(in_place);
         }
         if self.set.len() == self.set.limit() && !self.may_grow() {
@@ -313,7 +313,7 @@ impl Context {
             hot.recent.forget_unwritten();
         }
         if !is_fields && self.set.len() > 1 {
-            hot.recent.note(addr, len, copy);
+            hot.recent.record_recent(addr, len, copy);
         }
     }
 
@@ -357,7 +357,7 @@ impl Context {
                         // A value that was only read since the savepoint was opened must not be in the cache:
                         // a store to it must ask `writable`.
                         if !(*cx).savepoints.is_open() {
-                            (*cx).hot().recent.note(addr, len, copy);
+                            (*cx).hot().recent.record_recent(addr, len, copy);
                         }
                         return copy;
                     }

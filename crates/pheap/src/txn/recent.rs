@@ -39,17 +39,17 @@ impl Recent {
         }
     }
 
-    /// Whether any place was [noted](Self::note) since the last [`forget`](Self::forget).
+    /// Whether any place was [noted](Self::record_recent) since the last [`forget`](Self::forget).
     #[inline(always)]
     pub(crate) fn has_any(&self) -> bool {
         self.any.get()
     }
 
-    /// Returns where the `len` bytes at `addr` are read and written, if that was [noted](Self::note) and is
+    /// Returns where the `len` bytes at `addr` are read and written, if that was [noted](Self::record_recent) and is
     /// still in its slot, and if the place is aligned to `align`.
     #[inline(always)]
-    pub(crate) fn find(&self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
-        let slot = slot(addr, len);
+    pub(crate) fn find_recent(&self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
+        let slot = slot_index(addr, len);
         if len > LONGEST || self.tags[slot].get() != tag(addr, len) {
             return None;
         }
@@ -62,9 +62,9 @@ impl Recent {
     /// Notes where the `len` bytes at `addr` are read and written, until [`forget`](Self::forget), or until
     /// another value gets the slot. Does nothing if there are more than [`LONGEST`] bytes.
     #[inline(always)]
-    pub(crate) fn note(&self, addr: usize, len: usize, place: *mut u8) {
+    pub(crate) fn record_recent(&self, addr: usize, len: usize, place: *mut u8) {
         if len <= LONGEST {
-            let slot = slot(addr, len);
+            let slot = slot_index(addr, len);
             self.any.set(true);
             self.tags[slot].set(tag(addr, len));
             self.places[slot].set(place);
@@ -75,7 +75,7 @@ impl Recent {
     /// that is still in its slot.
     #[inline(always)]
     pub(crate) fn is_unwritten(&self, addr: usize, len: usize) -> bool {
-        len <= LONGEST && self.unwritten[slot(addr, len)].get() == tag(addr, len)
+        len <= LONGEST && self.unwritten[slot_index(addr, len)].get() == tag(addr, len)
     }
 
     /// Notes that no part of the `len` bytes at `addr` has a copy, until
@@ -85,7 +85,7 @@ impl Recent {
     pub(crate) fn note_unwritten(&self, addr: usize, len: usize) {
         if len <= LONGEST {
             self.has_unwritten.set(true);
-            self.unwritten[slot(addr, len)].set(tag(addr, len));
+            self.unwritten[slot_index(addr, len)].set(tag(addr, len));
         }
     }
 
@@ -118,7 +118,7 @@ fn tag(addr: usize, len: usize) -> u64 {
 /// Returns the slot of a value. Neighbours of one size, from a word to a few lines, should have different
 /// slots. So should an object and its first field.
 #[inline(always)]
-fn slot(addr: usize, len: usize) -> usize {
+fn slot_index(addr: usize, len: usize) -> usize {
     let shift = (len | 1).ilog2() as usize; // a constant if the size is known
     (addr >> shift ^ shift) % SLOTS
 }
@@ -132,41 +132,45 @@ mod tests {
         let recent = Recent::new();
         let mut bytes = [0u8; 64];
         let copy = bytes.as_mut_ptr();
-        assert_eq!(recent.find(4096, 8, 8), None);
-        recent.note(4096, 16, copy);
-        assert_eq!(recent.find(4096, 16, 8), Some(copy));
+        assert_eq!(recent.find_recent(4096, 8, 8), None);
+        recent.record_recent(4096, 16, copy);
+        assert_eq!(recent.find_recent(4096, 16, 8), Some(copy));
         let others = [(4096, 8), (4096, 17), (4104, 16), (4096, 1 << 16 | 16)];
-        assert_eq!(others.map(|(addr, len)| recent.find(addr, len, 8)), [None; 4]);
-        recent.note(4096, 8, copy.wrapping_add(8));
-        assert_eq!(recent.find(4096, 16, 8), Some(copy), "what it begins with has a slot of its own");
-        let same_slot = (4097..).find(|&addr| slot(addr, 16) == slot(4096, 16) && addr % 8 == 0).unwrap();
-        recent.note(same_slot, 16, copy);
-        assert_eq!([recent.find(4096, 16, 8), recent.find(same_slot, 16, 8)], [None, Some(copy)]);
-        recent.note(8192, 1 << 16, copy);
-        assert_eq!(recent.find(8192, 1 << 16, 8), None, "too long");
+        assert_eq!(others.map(|(addr, len)| recent.find_recent(addr, len, 8)), [None; 4]);
+        recent.record_recent(4096, 8, copy.wrapping_add(8));
+        assert_eq!(recent.find_recent(4096, 16, 8), Some(copy), "what it begins with has a slot of its own");
+        let same_slot =
+            (4097..).find(|&addr| slot_index(addr, 16) == slot_index(4096, 16) && addr % 8 == 0).unwrap();
+        recent.record_recent(same_slot, 16, copy);
+        assert_eq!(
+            [recent.find_recent(4096, 16, 8), recent.find_recent(same_slot, 16, 8)],
+            [None, Some(copy)]
+        );
+        recent.record_recent(8192, 1 << 16, copy);
+        assert_eq!(recent.find_recent(8192, 1 << 16, 8), None, "too long");
         recent.forget();
-        assert_eq!(recent.find(same_slot, 16, 8), None);
+        assert_eq!(recent.find_recent(same_slot, 16, 8), None);
     }
 
     #[test]
     fn what_has_no_copy_is_known_until_there_is_a_new_one() {
         let recent = Recent::new();
         recent.note_unwritten(4096, 16);
-        recent.note(4096, 8, std::ptr::null_mut());
+        recent.record_recent(4096, 8, std::ptr::null_mut());
         let asked = [(4096, 16), (4096, 8), (4104, 8), (4096, 1 << 16 | 16)];
         assert_eq!(asked.map(|(addr, len)| recent.is_unwritten(addr, len)), [true, false, false, false]);
         recent.forget_unwritten();
-        assert!(!recent.is_unwritten(4096, 16) && recent.find(4096, 8, 8).is_some());
+        assert!(!recent.is_unwritten(4096, 16) && recent.find_recent(4096, 8, 8).is_some());
         recent.note_unwritten(4096, 16);
         recent.forget();
-        assert!(!recent.is_unwritten(4096, 16) && recent.find(4096, 8, 8).is_none());
+        assert!(!recent.is_unwritten(4096, 16) && recent.find_recent(4096, 8, 8).is_none());
     }
 
     #[test]
     fn neighbours_do_not_share_a_slot() {
         for size in [8, 16, 32, 64, 128, 256] {
             let slots: std::collections::HashSet<_> =
-                (0..8).map(|i| slot((1 << 20) + i * size, size)).collect();
+                (0..8).map(|i| slot_index((1 << 20) + i * size, size)).collect();
             assert_eq!(slots.len(), 8, "objects of {size} bytes");
         }
     }

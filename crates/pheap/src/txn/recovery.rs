@@ -189,7 +189,7 @@ const LONG: usize = 8 << 10 >> 3;
 unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &FoundEntries) {
     let base = mapping.base();
     let RangesExtent { start, end, .. } = found.extent;
-    let mut lines = DenseLines::of(&found.extent);
+    let mut lines = DenseLines::for_extent(&found.extent);
     if lines.is_some() {
         mapping.populate_around(start, end - start);
     }
@@ -225,7 +225,7 @@ struct DenseLines {
 
 impl DenseLines {
     /// Returns an empty set, or `None` if the ranges are few and far from one another.
-    fn of(extent: &RangesExtent) -> Option<DenseLines> {
+    fn for_extent(extent: &RangesExtent) -> Option<DenseLines> {
         let first = extent.start / LINE as u64;
         let lines = extent.end.div_ceil(LINE as u64).checked_sub(first)?;
         (lines < 64 * extent.ranges).then(|| DenseLines { first, bits: vec![0; lines.div_ceil(64) as usize] })

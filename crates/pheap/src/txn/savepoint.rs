@@ -94,7 +94,7 @@ impl Savepoints {
 
     /// Keeps the changes since a savepoint, which was closed. If there is an outer savepoint, that can still
     /// take them back.
-    pub(super) fn keep(&mut self, mut savepoint: Savepoint) {
+    pub(super) fn merge_into_outer(&mut self, mut savepoint: Savepoint) {
         savepoint.saved.drain_lines(|_, _| {});
         let Some(outer) = self.open.last_mut() else {
             self.runs.clear();
@@ -168,7 +168,7 @@ mod tests {
         savepoints.save(800, &words(&[8, 9]));
         // The outer savepoint does not take over words that it has saved itself.
         let inner = savepoints.close().expect("one is open");
-        savepoints.keep(inner);
+        savepoints.merge_into_outer(inner);
         assert_eq!(taken(&mut savepoints), [(800, 2), (72, 1), (80, 3)]);
         assert!(!savepoints.is_open() && savepoints.words.is_empty() && savepoints.runs.is_empty());
         // The parts of a loop leave no more words than one of them.
@@ -177,14 +177,14 @@ mod tests {
             open(&mut savepoints);
             savepoints.save(80, &words(&[1]));
             let inner = savepoints.close().expect("one is open");
-            savepoints.keep(inner);
+            savepoints.merge_into_outer(inner);
         }
         assert_eq!(taken(&mut savepoints), [(80, 1)]);
         // If there is no outer savepoint, nothing is left.
         open(&mut savepoints);
         savepoints.save(80, &words(&[1]));
         let last = savepoints.close().expect("one is open");
-        savepoints.keep(last);
+        savepoints.merge_into_outer(last);
         assert!(!savepoints.is_open() && savepoints.words.is_empty() && savepoints.runs.is_empty());
     }
 }

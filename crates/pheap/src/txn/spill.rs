@@ -103,7 +103,7 @@ impl Context {
     /// the blocks with copies, and the words by which copies are wider than a word.
     fn looks_that_cost_a_spill(&self) -> usize {
         let looks = if self.media.fences_undo() { LOOKS } else { LOOKS_UNFENCED };
-        let (copies, words) = (self.set.len(), self.set.words());
+        let (copies, words) = (self.set.len(), self.set.copied_words());
         (looks * self.blocks_of_copies() + words.saturating_sub(copies) / WORDS_A_LOOK)
             .saturating_sub(COPY * copies)
     }

@@ -172,7 +172,7 @@ impl Context {
     /// Returns the range (offsets in the heap) of the slot at `offset` if it `is_alone`, or else of all slots
     /// of its span. `None` if no span of objects has a slot there.
     fn slots_around(&self, offset: usize, is_alone: bool) -> Option<Range<usize>> {
-        let (number, slot) = self.alloc.spans.find(&self.store().page_map, offset as u64)?;
+        let (number, slot) = self.alloc.spans.locate_slot(&self.store().page_map, offset as u64)?;
         let span = self.alloc.spans.get(number)?;
         let slots = if is_alone { slot..slot + 1 } else { 0..span.slots };
         Some(span.offset_of(slots.start) as usize..span.offset_of(slots.end) as usize)

@@ -89,7 +89,7 @@ impl Context {
         // another one of them exists now. This one is accessed through `this` only.
         unsafe {
             let sets = Context::members(this).map(|member| &(*known(member)).set);
-            let words: usize = sets.map(|set| set.words() + set.len()).sum();
+            let words: usize = sets.map(|set| set.copied_words() + set.len()).sum();
             (*known(Context::lead(this))).make_log_for(8 * (words + (*this).most_copies) as u64).is_ok()
         }
     }

@@ -79,7 +79,7 @@ pub(crate) fn first_copies(most: usize) -> usize {
 // loses one.
 pub(crate) struct WriteSet {
     entries: EntryList,
-    /// Number of entries of the previous transaction that were [kept](Self::keep): the entries from `len` on
+    /// Number of entries of the previous transaction that were [kept](Self::retain_copies): the entries from `len` on
     /// whose copies may be used again. 0 once an entry was added that is not as its predecessor.
     kept: usize,
     index: LineIndex,
@@ -151,7 +151,7 @@ impl WriteSet {
 
     /// Returns the number of words of all copies, or more.
     #[inline(always)]
-    pub(crate) fn words(&self) -> usize {
+    pub(crate) fn copied_words(&self) -> usize {
         self.words
     }
 
@@ -211,15 +211,15 @@ impl WriteSet {
         }
         if start != addr || !len.is_multiple_of(8) {
             // Another copy may have the rest of a word already.
-            if !matches!(self.find(start, whole), RangeLookup::Nothing) {
+            if !matches!(self.find_copy(start, whole), RangeLookup::Nothing) {
                 return None;
             }
         }
-        let copy = self.buffer.take(whole, align.max(8))?;
+        let copy = self.buffer.allocate(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
         // SAFETY: the caller guarantees that the original is mapped. The copy was allocated just now, with
         // `whole` bytes.
-        unsafe { self.fill(entry) };
+        unsafe { self.copy_original(entry) };
         self.add(entry);
         Some(entry.copy_of(addr))
     }
@@ -242,7 +242,7 @@ impl WriteSet {
         let entry = Entry { addr: start, copy, len: whole };
         // SAFETY: the caller guarantees that the original is mapped. The copy was allocated just now, with
         // `whole` bytes.
-        unsafe { self.fill(entry) };
+        unsafe { self.copy_original(entry) };
         self.words += whole / 8;
         // SAFETY: there is room for `ROOM` entries (2), `number` is less than `unindexed`, and `new` has made
         // that at most `ROOM`.
@@ -256,7 +256,7 @@ impl WriteSet {
     /// # Safety
     /// The original is mapped, and the copy is as long.
     #[inline(always)]
-    unsafe fn fill(&mut self, entry: Entry) {
+    unsafe fn copy_original(&mut self, entry: Entry) {
         if !self.is_kept(entry) {
             let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(entry.addr);
             // SAFETY: the caller guarantees that original and copy have `entry.len` bytes. The buffer is not
@@ -283,7 +283,7 @@ impl WriteSet {
             return None;
         }
         let parts = self.parts_within(start, whole)?;
-        let copy = self.buffer.take(whole, align.max(8))?;
+        let copy = self.buffer.allocate(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
         // SAFETY: the caller guarantees that the original is mapped, and the new copy is as long.
         unsafe { copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8) };
@@ -485,9 +485,9 @@ mod trial {
             self.words.as_mut_ptr().expose_provenance() + at
         }
 
-        pub(super) fn find(&mut self, at: usize, len: usize) -> RangeLookup {
+        pub(super) fn find_copy(&mut self, at: usize, len: usize) -> RangeLookup {
             let addr = self.addr(at, len);
-            self.set.find(addr, len)
+            self.set.find_copy(addr, len)
         }
 
         /// Returns the bytes of a copy.
@@ -498,7 +498,7 @@ mod trial {
         }
 
         pub(super) fn found(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
-            let RangeLookup::Copy(copy) = self.find(at, len) else { return None };
+            let RangeLookup::Copy(copy) = self.find_copy(at, len) else { return None };
             Some(self.copy(copy, len))
         }
 

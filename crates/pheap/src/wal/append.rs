@@ -18,7 +18,7 @@ impl Wal {
     ///
     /// # Errors
     /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::Io`](crate::Error::Io) if the log has no
-    /// room and cannot get any, the errors of [`begin`](Self::begin) and [`checkpoint`](Self::checkpoint), or
+    /// room and cannot get any, the errors of [`ensure_log`](Self::ensure_log) and [`checkpoint`](Self::checkpoint), or
     /// the failure of the log.
     pub(crate) fn append<'a>(
         &self,
@@ -26,7 +26,7 @@ impl Wal {
         ranges: impl Iterator<Item = Range<'a>>,
         is_metadata: bool,
     ) -> Result<Positions<u64>> {
-        self.begin().inspect_err(|error| {
+        self.ensure_log().inspect_err(|error| {
             // The metadata are in the heap's memory already, and other threads will rely on them. Without
             // their record the log must refuse everything.
             if is_metadata {
@@ -34,8 +34,8 @@ impl Wal {
             }
         })?;
         let mut state = self.with_room(words, is_metadata)?;
-        let start = state.buffer.end();
-        self.append_ranges(&mut state, words, ranges.inspect(|range| self.note(range)));
+        let start = state.buffer.end_position();
+        self.append_ranges(&mut state, words, ranges.inspect(|range| self.mark_range_private(range)));
         Ok(start..self.has_appended(&mut state))
     }
 
@@ -53,7 +53,7 @@ impl Wal {
             is_long
         });
         if written.is_err() {
-            let end = state.buffer.end();
+            let end = state.buffer.end_position();
             self.note_written(state, Vec::new(), end, written);
         } else if at_once {
             self.write_at_once(state);
@@ -68,15 +68,15 @@ impl Wal {
     /// See [`append`](Self::append).
     #[inline]
     pub(crate) fn append_staged(&self, staged: &mut StagedEntry) -> Result<Positions<u64>> {
-        self.begin()?;
+        self.ensure_log()?;
         let mut state = self.with_room(staged.range_words(), false)?;
-        let start = state.buffer.end();
-        staged.ranges().for_each(|range| self.note(&range));
+        let start = state.buffer.end_position();
+        staged.ranges().for_each(|range| self.mark_range_private(&range));
         if self.writes_at_once(&state)
             && let Some((record, place)) = state.buffer.append_whole(staged)
         {
             let written = self.log().write_all(bytes(record), place);
-            let end = state.buffer.end();
+            let end = state.buffer.end_position();
             self.note_written(&mut state, Vec::new(), end, written);
         } else {
             self.append_ranges(&mut state, staged.range_words(), staged.ranges());
@@ -125,8 +125,8 @@ impl Wal {
 
     /// Marks the pages of `range` as private, in the current epoch. This runs while the state is locked and
     /// the record gets its position, because the epoch of a page must be that of its last record.
-    fn note(&self, range: &Range<'_>) {
-        self.pages.note(range.offset, range.words.len() as u64 * 8);
+    fn mark_range_private(&self, range: &Range<'_>) {
+        self.pages.mark_stored(range.offset, range.words.len() as u64 * 8);
     }
 
     /// Returns whether the appending thread writes its record at once. If another thread is writing, it
@@ -147,6 +147,6 @@ impl Wal {
         if may_grow || self.is_checkpoint_due(state) {
             self.request(state);
         }
-        state.buffer.end()
+        state.buffer.end_position()
     }
 }

@@ -36,7 +36,7 @@ fn what_threads_append_side_by_side_is_in_the_file() {
             }
         });
         let found = read_all(wal.log(), wal.layout, wal.seed).unwrap();
-        assert_eq!(found.end, wal.end(), "what the end of the process would leave");
+        assert_eq!(found.end, wal.end_position(), "what the end of the process would leave");
         drop((heap, roots_here));
         let heap = options(policy).open(&path).unwrap();
         let found: Vec<_> = roots(&heap).iter().map(|root| root.read(|view, n| view[n]).unwrap()).collect();

@@ -3,7 +3,7 @@
 //! thread waits for a sync unless the program [asks](Wal::sync) for one. Other heaps (a new one, or one that
 //! was prepared for `Wal`) count as closed first, too. Their log begins during the opening.
 //!
-//! Before the log [begins](Wal::begin), it has no file, the heap's file has the content that was found, and
+//! Before the log [begins](Wal::ensure_log), it has no file, the heap's file has the content that was found, and
 //! its header says that the heap is closed. An opening after a crash, a copy, or a follower then finds a
 //! closed heap. The beginning writes the following, each durable before the next. A crash in between leaves a
 //! closed heap, perhaps next to an unused log, or a heap in use with a log without records.
@@ -65,7 +65,7 @@ impl Wal {
     /// again. [`Error::Failed`] if the header cannot be written: the log refuses everything from now on.
     /// [`Error::Closed`] if the log [must not begin any more](Self::begin_no_more).
     #[inline]
-    pub(crate) fn begin(&self) -> Result<()> {
+    pub(crate) fn ensure_log(&self) -> Result<()> {
         if self.has_begun() { Ok(()) } else { self.begin_now() }
     }
 
@@ -187,7 +187,7 @@ mod tests {
             let wal = heap.inner().wal().unwrap().clone();
             heap.close().unwrap();
             let before = std::fs::read(&path).unwrap();
-            assert!(matches!(wal.begin(), Err(Error::Closed)));
+            assert!(matches!(wal.ensure_log(), Err(Error::Closed)));
             assert!(std::fs::read(&path).unwrap() == before && !log.exists());
             let a: Root<u64> = open().root("a").unwrap();
             assert_eq!(get(&a).unwrap(), 0);
@@ -212,7 +212,7 @@ mod tests {
         }
         // The log cannot be made. This fails after the header was written.
         std::fs::create_dir(folder.path().join("heap.wal")).unwrap();
-        assert!(matches!(heap.inner().wal().unwrap().begin(), Err(Error::Io { .. })));
+        assert!(matches!(heap.inner().wal().unwrap().ensure_log(), Err(Error::Io { .. })));
         let after = std::fs::read(&path).unwrap();
         assert!([0, 4096].iter().any(|&slot| before[slot..slot + 512] == after[slot..slot + 512]));
     }

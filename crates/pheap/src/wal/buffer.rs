@@ -41,7 +41,7 @@ impl WalBuffer {
     /// Creates the buffer of a new log of `segments` segments.
     pub(crate) fn new(layout: LogLayout, seed: ChecksumSeed, segments: u64) -> WalBuffer {
         let first = 1; // so that no position is 0
-        WalBuffer::begin(
+        WalBuffer::begin_run(
             layout,
             seed,
             layout.nonce,
@@ -58,7 +58,7 @@ impl WalBuffer {
     ///
     /// # Panics
     /// If no place is free.
-    pub(crate) fn begin(
+    pub(crate) fn begin_run(
         layout: LogLayout,
         seed: ChecksumSeed,
         run: u64,
@@ -98,7 +98,7 @@ impl WalBuffer {
     }
 
     /// Returns the position behind the last record, or behind the first line of a new segment.
-    pub(crate) fn end(&self) -> u64 {
+    pub(crate) fn end_position(&self) -> u64 {
         self.end
     }
 
@@ -187,9 +187,9 @@ impl WalBuffer {
     }
 
     /// Returns the words of the last chunk, to which records are appended. Begins a chunk if there is none.
-    fn words(&mut self) -> &mut Vec<u64> {
+    fn unwritten_words(&mut self) -> &mut Vec<u64> {
         if self.chunks.is_empty() {
-            let file_offset = self.place();
+            let file_offset = self.end_offset();
             let mut words = std::mem::take(&mut self.spare);
             words.clear();
             self.chunks.push(SegmentChunk { file_offset, words });
@@ -209,7 +209,7 @@ impl WalBuffer {
         for range in ranges {
             let mut done = 0;
             while done < range.words.len() {
-                let used = self.words().len() - start;
+                let used = self.unwritten_words().len() - start;
                 // The rest of the segment is whole lines, so a record that fits there fits with its padding.
                 let most = PIECE.min(self.left() as usize / 8);
                 if used + 2 > most {
@@ -218,7 +218,7 @@ impl WalBuffer {
                     continue;
                 }
                 let n = (most - used - 1).min(range.words.len() - done);
-                let words = self.words();
+                let words = self.unwritten_words();
                 words.push(head(range.offset + done as u64 * 8, n));
                 words.extend_from_slice(&range.words[done..done + n]);
                 done += n;
@@ -235,7 +235,7 @@ impl WalBuffer {
         if !self.chunks.is_empty() || left < LEAST || len > PIECE.min(left) {
             return None;
         }
-        let place = self.place();
+        let place = self.end_offset();
         let record = staged.seal();
         self.records.seal(self.end, &mut record[..len]);
         self.end += record.len() as u64 * 8;
@@ -243,13 +243,13 @@ impl WalBuffer {
     }
 
     /// Returns the offset in the file of the log's end, if the next record goes to the last segment.
-    fn place(&self) -> u64 {
+    fn end_offset(&self) -> u64 {
         let last = self.live.back().expect("a log has a segment");
         self.layout.file_offset(last.place) + self.end % self.layout.segment
     }
 
     /// Begins a record, in the next segment if the last one is almost full. Returns its index in
-    /// [`words`](Self::words).
+    /// [`unwritten_words`](Self::unwritten_words).
     fn begin_record(&mut self, write: &mut impl FnMut(&SegmentChunk) -> bool) -> usize {
         if self.left() < LEAST as u64 * 8 {
             if self.chunks.iter().all(write)
@@ -260,7 +260,7 @@ impl WalBuffer {
             }
             self.next_segment();
         }
-        let words = self.words();
+        let words = self.unwritten_words();
         words.extend_from_slice(&[0, 0]);
         words.len() - 2
     }
@@ -268,7 +268,7 @@ impl WalBuffer {
     /// Completes the record that begins at index `start` of the words, and fills its last line with zeros.
     fn end_record(&mut self, start: usize, flags: u64) {
         let (seed, position) = (self.records, self.end);
-        let words = self.words();
+        let words = self.unwritten_words();
         let len = words.len() - start;
         words[start + 1] = len as u64 | flags;
         seed.seal(position, &mut words[start..]);
@@ -278,7 +278,7 @@ impl WalBuffer {
     }
 
     /// Takes the chunks that are to be written.
-    pub(crate) fn take(&mut self) -> Vec<SegmentChunk> {
+    pub(crate) fn take_chunks(&mut self) -> Vec<SegmentChunk> {
         std::mem::take(&mut self.chunks)
     }
 

@@ -23,17 +23,17 @@ fn shows(mapped: &File, at: u64, write: impl Fn(u64) -> io::Result<()>) -> io::R
     let Ok(mut page) = PrivatePage::map(mapped, at) else { return Ok(false) };
     write(1)?;
     // A page that was not read before.
-    let mut shown = page.word() == 1;
+    let mut shown = page.read_first_word() == 1;
     write(2)?;
     // A page that was read before.
-    shown &= page.word() == 2;
+    shown &= page.read_first_word() == 2;
     page.store(3);
     write(MOST_TRIED.into())?;
     page.drop_copy();
     // A page that was stored to, and dropped.
-    shown &= page.word() == u64::from(MOST_TRIED);
+    shown &= page.read_first_word() == u64::from(MOST_TRIED);
     write(0)?;
-    Ok(shown && page.word() == 0)
+    Ok(shown && page.read_first_word() == 0)
 }
 
 #[cfg(test)]

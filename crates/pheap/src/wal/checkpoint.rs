@@ -27,10 +27,10 @@ impl Wal {
     ///
     /// # Errors
     /// The error of the write or sync; the log then refuses everything. Also the errors of
-    /// [`begin`](Self::begin), and those of [`may_write`](Self::may_write).
+    /// [`ensure_log`](Self::ensure_log), and those of [`may_write`](Self::may_write).
     #[track_caller]
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
-        self.begin()?;
+        self.ensure_log()?;
         self.write_directly(bytes, at)
     }
 
@@ -39,7 +39,7 @@ impl Wal {
     pub(super) fn write_directly(&self, bytes: &[u8], at: u64) -> Result<()> {
         // After a failure, this write could reach the disk without the writes before it.
         self.may_write()?;
-        self.pages.note(at, bytes.len() as u64);
+        self.pages.mark_stored(at, bytes.len() as u64);
         let mut written = self.data.write_all(bytes, at);
         if written.is_ok() {
             // This is not in a closure, or the crash lab would not see the caller's line.
@@ -73,7 +73,7 @@ impl Wal {
             // The next epoch begins under the same lock that gives `end`, so all records of the new epoch are
             // behind `end`.
             self.pages.next_epoch();
-            (state.folded, state.buffer.end(), state.buffer.live())
+            (state.folded, state.buffer.end_position(), state.buffer.live())
         };
         if from < end {
             if closing {
@@ -134,7 +134,7 @@ impl Wal {
             folded.streams.iter().for_each(|stream| stream.add(record));
             fold.add(record)
         })?;
-        fold.finish()
+        fold.flush_rest()
     }
 
     /// Prepares the log for closing the heap. From now on, a log that has not begun never will. The caller
@@ -214,7 +214,7 @@ impl Wal {
 
 /// Returns whether there are enough records for a checkpoint once the log is idle.
 pub(super) fn is_worth_folding(state: &WalState) -> bool {
-    state.buffer.end() - state.folded > WORTH_FOLDING
+    state.buffer.end_position() - state.folded > WORTH_FOLDING
 }
 
 /// The background thread.
@@ -245,7 +245,7 @@ impl Wal {
             }
             // Other reasons to wake up may come before that.
             let is_over = self.requested.wait_until(&mut state, Instant::now() + LOOK);
-            let end = state.buffer.end();
+            let end = state.buffer.end_position();
             let is_same = std::mem::replace(&mut state.looked, end) == end;
             state.idle = if is_same { state.idle + u32::from(is_over) } else { 0 };
             if is_over && is_same && state.ages || has_grown && state.idle == LOOKS {
@@ -267,7 +267,7 @@ impl Wal {
     /// Returns whether a checkpoint is due: records take more than half of `log_limit`, or too many pages are
     /// private.
     pub(super) fn is_checkpoint_due(&self, state: &WalState) -> bool {
-        let is_half_used = state.buffer.end() - state.folded > self.settings.log_limit / 2;
+        let is_half_used = state.buffer.end_position() - state.folded > self.settings.log_limit / 2;
         is_half_used || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed)
     }
 

@@ -75,7 +75,7 @@ impl Commit {
     }
 
     /// Creates a commit that is durable once the log is synced up to `position`.
-    pub(crate) fn at(wal: &Arc<Wal>, position: u64) -> Commit {
+    pub(crate) fn for_position(wal: &Arc<Wal>, position: u64) -> Commit {
         Commit(Some(Ticket { wal: wal.clone(), position, waker: None }))
     }
 

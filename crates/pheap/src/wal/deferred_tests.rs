@@ -185,7 +185,7 @@ fn a_commit_that_is_dropped_becomes_durable() {
     for _ in 0..10 {
         let watched = add(&setup.a);
         drop(add(&setup.b));
-        let end = setup.wal().end();
+        let end = setup.wal().end_position();
         while !setup.wal().is_durable(end) {
             thread::yield_now();
         }
@@ -483,7 +483,7 @@ fn what_is_not_synced_is_bounded() {
     for _ in 0..100 {
         let position = {
             add(&setup.a);
-            setup.wal().end()
+            setup.wal().end_position()
         };
         assert!(setup.wal().is_durable(position - 1000));
     }

@@ -34,7 +34,7 @@ struct OpenLogFile {
 
 impl OpenLogFile {
     fn new(file: OwnFile) -> io::Result<OpenLogFile> {
-        let id = Stat::of(&file)?.id;
+        let id = Stat::from_file(&file)?.id;
         Ok(OpenLogFile { file, id, window: OnceLock::new(), size_limit: file_size_limit().into() })
     }
 }
@@ -161,7 +161,7 @@ impl Files {
     /// next to the file itself.
     pub(crate) fn new(file: OwnFile, path: &Path) -> io::Result<Files> {
         let data = OpenLogFile::new(file)?;
-        let mut names = HeapFileNames::of(&fs::canonicalize(path)?)?;
+        let mut names = HeapFileNames::from_path(&fs::canonicalize(path)?)?;
         if !names.heap_is(data.id)? {
             // The file was renamed a moment ago.
             names = HeapFileNames::now(&data.file)?;
@@ -187,7 +187,7 @@ impl Files {
     fn check_links(&self, log: Option<&File>) -> io::Result<()> {
         for (what, file) in [("file", Some(&*self.data.file)), ("log", log)] {
             if let Some(file) = file
-                && Stat::of(file)?.links == 0
+                && Stat::from_file(file)?.links == 0
             {
                 let why = format!(
                     "the heap's {what} has been removed, and this program has no permission to look into its \
@@ -239,7 +239,7 @@ impl Disk for Files {
     fn may_have_log(&self) -> Result<()> {
         let names = self.names();
         names.check_log_name().map_err(|e| Error::making("creating the log", &names.log_path(), e))?;
-        let look = || io::Result::Ok((Stat::of(&self.data.file)?, names.stat()?));
+        let look = || io::Result::Ok((Stat::from_file(&self.data.file)?, names.stat()?));
         let (heap, directory) =
             look().map_err(|e| Error::io(format!("looking at {}", names.heap_path().display()), e))?;
         // Mounts are compared if they are known. Devices say less: on some file systems, directories and

@@ -127,7 +127,7 @@ impl<'a> Fold<'a> {
     }
 
     /// Writes the rest, and returns the bytes written in all. They are durable after the next sync.
-    pub(crate) fn finish(mut self) -> io::Result<u64> {
+    pub(crate) fn flush_rest(mut self) -> io::Result<u64> {
         self.write()?;
         Ok(self.written)
     }

@@ -117,9 +117,9 @@ impl LiveLog {
     pub(crate) fn fold(mut self, data: &dyn Storage, room: u64) -> io::Result<()> {
         let mut fold = Fold::with_room(data, room);
         loop {
-            let words = self.records.take()?;
+            let words = self.records.take_records()?;
             if words.is_empty() {
-                return fold.finish().map(drop);
+                return fold.flush_rest().map(drop);
             }
             records(&words).try_for_each(|record| fold.add(record))?;
         }

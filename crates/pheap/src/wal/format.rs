@@ -197,7 +197,7 @@ impl ChecksumSeed {
         ChecksumSeed(salt ^ layout.id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
     }
 
-    fn at(self, position: u64) -> u64 {
+    fn seed_at(self, position: u64) -> u64 {
         self.0 ^ position.wrapping_mul(0xa076_1d64_78bd_642f)
     }
 
@@ -210,17 +210,17 @@ impl ChecksumSeed {
     pub(crate) fn line(self, position: u64, says: [u64; LINE_WORDS - 1]) -> [u64; LINE_WORDS] {
         let mut words = [0; LINE_WORDS];
         words[1..].copy_from_slice(&says);
-        words[0] = checksum(self.at(position), &words);
+        words[0] = checksum(self.seed_at(position), &words);
         words
     }
 
     /// Completes a record for a position. Its second word has its length.
     pub(crate) fn seal(self, position: u64, record: &mut [u64]) {
-        record[0] = checksum(self.at(position), record);
+        record[0] = checksum(self.seed_at(position), record);
     }
 
     fn is_sealed(self, position: u64, record: &[u64]) -> bool {
-        holds(record[0], checksum(self.at(position), record))
+        holds(record[0], checksum(self.seed_at(position), record))
     }
 }
 
@@ -383,14 +383,14 @@ pub(super) trait RecordVisitor {
     /// All records that were added belong to complete transactions.
     fn complete(&mut self);
     /// The records since the last call of [`complete`](Self::complete) count for nothing.
-    fn cut(&mut self);
+    fn discard_incomplete(&mut self);
 }
 
 /// Ignores the records.
 impl RecordVisitor for () {
     fn add(&mut self, _record: &[u64]) {}
     fn complete(&mut self) {}
-    fn cut(&mut self) {}
+    fn discard_incomplete(&mut self) {}
 }
 
 /// Reads a log from its mark to its end.
@@ -507,7 +507,7 @@ pub(super) fn read_on(
         if previous_end != at {
             // A new run begins here, so the last transaction of the run before stays incomplete. Or the
             // reading begins inside this segment, and there is nothing to cut.
-            reader.cut();
+            reader.discard_incomplete();
             incomplete = None;
         }
         at = at.max(positions.start + LINE as u64);
@@ -537,6 +537,6 @@ pub(super) fn read_on(
         segment = next(sequence + 1, [at, found.end]);
     }
     found.rest = at.saturating_sub(found.end);
-    reader.cut();
+    reader.discard_incomplete();
     Ok(())
 }

@@ -100,13 +100,13 @@ impl Wal {
         if !self.has_begun() && self.sync_found().map_err(unknown)? {
             return Ok(());
         }
-        self.reach(self.end(), true)?;
+        self.reach(self.end_position(), true)?;
         self.find_log()
     }
 
     /// Returns the position behind the last record.
-    pub(crate) fn end(&self) -> u64 {
-        self.state.lock().buffer.end()
+    pub(crate) fn end_position(&self) -> u64 {
+        self.state.lock().buffer.end_position()
     }
 
     /// Waits until all records before `position` have been handed to the kernel (or synced). The first thread
@@ -140,8 +140,8 @@ impl Wal {
 
     /// Hands the records of the buffer to the kernel, with the state unlocked during the write.
     fn write_buffer(&self, state: &mut MutexGuard<'_, WalState>) {
-        let chunks = state.buffer.take();
-        let end = state.buffer.end();
+        let chunks = state.buffer.take_chunks();
+        let end = state.buffer.end_position();
         state.writing = Some(end);
         let written = MutexGuard::unlocked(state, || self.write_chunks(&chunks));
         state.writing = None;
@@ -153,8 +153,8 @@ impl Wal {
     /// begin, so no thread waits for the end of this write other than by the lock. A write to a mapped log
     /// takes less time than unlocking and locking.
     pub(super) fn write_at_once(&self, state: &mut WalState) {
-        let chunks = state.buffer.take();
-        let end = state.buffer.end();
+        let chunks = state.buffer.take_chunks();
+        let end = state.buffer.end_position();
         let written = self.write_chunks(&chunks);
         self.note_written(state, chunks, end, written);
     }
@@ -203,7 +203,7 @@ impl Wal {
             }
             let synced = log.sync();
             // The look comes after the sync, so that it is as late as possible.
-            synced.map(|()| self.look(|log| self.disk.find_log_lately(log)))
+            synced.map(|()| self.check_findable(|log| self.disk.find_log_lately(log)))
         };
         let synced = MutexGuard::unlocked(state, || without_panic(sync));
         state.syncing = None;
@@ -224,7 +224,7 @@ impl Wal {
 
     /// Fails if the next opening would not find the log, unless the heap is being closed. `find` looks for
     /// it.
-    fn look(&self, find: impl FnOnce(&dyn Storage) -> io::Result<()>) -> io::Result<()> {
+    fn check_findable(&self, find: impl FnOnce(&dyn Storage) -> io::Result<()>) -> io::Result<()> {
         if !self.has_begun() || bug(Bug::TrustLogName) {
             // Without a log, the next opening looks for none.
             return Ok(());
@@ -250,7 +250,7 @@ impl Wal {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
-        let found = self.look(|log| self.disk.find_log(log));
+        let found = self.check_findable(|log| self.disk.find_log(log));
         let mut state = self.state.lock();
         self.note_found(&mut state, &found);
         state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error()))

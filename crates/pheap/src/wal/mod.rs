@@ -133,7 +133,7 @@ impl WalSettings {
 #[derive(Debug)]
 pub(crate) struct Wal {
     disk: Arc<dyn Disk>,
-    /// The log's file. It is set when the log [begins](Wal::begin) or [goes on](Wal::resume).
+    /// The log's file. It is set when the log [begins](Wal::ensure_log) or [goes on](Wal::resume).
     log: OnceLock<Arc<dyn Storage>>,
     /// Whether the log exists and the heap's header names it. Set from the start if the log [goes
     /// on](Wal::resume), otherwise while `beginning` is locked.
@@ -281,20 +281,20 @@ const MOST_ROUNDS: u32 = 4;
 
 impl Wal {
     /// Creates the log of a heap that is closed, and whose file is complete. The log's file is made when the
-    /// log [begins](Self::begin). The caller must pass the writes for that to
+    /// log [begins](Self::ensure_log). The caller must pass the writes for that to
     /// [`will_begin`](Self::will_begin) before it uses the log.
     pub(crate) fn new(disk: Arc<dyn Disk>, of: WalIdentity, settings: WalSettings) -> Result<Arc<Wal>> {
         let nonce = disk.nonce().map_err(|e| Error::io("asking for random numbers", e))?;
         let layout = LogLayout { uuid: of.uuid, id: of.id + 1, nonce, segment: settings.segment() };
         let buffer = WalBuffer::new(layout, ChecksumSeed::new(of.salt, layout), FIRST_SEGMENTS);
         // The heap's file has everything before the first record.
-        let mark = LogMark { folded: buffer.end(), ..LogMark::first(layout) };
-        Wal::of(disk, None, &of, settings, layout, (mark, 1), buffer)
+        let mark = LogMark { folded: buffer.end_position(), ..LogMark::first(layout) };
+        Wal::from_buffer(disk, None, &of, settings, layout, (mark, 1), buffer)
     }
 
-    /// Creates the state of a log from `buffer`, whose synced position (without a file, whose end) counts as
+    /// Creates the state from_buffer a log from `buffer`, whose synced position (without a file, whose end) counts as
     /// durable. `mark` is the newest mark, and `place` is its index.
-    fn of(
+    fn from_buffer(
         disk: Arc<dyn Disk>,
         log: Option<Arc<dyn Storage>>,
         of: &WalIdentity,
@@ -304,7 +304,7 @@ impl Wal {
         buffer: WalBuffer,
     ) -> Result<Arc<Wal>> {
         let seed = ChecksumSeed::new(of.salt, layout);
-        let end = buffer.end();
+        let end = buffer.end_position();
         // A log that has no file yet has no records to write.
         let synced = if log.is_some() { buffer.synced() } else { end };
         let wal = Wal {
@@ -468,7 +468,7 @@ impl Wal {
         let size = state.buffer.segments() * self.layout.segment;
         let may_grow = size + self.layout.segment <= self.settings.log_limit
             || need > size.max(self.settings.log_limit) / 2;
-        let emptied = state.folded == state.buffer.end();
+        let emptied = state.folded == state.buffer.end_position();
         let is_last = emptied || rounds >= MOST_ROUNDS && need > size / 2;
         if may_grow || is_last {
             let missing = need.saturating_sub(state.buffer.room());

@@ -67,7 +67,7 @@ impl Log {
     /// Commits a transaction that stores a number.
     fn commit(&self, thread: u64, number: u64) -> Result<()> {
         let mut staged = StagedEntry::default();
-        staged.begin(EntryKind::Redo);
+        staged.begin_entry(EntryKind::Redo);
         staged.words.extend([head(Log::place(thread), 1), number]);
         let position = self.wal.append_staged(&mut staged)?.end;
         self.wal.acknowledge(position)
@@ -424,7 +424,7 @@ fn nobody_waits_and_time_passes() {
     let syncer = log.syncer();
     let other = log.spawn(|log| log.commit(1, 1).expect("the disk is fine"));
     log.commit(0, 1).expect("the disk is fine");
-    until_durable(&log, log.wal.end());
+    until_durable(&log, log.wal.end_position());
     assert_eq!(log.durable(0), 1);
     other.join().unwrap();
     log.wal.stop_syncer();

@@ -44,7 +44,7 @@ impl PrivatePages {
     /// Notes that the bytes were stored to, in this epoch. No other thread [drops](Self::forget) their pages
     /// meanwhile.
     #[inline]
-    pub(crate) fn note(&self, offset: u64, len: u64) {
+    pub(crate) fn mark_stored(&self, offset: u64, len: u64) {
         let mark = self.mark();
         let pages = offset / PAGE..(offset + len).div_ceil(PAGE);
         for page in &self.pages.entries()[pages.start as usize..pages.end as usize] {
@@ -95,12 +95,12 @@ mod tests {
     #[test]
     fn a_page_is_old_once_its_epoch_is_over() {
         let pages = PrivatePages::new(1 << 30, 1 << 30).unwrap();
-        pages.note(PAGE - 8, 16);
+        pages.mark_stored(PAGE - 8, 16);
         assert_eq!(pages.bytes(), 2 * PAGE);
         assert!(!pages.is_old(0) && pages.is_private(PAGE) && !pages.is_private(2 * PAGE));
         pages.next_epoch();
         assert!(pages.is_old(0) && pages.is_old(PAGE) && !pages.is_old(2 * PAGE));
-        pages.note(0, 8);
+        pages.mark_stored(0, 8);
         assert!(!pages.is_old(0) && pages.is_old(PAGE));
         pages.forget(PAGE, PAGE);
         assert_eq!((pages.bytes(), pages.is_old(PAGE)), (PAGE, false));

@@ -43,11 +43,11 @@ const ON_DEMAND: u64 = u64::MAX;
 
 impl PolicyWord {
     pub(super) fn new(policy: SyncPolicy) -> PolicyWord {
-        PolicyWord(AtomicU64::new(PolicyWord::word(policy)))
+        PolicyWord(AtomicU64::new(PolicyWord::encode(policy)))
     }
 
     /// Returns the word of a policy.
-    fn word(policy: SyncPolicy) -> u64 {
+    fn encode(policy: SyncPolicy) -> u64 {
         match policy {
             SyncPolicy::EveryCommit => EVERY_COMMIT,
             SyncPolicy::Awaited => AWAITED,
@@ -159,7 +159,7 @@ mod tests {
     fn check_file(heap: &Heap) {
         let wal = wal(heap);
         let found = read_all(wal.log(), wal.layout, wal.seed).unwrap();
-        assert_eq!(found.end, wal.end());
+        assert_eq!(found.end, wal.end_position());
     }
 
     #[test]

@@ -237,7 +237,7 @@ pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64, room: u6
         log.sync()?;
         let mut fold = Fold::of_cold(&*data, room);
         leftover.each_record(|record| fold.add(record))?;
-        fold.finish()?;
+        fold.flush_rest()?;
     }
     data.sync()
 }

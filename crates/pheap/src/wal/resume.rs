@@ -83,11 +83,12 @@ impl Wal {
             // The file system hides writes, so a new log would not do, either.
             return Ok(None);
         }
-        let buffer = WalBuffer::begin(layout, seed, begun.run, live, free, found.end, next);
-        let folded = if begun.folded == found.end { buffer.end() } else { begun.folded };
+        let buffer = WalBuffer::begin_run(layout, seed, begun.run, live, free, found.end, next);
+        let folded = if begun.folded == found.end { buffer.end_position() } else { begun.folded };
         let begun = LogMark { folded, ..begun };
-        let wal = Wal::of(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;
-        tail.runs(of.mapped, u64::MAX).for_each(|(offset, bytes)| wal.pages.note(offset, bytes));
+        let wal =
+            Wal::from_buffer(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;
+        tail.runs(of.mapped, u64::MAX).for_each(|(offset, bytes)| wal.pages.mark_stored(offset, bytes));
         // SURVIVES unreached: no other thread has the log yet.
         let mut state = wal.state.lock();
         state.ages = is_worth_folding(&state);

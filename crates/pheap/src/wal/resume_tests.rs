@@ -357,7 +357,7 @@ fn what_was_found_is_synced_before_the_log_begins() {
 fn what_is_left_of_a_torn_header_is_erased_before_the_next_one() {
     let (data, wal) = later(Some((10, 50)));
     *data.ends.lock().unwrap() = Some(2);
-    assert!(wal.begin().is_err());
+    assert!(wal.ensure_log().is_err());
     assert_eq!(*data.synced.lock().unwrap(), [vec![8; 10], vec![7; 40], vec![0; 10], vec![7; 40]].concat());
 }
 

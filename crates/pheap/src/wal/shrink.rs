@@ -30,11 +30,11 @@ impl Wal {
         let segments = {
             let mut state = self.state.lock();
             self.check(&state)?;
-            if state.buffer.segments() <= FIRST_SEGMENTS || state.buffer.end() != state.folded {
+            if state.buffer.segments() <= FIRST_SEGMENTS || state.buffer.end_position() != state.folded {
                 return Ok(());
             }
             state.buffer.move_down(FIRST_SEGMENTS);
-            let end = state.buffer.end();
+            let end = state.buffer.end_position();
             state.folded = end;
             state.buffer.recycle(end);
             state.buffer.give_up_behind(FIRST_SEGMENTS)

@@ -69,9 +69,9 @@ impl RecordStream {
     /// # Errors
     /// The error that has kept records from being stored: all later calls fail, too. Or an error of the file
     /// that has the records.
-    pub(crate) fn take(&self) -> io::Result<Vec<u64>> {
+    pub(crate) fn take_records(&self) -> io::Result<Vec<u64>> {
         // SURVIVES unreached: no backup is made in the lab.
-        self.queue.0.lock().take()
+        self.queue.0.lock().take_records()
     }
 
     /// Returns the bytes of records that were added since the last call, whether they can be taken yet or
@@ -81,8 +81,8 @@ impl RecordStream {
         std::mem::take(&mut self.queue.0.lock().news) * 8
     }
 
-    /// Ends the stream, once no checkpoint is at work. Published records can still be [taken](Self::take).
-    pub(crate) fn end(&self) {
+    /// Ends the stream, once no checkpoint is at work. Published records can still be [taken](Self::take_records).
+    pub(crate) fn end_stream(&self) {
         // SURVIVES unreached: no backup is made in the lab.
         self.wal.folded.lock().streams.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
     }
@@ -93,7 +93,7 @@ impl Drop for RecordStream {
         if self.wal.process.is_parent() {
             self.wal.leave();
         } else {
-            self.end();
+            self.end_stream();
         }
     }
 }
@@ -170,7 +170,7 @@ impl QueuedRecords {
         if self.words.len() > self.most
             && let Err(e) = self.write()
         {
-            // The checkpoint does not fail for this. The next `take` returns the error.
+            // The checkpoint does not fail for this. The next `take_records` returns the error.
             self.failure = Some(e);
             self.words = Vec::new();
         }
@@ -195,7 +195,7 @@ impl QueuedRecords {
     }
 
     /// Takes some of the published records. Returns an empty vector if there are none.
-    pub(super) fn take(&mut self) -> io::Result<Vec<u64>> {
+    pub(super) fn take_records(&mut self) -> io::Result<Vec<u64>> {
         if let Some(e) = &self.failure {
             return Err(e.raw_os_error().map_or_else(|| e.kind().into(), io::Error::from_raw_os_error));
         }
@@ -232,7 +232,7 @@ impl RecordVisitor for QueuedRecords {
         self.publish();
     }
 
-    fn cut(&mut self) {
+    fn discard_incomplete(&mut self) {
         self.words.truncate(self.ready.saturating_sub(self.spilled) as usize);
         self.spilled = self.spilled.min(self.ready);
     }

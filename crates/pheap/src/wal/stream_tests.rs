@@ -55,7 +55,7 @@ impl Copier {
             self.copy[piece..piece + PIECE].copy_from_slice(&now);
             return true;
         }
-        let words = self.stream.take().unwrap();
+        let words = self.stream.take_records().unwrap();
         assert_eq!(records(&words).map(<[u64]>::len).sum::<usize>(), words.len());
         for range in records(&words).flat_map(ranges) {
             self.copy[range.offset as usize..range.end() as usize].copy_from_slice(bytes(range.words));
@@ -182,7 +182,7 @@ fn a_copy_is_one_state() {
         }
         world.wal.checkpoint(|| {}).unwrap();
         let mut copier = world.data.copier.lock().unwrap().take().unwrap();
-        copier.stream.end();
+        copier.stream.end_stream();
         let end = world.wal.state.lock().folded;
         assert!(world.wal.folded.lock().streams.is_empty());
         // Changes after the end of the stream are not in it.
@@ -202,7 +202,7 @@ fn records_that_cannot_be_kept_are_an_error_of_the_stream_alone() {
     (0..20).for_each(|_| world.append());
     world.wal.checkpoint(|| {}).unwrap();
     for _ in 0..2 {
-        assert_eq!(stream.take().unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        assert_eq!(stream.take_records().unwrap_err().raw_os_error(), Some(libc::ENOSPC));
     }
     (0..20).for_each(|_| world.append());
     world.wal.checkpoint(|| {}).unwrap();

@@ -165,7 +165,7 @@ impl Wal {
                 (Some(since), SyncPolicy::Every(interval)) => match since.checked_add(interval) {
                     Some(end) if end <= Instant::now() => {
                         state.deferred.since = None;
-                        self.want(&state, state.buffer.end());
+                        self.want(&state, state.buffer.end_position());
                     }
                     Some(end) => drop(self.ordered.wait_until(&mut state, end)),
                     // The time is too far away for an `Instant`.

@@ -118,7 +118,7 @@ fn a_future_that_is_dropped_has_done_nothing_or_all() {
         assert!(poll(polled.as_mut(), Waker::noop()).is_pending());
     });
     // No thread waits, and the transaction becomes durable.
-    let end = setup.wal().end();
+    let end = setup.wal().end_position();
     while !setup.wal().is_durable(end) {
         thread::yield_now();
     }

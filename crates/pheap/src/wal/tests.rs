@@ -166,7 +166,7 @@ impl Log {
     }
 
     fn write(&mut self) {
-        let chunks = self.buffer.take();
+        let chunks = self.buffer.take_chunks();
         for chunk in &chunks {
             (&self.file as &dyn Storage).write_all(bytes(&chunk.words), chunk.file_offset).unwrap();
         }
@@ -176,7 +176,7 @@ impl Log {
     /// Writes the buffer, and marks all records as being in the heap's file.
     fn checkpoint(&mut self) {
         self.write();
-        let end = self.buffer.end();
+        let end = self.buffer.end_position();
         (&self.file as &dyn Storage).write_all(bytes(&mark(end, self.seed)), MARKS[0]).unwrap();
         self.buffer.recycle(end);
     }
@@ -289,7 +289,7 @@ proptest! {
             fold.add(record).unwrap();
             pages.extend(ranges(record).flat_map(|range| range.offset / PAGE..range.end().div_ceil(PAGE)));
         });
-        let written = fold.finish().unwrap();
+        let written = fold.flush_rest().unwrap();
         prop_assert_eq!(written, pages.len() as u64 * PAGE, "each page once");
         prop_assert_eq!(written, found.pages.bytes());
         prop_assert!(data.0.lock().unwrap()[..expected.len()] == expected[..]);
@@ -345,7 +345,7 @@ fn a_segment_is_read_only_behind_the_end_of_the_one_before() {
     let mut log = Log::new(4);
     let mut number = 0;
     // The last record of the first segment is damaged, those of the second are whole.
-    while LAYOUT.sequence(log.buffer.end()) < 2 {
+    while LAYOUT.sequence(log.buffer.end_position()) < 2 {
         log.append(&content(&vec![(number * 40, 30)], number));
         number += 1;
     }
@@ -374,7 +374,7 @@ fn segments_that_are_used_again_are_not_read() {
         let mut number = 0;
         let one = |number: u64| content(&vec![(number * 40, 30)], number);
         let mut fill = |log: &mut Log, to: u64| {
-            while LAYOUT.sequence(log.buffer.end()) < to {
+            while LAYOUT.sequence(log.buffer.end_position()) < to {
                 log.append(&one(number));
                 number += 1;
             }
@@ -434,7 +434,7 @@ fn used() -> (Log, BTreeMap<u64, u64>) {
     let mut log = Log::new(3);
     let one = |number: u64| content(&vec![(number * 40, 30)], number);
     let (mut number, mut folded) = (0, 0);
-    while LAYOUT.sequence(log.buffer.end()) < 6 {
+    while LAYOUT.sequence(log.buffer.end_position()) < 6 {
         log.append(&one(number));
         number += 1;
         if log.buffer.free_segments() == 0 {
@@ -538,12 +538,12 @@ fn a_torn_mark_leaves_the_other_one() {
     let one = |number: u64| content(&vec![(number * 40, 30)], number);
     let mut number = 0;
     for mark in [0, 1] {
-        while LAYOUT.sequence(log.buffer.end()) < 2 + 2 * mark {
+        while LAYOUT.sequence(log.buffer.end_position()) < 2 + 2 * mark {
             log.append(&one(number));
             number += 1;
         }
         log.write();
-        let end = log.buffer.end();
+        let end = log.buffer.end_position();
         (&log.file as &dyn Storage)
             .write_all(bytes(&super::tests::mark(end, log.seed)), MARKS[mark as usize])
             .unwrap();

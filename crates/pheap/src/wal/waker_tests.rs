@@ -156,7 +156,7 @@ fn the_thread_that_syncs_panics() {
     thread::scope(|scope| {
         wal.begin_syncer(|| Some(scope.spawn(syncs))).unwrap();
         let (waker, rung) = bell();
-        let mut commit = Commit::at(&wal, append().unwrap().end);
+        let mut commit = Commit::for_position(&wal, append().unwrap().end);
         assert!(poll(&mut commit, &waker).is_pending());
         rung.recv().unwrap();
         assert!(is_unknown(&commit.wait()));

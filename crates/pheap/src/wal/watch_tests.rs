@@ -38,7 +38,7 @@ fn who_watches_is_told_when_it_was_seen_to_that_a_commit_becomes_durable() {
     while_the_disk_stands_still(&wal, || {
         for (i, call) in calls.iter().enumerate() {
             catch_unwind(AssertUnwindSafe(call)).unwrap_err();
-            assert_eq!(wanted.load(Ordering::Relaxed), wal.end(), "{i}");
+            assert_eq!(wanted.load(Ordering::Relaxed), wal.end_position(), "{i}");
         }
     });
     // A read that waits now waits for the disk only.

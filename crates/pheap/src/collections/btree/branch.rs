@@ -83,7 +83,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         child: NewChild<'r, K, V>,
     ) {
         assert!(place > 0 && self.count(tx) > 0);
-        let child = match (child, self.seen(tx).child(0)) {
+        let child = match (child, self.node_view(tx).child(0)) {
             (NewChild::Leaf(leaf), Child::Leaf(_)) => Child::Leaf(leaf.node()),
             (NewChild::Inner(inner), Child::Inner(_)) if inner.node() != self => Child::Inner(inner.node()),
             _ => unreachable!("all children of a node are of one height"),
@@ -138,7 +138,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         first: NewChild<'r, K, V>,
     ) {
         assert!(place < self.count(tx) && new.node().count(tx) == 0);
-        let first = match (first, self.seen(tx).child(0)) {
+        let first = match (first, self.node_view(tx).child(0)) {
             (NewChild::Leaf(leaf), Child::Leaf(_)) => Child::Leaf(leaf.node()),
             (NewChild::Inner(inner), Child::Inner(_)) if inner.node() != new.node() => {
                 Child::Inner(inner.node())
@@ -184,7 +184,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         // stores one there unless the branch is the first.
         unsafe {
             let branch = self.item_mut(tx, place);
-            let key = branch.separator.take();
+            let key = branch.separator.move_out();
             branch.separator = Slot::vacant();
             (std::mem::take(&mut branch.prefix), key)
         }
@@ -208,19 +208,19 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         unsafe {
             let (leaf, branch) = self.remove_item(tx, place);
             if has_separator {
-                branch.separator.take().give_up(tx);
+                branch.separator.move_out().free_key(tx);
             }
             if place == 0 && self.count(tx) > 0 {
-                self.take_separator(tx, 0).1.give_up(tx);
+                self.take_separator(tx, 0).1.free_key(tx);
             }
-            Child::of(leaf, || branch.inner).free(tx);
+            Child::from_node(leaf, || branch.inner).free(tx);
         }
     }
 
     /// Moves all items of the child at `at` to the child before it, which has room for them, and removes the
     /// child at `at`. If one of the two has no items, just removes that one.
     pub(super) fn merge(self, tx: &mut Txn<'r>, at: usize) {
-        let seen = self.seen(tx);
+        let seen = self.node_view(tx);
         let (left, right) = (seen.child(at - 1), seen.child(at));
         // If one of them has no items, it must not get a separator.
         if right.count(tx) == 0 || left.count(tx) == 0 {
@@ -249,21 +249,21 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     /// at most one. For leaves, that needs a new separator: if there is no memory for it, they stay as they
     /// are.
     pub(super) fn even_out(self, tx: &mut Txn<'r>, at: usize) {
-        let seen = self.seen(tx);
+        let seen = self.node_view(tx);
         match (seen.child(at - 1), seen.child(at)) {
             (Child::Leaf(left), Child::Leaf(right)) => {
                 // Find the key that will be the first on the right. (This runs the program's code: if it
                 // panics, nothing has moved.)
                 let (l, r) = (left.count(tx), right.count(tx));
                 let (leaf, first) = if l < r { (right, (r - l) / 2) } else { (left, l - (l - r) / 2) };
-                let query = leaf.seen(tx).query(first);
+                let query = leaf.node_view(tx).query(first);
                 let prefix = K::prefix(query);
                 let Ok(key) = OwnKey::new(tx, query) else { return };
                 // SAFETY: the items are entries of leaves, which have no separators. The child is not the
                 // first of its parent, so it has a separator there, and gets another one.
                 unsafe {
                     left.even_items(tx, right);
-                    self.take_separator(tx, at).1.give_up(tx);
+                    self.take_separator(tx, at).1.free_key(tx);
                     self.put_separator(tx, at, (prefix, key));
                 }
             }
@@ -315,7 +315,12 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
     }
 
     /// Returns the half that was split off, as a map; `len` entries stay in this one.
-    pub(super) fn cut(self, tx: &mut Txn<'r>, child: NewChild<'r, K, V>, len: usize) -> PBTreeMap<'r, K, V> {
+    pub(super) fn detach_half(
+        self,
+        tx: &mut Txn<'r>,
+        child: NewChild<'r, K, V>,
+        len: usize,
+    ) -> PBTreeMap<'r, K, V> {
         let top = Top(match child {
             NewChild::Leaf(leaf) => Child::Leaf(leaf.node()),
             NewChild::Inner(inner) => Child::Inner(inner.node()),
@@ -329,7 +334,7 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
     /// If a node has a single child, returns the child; if it has no items, returns the empty tree.
     fn lower(self, tx: &Txn<'r>) -> Option<Child<'r, K, V>> {
         match self {
-            Child::Inner(inner) if inner.count(tx) == 1 => Some(inner.seen(tx).child(0)),
+            Child::Inner(inner) if inner.count(tx) == 1 => Some(inner.node_view(tx).child(0)),
             Child::Inner(_) | Child::Leaf(_) if self.count(tx) == 0 => Some(Child::None(0)),
             _ => None,
         }
@@ -348,9 +353,9 @@ impl<'r, K: OrdKey<'r>, V: Persist> Top<'r, K, V> {
     }
 
     /// Frees all nodes, and the keys in them, when the transaction commits.
-    pub(super) fn give_up(self, tx: &Txn<'r>) {
+    pub(super) fn free_nodes(self, tx: &Txn<'r>) {
         // SAFETY: a top is moved and never copied, so there is no other pointer to the nodes below it.
-        unsafe { give_up(tx, self.0, MAX_HEIGHT) };
+        unsafe { free_subtree(tx, self.0, MAX_HEIGHT) };
     }
 }
 
@@ -358,23 +363,23 @@ impl<'r, K: OrdKey<'r>, V: Persist> Top<'r, K, V> {
 ///
 /// # Safety
 /// At the commit there is no pointer to the node.
-unsafe fn give_up<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, child: Child<'r, K, V>, height: usize) {
+unsafe fn free_subtree<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, child: Child<'r, K, V>, height: usize) {
     // SAFETY: at the commit there is no pointer to the node and to the nodes below it, by the caller's
     // premise, so the keys that are moved out are never read again. All branches except the first have a
     // separator.
     unsafe {
         match child {
             Child::Leaf(leaf) if K::POINTERS => {
-                let seen = leaf.seen(tx);
-                (0..seen.len()).for_each(|i| std::ptr::from_ref(&seen.item(i).key).read().give_up(tx));
+                let seen = leaf.node_view(tx);
+                (0..seen.len()).for_each(|i| std::ptr::from_ref(&seen.item(i).key).read().free_key(tx));
             }
             Child::Inner(inner) if height > 0 => {
-                let seen = inner.seen(tx);
+                let seen = inner.node_view(tx);
                 for place in 0..seen.len() {
                     if place > 0 {
-                        seen.item(place).separator.take().give_up(tx);
+                        seen.item(place).separator.move_out().free_key(tx);
                     }
-                    give_up(tx, seen.child(place), height - 1);
+                    free_subtree(tx, seen.child(place), height - 1);
                 }
             }
             Child::Leaf(_) | Child::Inner(_) | Child::None(_) => {}

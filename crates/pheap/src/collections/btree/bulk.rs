@@ -45,11 +45,11 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         if !kept.contains(&true) {
             return self.clear(tx);
         }
-        self.keep(tx, kept, &mut |tx, entry| entry.key.give_up(tx));
+        self.retain_marked(tx, kept, &mut |tx, entry| entry.key.free_key(tx));
     }
 
     /// Keeps the entries for which there is a `true`, and passes the others to `gone`.
-    fn keep(self, tx: &mut Txn<'r>, kept: Vec<bool>, gone: &mut impl FnMut(&Txn<'r>, Entry<K, V>)) {
+    fn retain_marked(self, tx: &mut Txn<'r>, kept: Vec<bool>, gone: &mut impl FnMut(&Txn<'r>, Entry<K, V>)) {
         if kept.iter().all(|kept| *kept) {
             return;
         }
@@ -94,14 +94,14 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         // `is_wanted` runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| !is_wanted(key, value)).collect();
         let mut taken = Vec::new();
-        self.keep(tx, kept, &mut |_, Entry { key, value }| taken.push((key.into_inner(), value)));
+        self.retain_marked(tx, kept, &mut |_, Entry { key, value }| taken.push((key.into_inner(), value)));
         taken.into_iter()
     }
 
     /// Removes all entries. O(n): their keys and the nodes are freed when the transaction commits.
     pub fn clear(self, tx: &mut Txn<'r>) {
         let map = std::mem::take(&mut tx[self]);
-        map.top.give_up(tx);
+        map.top.free_nodes(tx);
     }
 
     /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other.
@@ -145,7 +145,7 @@ fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
         }
         Child::Inner(inner) if height > 0 => {
             for place in 0..inner.count(tx) {
-                let child = inner.seen(tx).child(place);
+                let child = inner.node_view(tx).child(place);
                 sift(tx, map, child, height - 1, kept, gone);
             }
         }
@@ -182,7 +182,7 @@ fn take_between<'r, K: OrdKey<'r>, V: Persist>(
             for place in first..end {
                 let from = from.filter(|_| place == first).map(|way| &way[1..]);
                 let to = to.filter(|_| place + 1 == end).map(|way| &way[1..]);
-                let child = inner.seen(tx).child(here);
+                let child = inner.node_view(tx).child(here);
                 is_thin |= take_between(tx, map, child, height - 1, (from, to), taken);
                 is_thin |= shrink::is_thin(tx, child);
                 // Remove it at once: no search gets past a node without items.
@@ -213,7 +213,7 @@ fn mend_at<'r, K: OrdKey<'r>, V: Persist>(
     let (place, rest) = way.split_first().map_or((0, way), |(&place, rest)| (usize::from(place), rest));
     let mut below = |place, way: &[u8]| {
         if place < inner.count(tx) {
-            mend_at(tx, inner.seen(tx).child(place), way, height - 1);
+            mend_at(tx, inner.node_view(tx).child(place), way, height - 1);
         }
     };
     below(place, rest);
@@ -235,7 +235,7 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>,
     }
     let (mut again, mut place) = (false, 0);
     while place < inner.count(tx) {
-        let child = inner.seen(tx).child(place);
+        let child = inner.node_view(tx).child(place);
         again |= mend(tx, child, height - 1);
         // Remove it at once: the program's code may panic later, and no search gets past a node without
         // items.

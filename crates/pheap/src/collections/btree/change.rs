@@ -37,7 +37,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         if let Some(TreeLookup { leaf, place: Ok(place) }) = found {
             return Ok(Some(std::mem::replace(leaf.value_mut(tx, place), value)));
         }
-        let key = OwnKey::of(tx, &key, &query)?;
+        let key = OwnKey::from_argument(tx, &key, &query)?;
         grow::insert(self, tx, found, &mut path, wanted, node::Entry { key, value })?;
         Ok(None)
     }
@@ -62,35 +62,37 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// freed when the transaction commits.
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);
-        let entry =
-            self.take(tx, |tx, top, path| search::find(tx, top, SearchKey::new::<K>(&query), path))?;
-        entry.key.give_up(tx);
+        let entry = self.remove_found(tx, |tx, top, path| {
+            search::seek_with_path(tx, top, SearchKey::new::<K>(&query), path)
+        })?;
+        entry.key.free_key(tx);
         Some(entry.value)
     }
 
     /// Removes a key, and returns the key and its value. O(log n).
     pub fn remove_entry(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<(K, V)> {
         let query = key.apart(tx);
-        let entry =
-            self.take(tx, |tx, top, path| search::find(tx, top, SearchKey::new::<K>(&query), path))?;
+        let entry = self.remove_found(tx, |tx, top, path| {
+            search::seek_with_path(tx, top, SearchKey::new::<K>(&query), path)
+        })?;
         Some((entry.key.into_inner(), entry.value))
     }
 
     /// Removes the entry with the least key. O(log n).
     pub fn pop_first(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
-        let entry = self.take(tx, |tx, top, path| TreePosition::at_end(tx, top, false, path))?;
+        let entry = self.remove_found(tx, |tx, top, path| TreePosition::at_end(tx, top, false, path))?;
         Some((entry.key.into_inner(), entry.value))
     }
 
     /// Removes the entry with the greatest key. O(log n).
     pub fn pop_last(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
-        let entry = self.take(tx, |tx, top, path| TreePosition::at_end(tx, top, true, path))?;
+        let entry = self.remove_found(tx, |tx, top, path| TreePosition::at_end(tx, top, true, path))?;
         Some((entry.key.into_inner(), entry.value))
     }
 
     /// Removes the entry that `find` finds, if any.
     #[inline]
-    pub(super) fn take(
+    pub(super) fn remove_found(
         self,
         tx: &mut Txn<'r>,
         find: impl FnOnce(&Txn<'r>, Child<'r, K, V>, &mut TreePath<'r, K, V>) -> Option<TreeLookup<'r, K, V>>,

@@ -80,12 +80,12 @@ impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> 
 
     /// Returns the key in its borrowed form.
     pub fn key(&self) -> &K::Query {
-        self.leaf.seen(self.tx).query(self.place)
+        self.leaf.node_view(self.tx).query(self.place)
     }
 
     /// Returns the value.
     pub fn get(&self) -> &V {
-        self.leaf.seen(self.tx).value(self.place)
+        self.leaf.node_view(self.tx).value(self.place)
     }
 
     /// Returns the value, to write.
@@ -106,7 +106,7 @@ impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> 
     /// Removes the entry, and returns its value.
     pub fn remove(mut self) -> V {
         let entry = shrink::remove(self.map, self.tx, self.leaf, &mut self.path, self.place);
-        entry.key.give_up(self.tx);
+        entry.key.free_key(self.tx);
         entry.value
     }
 

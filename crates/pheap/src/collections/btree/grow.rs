@@ -68,7 +68,7 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
     let separator = if cut == LEAF {
         (wanted.prefix, OwnKey::new(tx, wanted.query)?)
     } else {
-        let least = old.seen(tx).query(cut);
+        let least = old.node_view(tx).query(cut);
         (K::prefix(least), OwnKey::new(tx, least)?)
     };
     let spare = spare(tx, path)?;

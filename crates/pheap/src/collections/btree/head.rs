@@ -115,7 +115,7 @@ impl Scale {
 
     /// Returns a scale for prefixes between two. It leaves room on both sides, so that it also distinguishes
     /// keys that are added at the ends of a tree.
-    pub(super) fn of(one: u64, other: u64) -> Scale {
+    pub(super) fn between(one: u64, other: u64) -> Scale {
         let (least, greatest) = (one.min(other), one.max(other));
         let room = ((greatest - least) / 2).max(1 << 14);
         let (base, end) = (least.saturating_sub(room) & !63, greatest.saturating_add(room));
@@ -165,7 +165,7 @@ impl<const N: usize> Head<N> {
 
     /// Returns the slot of the item at `place`.
     #[inline(always)]
-    pub(super) fn slot(&self, place: usize) -> usize {
+    pub(super) fn slot_of_item(&self, place: usize) -> usize {
         self.order.slots[place] as usize
     }
 
@@ -178,7 +178,7 @@ impl<const N: usize> Head<N> {
     /// Returns the code of the item at `place`.
     #[inline(always)]
     pub(super) fn code_at(&self, place: usize) -> i16 {
-        self.codes[self.slot(place)]
+        self.codes[self.slot_of_item(place)]
     }
 
     /// Returns the number of items with a lesser code, which is the place of the first of the others. All
@@ -213,7 +213,7 @@ impl<const N: usize> Head<N> {
             return None;
         }
         let (least, greatest) = (prefix_at(first).min(prefix), prefix_at(self.len() - 1).max(prefix));
-        let scale = Scale::of(least, greatest);
+        let scale = Scale::between(least, greatest);
         let better =
             self.scale.is_worse(scale) || self.scale.is_beyond(least) || self.scale.is_beyond(greatest);
         better.then_some(scale)
@@ -224,7 +224,7 @@ impl<const N: usize> Head<N> {
     pub(super) fn set_scale(&mut self, first: usize, scale: Scale, prefixes: &[u64; N]) {
         self.scale = scale;
         for place in first..self.len() {
-            let slot = self.slot(place);
+            let slot = self.slot_of_item(place);
             self.codes[slot] = scale.code(prefixes[slot]);
         }
     }
@@ -232,8 +232,9 @@ impl<const N: usize> Head<N> {
     /// Sets the [scale](Self::set_scale) that is made for the least and the greatest prefix.
     pub(super) fn fit(&mut self, first: usize, prefixes: &[u64; N]) {
         if self.len() > first {
-            let (least, greatest) = (prefixes[self.slot(first)], prefixes[self.slot(self.len() - 1)]);
-            self.set_scale(first, Scale::of(least, greatest), prefixes);
+            let (least, greatest) =
+                (prefixes[self.slot_of_item(first)], prefixes[self.slot_of_item(self.len() - 1)]);
+            self.set_scale(first, Scale::between(least, greatest), prefixes);
         }
     }
 
@@ -287,7 +288,7 @@ mod tests {
     fn codes_are_ordered_as_prefixes() {
         let ends = [(0, 0), (0, u64::MAX), (u64::MAX, u64::MAX), (1 << 40, (1 << 40) + 1), (5, 1 << 63)];
         for (least, greatest) in ends {
-            let scale = Scale::of(least, greatest);
+            let scale = Scale::between(least, greatest);
             let mut prefixes = vec![0, 1, least, greatest, u64::MAX, u64::MAX - 1];
             prefixes.extend((0..64).map(|bit| 1 << bit));
             prefixes.extend((0..100).map(|i| least + (greatest - least) / 100 * i));

@@ -22,7 +22,7 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
     /// separator.
     #[inline(always)]
     pub(super) unsafe fn item_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut T {
-        let slot = self.seen(tx).slot(place);
+        let slot = self.node_view(tx).slot_of_item(place);
         // SAFETY: `slot` belongs to an item, so it has a value.
         unsafe { buffer::write(tx, self.slot_ptr(slot)).value_mut() }
     }
@@ -43,12 +43,12 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
     /// separator.
     #[inline]
     pub(super) unsafe fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> (X, T) {
-        let seen = self.seen(tx);
-        let (slot, near) = (seen.slot(place), seen.near(place));
+        let seen = self.node_view(tx);
+        let (slot, near) = (seen.slot_of_item(place), seen.near(place));
         // SAFETY: all places are parts of a live node. `slot` is in use, so it has a value; the head then
         // frees it, so the value is not read there again.
         unsafe {
-            let item = buffer::read(tx, self.slot_ptr(slot)).take();
+            let item = buffer::read(tx, self.slot_ptr(slot)).move_out();
             if tx.logs_in_place() {
                 let (order, code) = self.parts(slot);
                 let vacated =
@@ -87,7 +87,7 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         // SAFETY: the head is a part of a live node.
         unsafe {
             let head = buffer::write(tx, self.head_ptr());
-            head.codes[head.slot(place)] = code(head);
+            head.codes[head.slot_of_item(place)] = code(head);
         }
     }
 }
@@ -101,7 +101,7 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
     /// separator.
     #[inline]
     pub(super) unsafe fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, near: X, item: T) {
-        let seen = self.seen(tx);
+        let seen = self.node_view(tx);
         let head = seen.head();
         assert!(place <= head.len() && !head.is_full());
         let code = if place < T::FIRST { LEAST } else { head.code(prefix) };
@@ -116,7 +116,7 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
     #[inline(always)]
     fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, near: X, item: T) {
         let head = self.head(tx);
-        let slot = head.slot(head.len());
+        let slot = head.slot_of_item(head.len());
         // SAFETY: all places are parts of a live node; `slot` is free, so nothing is overwritten.
         unsafe {
             if tx.logs_in_place() {
@@ -162,14 +162,14 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         if T::KEPT {
             let prefixes = self.prefixes(tx, &old);
             let mut new_prefixes = [0; N];
-            (place..old.len()).for_each(|from| new_prefixes[from - place] = prefixes[old.slot(from)]);
+            (place..old.len()).for_each(|from| new_prefixes[from - place] = prefixes[old.slot_of_item(from)]);
             head.fit(T::FIRST, &prefixes);
             new_head.fit(T::FIRST, &new_prefixes);
         }
         // SAFETY: all places are parts of live nodes. Only this call knows the new node, so it is written in
         // place. The values move, the heads record that, and nothing in between can panic.
         unsafe {
-            for (to, from) in (place..old.len()).map(|place| old.slot(place)).enumerate() {
+            for (to, from) in (place..old.len()).map(|place| old.slot_of_item(place)).enumerate() {
                 new.near_ptr(to).copy_from_nonoverlapping(tx.place_of(self.near_ptr(from)), 1);
                 buffer::move_to_new(tx, self.slot_ptr(from), new.slot_ptr(to));
             }
@@ -177,15 +177,15 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
             if place < old.len() {
                 *buffer::write(tx, self.head_ptr()) = head;
             }
-            (place..old.len()).for_each(|place| self.vacate(tx, old.slot(place)));
+            (place..old.len()).for_each(|place| self.vacate(tx, old.slot_of_item(place)));
         }
     }
 
     /// Returns the prefixes of all items, in the order of their slots.
     fn prefixes(self, view: &View<'r>, head: &Head<N>) -> [u64; N] {
-        let (seen, mut prefixes) = (self.seen(view), [0; N]);
+        let (seen, mut prefixes) = (self.node_view(view), [0; N]);
         for place in 0..head.len() {
-            prefixes[head.slot(place)] = seen.item(place).prefix(view);
+            prefixes[head.slot_of_item(place)] = seen.item(place).prefix(view);
         }
         prefixes
     }
@@ -261,7 +261,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Leaf<K, V>> {
     /// Returns the value of the entry at `place`, to write.
     #[inline(always)]
     pub(super) fn value_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut V {
-        let slot = self.slot_ptr(self.seen(tx).slot(place));
+        let slot = self.slot_ptr(self.node_view(tx).slot_of_item(place));
         // SAFETY: `slot` is a slot of a live node that belongs to an item, so the returned place has an
         // entry; `tx` is borrowed as long as the value is. There is no reference to the whole entry, because
         // `entry_mut` has one to its key.
@@ -273,7 +273,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Leaf<K, V>> {
 
     /// Returns the key of the entry at `place`, in its borrowed form, and its value, to write.
     pub(super) fn entry_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> (&'t K::Query, &'t mut V) {
-        let query: *const K::Query = self.seen(tx).query(place);
+        let query: *const K::Query = self.node_view(tx).query(place);
         let value = self.value_mut(tx, place);
         // SAFETY: the query does not overlap the value, by the contract of `MapKey`. Nothing writes the key,
         // neither here nor at the place from which the entry was copied. A reference to it stays valid when

@@ -32,14 +32,14 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         assert!(self != other, "a map cannot be appended to itself");
         if tx[self].is_empty() {
             let all = std::mem::take(&mut tx[other]);
-            std::mem::replace(&mut tx[self], all).top.give_up(tx);
+            std::mem::replace(&mut tx[self], all).top.free_nodes(tx);
             return Ok(());
         }
         loop {
             let mut from = TreePath::new();
             let first = TreePosition::at_end(tx, tx[other].top.child(), false, &mut from);
             let Some(TreeLookup { leaf, place: Ok(at) }) = first else { return Ok(()) };
-            let query: *const K::Query = leaf.seen(tx).query(at);
+            let query: *const K::Query = leaf.node_view(tx).query(at);
             // SAFETY: the query of a key is not written as long as the key is in its map, and `other` is not
             // changed before the last use of the query: only `self` gets new nodes. If the transaction
             // becomes long in between, it copies entries, and the originals stay where they are.
@@ -49,7 +49,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
             if let Some(TreeLookup { leaf: home, place: Ok(place) }) = found {
                 let entry = shrink::remove(other, tx, leaf, &mut from, at);
                 *home.value_mut(tx, place) = entry.value;
-                entry.key.give_up(tx);
+                entry.key.free_key(tx);
                 continue;
             }
             // Make room first, because that may fail.
@@ -93,7 +93,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     pub fn split_off(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<PBTreeMap<'r, K, V>> {
         let query = key.apart(tx);
         let mut path = TreePath::new();
-        let found = search::find(tx, tx[self].top.child(), SearchKey::new::<K>(&query), &mut path);
+        let found = search::seek_with_path(tx, tx[self].top.child(), SearchKey::new::<K>(&query), &mut path);
         let Some(TreeLookup { leaf, place: Ok(place) | Err(place) }) = found else {
             return Ok(PBTreeMap::new());
         };
@@ -109,7 +109,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
             inner.split_behind(tx, place, &upper, right);
             right = NewChild::Inner(upper);
         }
-        let mut other = self.cut(tx, right, len);
+        let mut other = self.detach_half(tx, right, len);
         mend_edge(tx, tx[self].top.child(), true);
         shrink::mend_top(self, tx);
         mend_edge(tx, other.top.child(), false);
@@ -147,7 +147,7 @@ fn drop_empty<'r, K: OrdKey<'r>, V: Persist>(
         return;
     }
     let place = at_edge(tx, inner, last);
-    let child = inner.seen(tx).child(place);
+    let child = inner.node_view(tx).child(place);
     drop_empty(tx, child, last, height - 1);
     if child.count(tx) == 0 {
         inner.remove_child(tx, place);
@@ -166,7 +166,7 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(
     if height == 0 || inner.count(tx) == 0 {
         return false;
     }
-    let child = inner.seen(tx).child(at_edge(tx, inner, last));
+    let child = inner.node_view(tx).child(at_edge(tx, inner, last));
     let mut again = mend(tx, child, last, height - 1);
     while inner.count(tx) > 1 {
         let mended = shrink::mend_child(tx, inner, at_edge(tx, inner, last));

@@ -109,17 +109,17 @@ pub struct PBTreeMap<'r, K, V> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PBTreeMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
+    OwnType::for_type::<PBTreeMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
         CollectionRule::tree(ty, node::MAX_HEIGHT)
     })),
-    OwnType::of::<PBTreeSet<'static, u8>>(TypePromise::Nothing),
-    OwnType::of::<node::Entry<u8, u8>>(TypePromise::Key("key")),
-    OwnType::of::<node::Branch<'static, u8, u8>>(TypePromise::Key("separator")),
-    OwnType::of::<node::Leaf<u8, u8>>(TypePromise::Nothing),
-    OwnType::of::<node::Child<'static, u8, u8>>(TypePromise::Nothing),
-    OwnType::of::<head::Head<8>>(TypePromise::Nothing),
-    OwnType::of::<head::Order<8>>(TypePromise::Nothing),
-    OwnType::of::<head::Scale>(TypePromise::Nothing),
+    OwnType::for_type::<PBTreeSet<'static, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<node::Entry<u8, u8>>(TypePromise::Key("key")),
+    OwnType::for_type::<node::Branch<'static, u8, u8>>(TypePromise::Key("separator")),
+    OwnType::for_type::<node::Leaf<u8, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<node::Child<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<head::Head<8>>(TypePromise::Nothing),
+    OwnType::for_type::<head::Order<8>>(TypePromise::Nothing),
+    OwnType::for_type::<head::Scale>(TypePromise::Nothing),
 ];
 
 sized!(PBTreeMap<K, V> of "entries", "nodes", PBTreeMap { len: 0, top: Top::NONE }, |map| map.len as usize);

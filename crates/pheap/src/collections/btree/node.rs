@@ -180,22 +180,22 @@ impl<'v, 'r, T: Persist, X: NearPart, const N: usize> NodeView<'v, 'r, T, X, N> 
     }
 
     #[inline(always)]
-    pub(super) fn slot(self, place: usize) -> usize {
+    pub(super) fn slot_of_item(self, place: usize) -> usize {
         assert!(place < self.head.len());
-        self.head.slot(place)
+        self.head.slot_of_item(place)
     }
 
     /// Returns the item at `place`.
     #[inline(always)]
     pub(super) fn item(self, place: usize) -> &'v T {
         // SAFETY: the slot of an item has a value, and does not change while the view is borrowed.
-        unsafe { buffer::read(self.view, self.node.slot_ptr(self.slot(place))).value() }
+        unsafe { buffer::read(self.view, self.node.slot_ptr(self.slot_of_item(place))).value() }
     }
 
     /// Returns the part of the item at `place` that lies near the head.
     #[inline(always)]
     pub(super) fn near(self, place: usize) -> X {
-        let near = self.node.near_ptr(self.head.slot(place));
+        let near = self.node.near_ptr(self.head.slot_of_item(place));
         // A write to it also writes the head: so if there is no copy of the head, there is none of it.
         let in_place = std::ptr::eq(self.head, self.node.head_ptr());
         // SAFETY: `near` is a part of a live node, and can be read in place if no copy was made.
@@ -205,7 +205,8 @@ impl<'v, 'r, T: Persist, X: NearPart, const N: usize> NodeView<'v, 'r, T, X, N> 
     /// Returns the slot that the next item takes, if there is one.
     #[inline(always)]
     pub(super) fn free_slot(self) -> Option<*const u8> {
-        (!self.head.is_full()).then(|| self.node.slot_ptr(self.head.slot(self.len())).cast_const().cast())
+        (!self.head.is_full())
+            .then(|| self.node.slot_ptr(self.head.slot_of_item(self.len())).cast_const().cast())
     }
 }
 
@@ -217,7 +218,7 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> LeafView<'v, 'r, K, V> {
         let code = self.head.code(prefix);
         let place = self.head.less(code);
         if place < self.len() && self.head.code_at(place) == code {
-            Some(self.node.slot_ptr(self.head.slot(place)).cast_const().cast())
+            Some(self.node.slot_ptr(self.head.slot_of_item(place)).cast_const().cast())
         } else {
             self.free_slot()
         }
@@ -236,7 +237,7 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> LeafView<'v, 'r, K, V> {
     /// Returns the value of the entry at `place`.
     #[inline(always)]
     pub(super) fn value(self, place: usize) -> &'v V {
-        let entry = self.node.slot_ptr(self.slot(place)).cast::<Entry<K, V>>();
+        let entry = self.node.slot_ptr(self.slot_of_item(place)).cast::<Entry<K, V>>();
         // SAFETY: the slot of an item has a value, so this is a part of an entry, which does not change while
         // the view is borrowed.
         unsafe { buffer::read(self.view, &raw mut (*entry).value) }
@@ -247,7 +248,7 @@ impl<'v, 'r, K: Persist, V: Persist> InnerView<'v, 'r, K, V> {
     /// Returns the child at `place`.
     #[inline(always)]
     pub(super) fn child(self, place: usize) -> Child<'r, K, V> {
-        Child::of(self.near(place), || self.item(place).inner)
+        Child::from_node(self.near(place), || self.item(place).inner)
     }
 
     /// Returns the prefix of the separator at `place`, and a function that returns its key. The first child
@@ -297,14 +298,14 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
     }
 
     #[inline(always)]
-    pub(super) fn seen<'v>(self, view: &'v View<'r>) -> NodeView<'v, 'r, T, X, N> {
+    pub(super) fn node_view<'v>(self, view: &'v View<'r>) -> NodeView<'v, 'r, T, X, N> {
         // SAFETY: the head is a part of a live node, and there is no `&mut` to it while the view is borrowed.
         NodeView { view, node: self, head: unsafe { buffer::read(view, self.head_ptr()) } }
     }
 
     #[inline(always)]
     pub(super) fn head<'v>(self, view: &'v View<'r>) -> &'v Head<N> {
-        self.seen(view).head
+        self.node_view(view).head
     }
 
     #[inline(always)]
@@ -315,7 +316,7 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
 
 impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
     #[inline(always)]
-    pub(super) fn of(
+    pub(super) fn from_node(
         leaf: Option<P<'r, Leaf<K, V>>>,
         inner: impl FnOnce() -> Option<P<'r, Inner<'r, K, V>>>,
     ) -> Child<'r, K, V> {

@@ -108,7 +108,7 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
         for _ in 0..MAX_HEIGHT {
             match child {
                 Child::Inner(inner) => {
-                    let seen = inner.seen(view);
+                    let seen = inner.node_view(view);
                     let place = if last { seen.len().max(1) - 1 } else { 0 };
                     path.push(inner, place);
                     child = seen.child(place);
@@ -158,7 +158,7 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
     fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;
         while let Some((inner, place)) = path.pop() {
-            let seen = inner.seen(view);
+            let seen = inner.node_view(view);
             let place = if back { place.wrapping_sub(1) } else { place + 1 };
             if place < seen.len() {
                 path.push(inner, place);
@@ -170,7 +170,7 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
 
     /// Whether both are the same position.
     #[inline(always)]
-    fn is(&self, other: &Self) -> bool {
+    fn is_same_position(&self, other: &Self) -> bool {
         self.place == other.place && self.leaf == other.leaf
     }
 
@@ -227,7 +227,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> TreeSpan<'r, K, V> {
         greater: bool,
     ) -> TreePosition<'r, K, V> {
         let mut path = TreePath::new();
-        let Some(TreeLookup { leaf, place }) = search::find(view, top, SearchKey::new::<K>(key), &mut path)
+        let Some(TreeLookup { leaf, place }) =
+            search::seek_with_path(view, top, SearchKey::new::<K>(key), &mut path)
         else {
             return TreePosition::behind_all();
         };
@@ -244,16 +245,20 @@ impl<'r, K: OrdKey<'r>, V: Persist> TreeSpan<'r, K, V> {
     pub(super) fn ways(&self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         let way =
             |end: &TreePosition<'r, K, V>| end.leaf.map(|_| [end.path.places(), &[end.place as u8]].concat());
-        if self.front.is(&self.back) { None } else { Some((way(&self.front)?, way(&self.back))) }
+        if self.front.is_same_position(&self.back) {
+            None
+        } else {
+            Some((way(&self.front)?, way(&self.back)))
+        }
     }
 
     /// Returns the next entry: its leaf, and its place.
     #[inline(always)]
     pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<(LeafView<'v, 'r, K, V>, usize)> {
-        if self.front.is(&self.back) {
+        if self.front.is_same_position(&self.back) {
             return None;
         }
-        let (leaf, place) = (self.front.leaf?.seen(view), self.front.place);
+        let (leaf, place) = (self.front.leaf?.node_view(view), self.front.place);
         self.front.place += 1;
         if self.front.place >= leaf.len() {
             self.front = self.front.neighbour(view, false).forward(view);
@@ -264,7 +269,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> TreeSpan<'r, K, V> {
     /// Returns the last entry: its leaf, and its place.
     #[inline(always)]
     fn next_back<'v>(&mut self, view: &'v View<'r>) -> Option<(LeafView<'v, 'r, K, V>, usize)> {
-        if self.front.is(&self.back) {
+        if self.front.is_same_position(&self.back) {
             return None;
         }
         while self.back.place == 0 {
@@ -274,7 +279,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> TreeSpan<'r, K, V> {
             };
             self.back.leaf?;
         }
-        let leaf = self.back.leaf?.seen(view);
+        let leaf = self.back.leaf?.node_view(view);
         self.back.place -= 1;
         Some((leaf, self.back.place))
     }

@@ -41,7 +41,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     pub fn rank(&self, view: &View<'r>, key: impl KeyArg<'r, K>) -> usize {
         let wanted = SearchKey::new::<K>(key.seen(view));
         let mut path = TreePath::new();
-        let found = search::find(view, self.top.child(), wanted, &mut path);
+        let found = search::seek_with_path(view, self.top.child(), wanted, &mut path);
         found.map_or(0, |TreeLookup { place: Ok(place) | Err(place), .. }| {
             before(view, path, place, self.len())
         })
@@ -60,7 +60,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         for _ in 0..MAX_HEIGHT {
             match child {
                 Child::Inner(inner) => {
-                    let (seen, children) = (inner.seen(view), inner.count(view));
+                    let (seen, children) = (inner.node_view(view), inner.count(view));
                     let count = |place| entries(view, inner, place..place + 1, MAX_HEIGHT);
                     child = seen.child(match from_here.take() {
                         Some(mut from_here) if from_here < before => {
@@ -81,7 +81,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
                     });
                 }
                 Child::Leaf(leaf) => {
-                    let seen = leaf.seen(view);
+                    let seen = leaf.node_view(view);
                     return (before < seen.len()).then(|| (seen.query(before), seen.value(before)));
                 }
                 Child::None(_) => return None,
@@ -117,7 +117,7 @@ fn entries<'r, K: OrdKey<'r>, V: Persist>(
     places: Range<usize>,
     height: usize,
 ) -> usize {
-    let seen = inner.seen(view);
+    let seen = inner.node_view(view);
     // The loads do not depend on one another.
     places.clone().for_each(|place| seen.child(place).prefetch_count());
     let below = |place| match seen.child(place) {

@@ -169,7 +169,7 @@ fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     for _ in 0..MAX_HEIGHT {
         match child {
             Child::Inner(inner) => {
-                let seen = inner.seen(view);
+                let seen = inner.node_view(view);
                 let place = in_inner(seen, wanted, &mut common);
                 step(inner, place);
                 child = seen.child(place);
@@ -181,7 +181,7 @@ fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
                 }
             }
             Child::Leaf(leaf) => {
-                let leaf = leaf.seen(view);
+                let leaf = leaf.node_view(view);
                 arrive(leaf);
                 return Some((leaf, in_leaf(leaf, wanted, &mut common)));
             }
@@ -212,7 +212,7 @@ copied! { [K, V] TreeLookup<'_, K, V>; }
 
 /// Finds a key, and adds the way to it to the path. `None` in a tree without nodes.
 #[inline]
-pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
+pub(super) fn seek_with_path<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     top: Child<'r, K, V>,
     wanted: SearchKey<'_, K::Query>,
@@ -222,7 +222,7 @@ pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
     Some(TreeLookup { leaf: leaf.node(), place })
 }
 
-/// Like [`find`] for an insertion: it also prefetches the slot that a new key takes.
+/// Like [`seek_with_path`] for an insertion: it also prefetches the slot that a new key takes.
 #[inline]
 pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
@@ -246,7 +246,7 @@ struct Descent<'q, 'r, K: OrdKey<'r>, V> {
     common: CommonPrefixes,
 }
 
-/// Prefetches most of the memory that [`find`] will read for each of these keys: one level for several keys
+/// Prefetches most of the memory that [`seek_with_path`] will read for each of these keys: one level for several keys
 /// at a time, so that the waits for memory overlap.
 #[inline]
 pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
@@ -276,13 +276,13 @@ pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
             for Descent { wanted, child, common } in ways.iter_mut().flatten() {
                 match *child {
                     Child::Inner(inner) => {
-                        let seen = inner.seen(view);
+                        let seen = inner.node_view(view);
                         *child = seen.child(in_inner(seen, *wanted, common));
                         child.prefetch();
                         goes_on = true;
                     }
                     Child::Leaf(leaf) => {
-                        leaf.seen(view).likely_slot(wanted.prefix).into_iter().for_each(prefetch_read);
+                        leaf.node_view(view).likely_slot(wanted.prefix).into_iter().for_each(prefetch_read);
                         *child = Child::None(0);
                     }
                     Child::None(_) => {}

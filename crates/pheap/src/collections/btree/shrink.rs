@@ -81,7 +81,7 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     inner: P<'r, Inner<'r, K, V>>,
     place: usize,
 ) -> MendOutcome {
-    let seen = inner.seen(tx);
+    let seen = inner.node_view(tx);
     let (child, len) = (seen.child(place), seen.len());
     let count = child.count(tx);
     if count == 0 {

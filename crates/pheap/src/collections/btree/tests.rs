@@ -66,8 +66,8 @@ fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
     assert!(most > 0, "too high");
     match child {
         Child::Leaf(leaf) => {
-            let (leaf, head) = (leaf.seen(view), leaf.seen(view).head());
-            look_at_head(&(0..LEAF).map(|i| head.slot(i)).collect::<Vec<_>>(), head.len());
+            let (leaf, head) = (leaf.node_view(view), leaf.node_view(view).head());
+            look_at_head(&(0..LEAF).map(|i| head.slot_of_item(i)).collect::<Vec<_>>(), head.len());
             for place in 0..LEAF {
                 let code = match place < head.len() {
                     true => head.code(K::prefix(leaf.query(place))),
@@ -82,8 +82,8 @@ fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
             (1, (head.len() > 0).then(|| (key(0), key(head.len() - 1))))
         }
         Child::Inner(inner) => {
-            let (inner, head) = (inner.seen(view), inner.seen(view).head());
-            look_at_head(&(0..INNER).map(|i| head.slot(i)).collect::<Vec<_>>(), head.len());
+            let (inner, head) = (inner.node_view(view), inner.node_view(view).head());
+            look_at_head(&(0..INNER).map(|i| head.slot_of_item(i)).collect::<Vec<_>>(), head.len());
             seen.inner += 1;
             seen.thin += usize::from(!last && head.len() < INNER / 3);
             let (mut height, mut ends) = (None, None::<(&K::Query, &K::Query)>);
@@ -193,11 +193,11 @@ fn descending_keys_are_told_apart() {
         while let Some(child) = path.pop() {
             match child {
                 Child::Leaf(leaf) => {
-                    let head = leaf.seen(view).head();
+                    let head = leaf.node_view(view).head();
                     ties += (1..head.len()).filter(|&i| head.code_at(i) == head.code_at(i - 1)).count();
                 }
                 Child::Inner(inner) => {
-                    let seen = inner.seen(view);
+                    let seen = inner.node_view(view);
                     path.extend((0..seen.len()).map(|place| seen.child(place)));
                 }
                 Child::None(_) => {}

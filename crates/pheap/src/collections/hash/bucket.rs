@@ -322,7 +322,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
 
     /// Moves an entry out. The caller also writes the object that `map` points to.
     #[inline(always)]
-    pub(super) fn take<M: Persist>(self, tx: &mut Txn<'r>, slot: usize, map: P<'r, M>) -> Pair<K, V> {
+    pub(super) fn take_entry<M: Persist>(self, tx: &mut Txn<'r>, slot: usize, map: P<'r, M>) -> Pair<K, V> {
         let (at, head) = (self.slot_ptr(slot), self.head_ptr());
         // SAFETY: the places are live objects of the region, or parts of them. The assertion shows that the
         // slot has an entry; its tag is cleared, so the entry is not read there again.
@@ -332,7 +332,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
             let tags = &mut buffer::write(tx, head).tags;
             assert!(tags.has(slot), "there is no entry");
             tags.clear(slot);
-            let pair = buffer::read(tx, at).take();
+            let pair = buffer::read(tx, at).move_out();
             if <Pair<K, V>>::POINTERS {
                 buffer::write(tx, at).vacate();
             }
@@ -376,7 +376,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
     ) -> Result<()> {
         bits(self.tags(tx).occupied()).try_for_each(|slot| {
             // SAFETY: the slot is occupied, so it has an entry. The caller's premise allows the move.
-            let pair = unsafe { buffer::read(tx, self.slot_ptr(slot)).take() };
+            let pair = unsafe { buffer::read(tx, self.slot_ptr(slot)).move_out() };
             each(tx, pair)
         })
     }

@@ -69,7 +69,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                         Some((key, hash)) => (key, Some(hash)),
                         None => (key.borrow(), None),
                     };
-                    match self.find(tx, key, hash) {
+                    match self.find_entry_mut(tx, key, hash) {
                         Ok(found) => *found.place.into_mut() = value,
                         Err((tx, absence)) => {
                             let key = OwnKey::new(tx, key)?;
@@ -102,7 +102,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         assert!(self != other, "a map cannot be appended to itself");
         if tx[self].is_empty() {
             let all = std::mem::take(&mut tx[other]);
-            std::mem::replace(&mut tx[self], all).give_up(tx);
+            std::mem::replace(&mut tx[self], all).free_table(tx);
             return Ok(());
         }
         let homes = other.homes(tx, |_, _| true);
@@ -127,7 +127,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// Removes the entries for which `keep` is false. O(n).
     pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query, &V) -> bool) {
         for home in self.homes(tx, |key, value| !keep(key, value)) {
-            self.take(tx, home);
+            self.take_value(tx, home);
         }
     }
 
@@ -188,7 +188,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// collector.
     pub fn clear(self, tx: &mut Txn<'r>) {
         let old = std::mem::take(&mut tx[self]);
-        if K::POINTERS { old.drain(tx, |tx, pair| pair.key.give_up(tx)) } else { old.give_up(tx) }
+        if K::POINTERS { old.drain(tx, |tx, pair| pair.key.free_key(tx)) } else { old.free_table(tx) }
     }
 
     /// Frees unused memory: all entries move. O(n).

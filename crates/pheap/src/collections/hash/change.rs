@@ -28,10 +28,10 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     #[inline]
     pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
         let query = key.apart(tx);
-        match self.find(tx, &query, None) {
+        match self.find_entry_mut(tx, &query, None) {
             Ok(found) => Ok(Some(std::mem::replace(found.place.into_mut(), value))),
             Err((tx, absence)) => {
-                let key = OwnKey::of(tx, &key, &query)?;
+                let key = OwnKey::from_argument(tx, &key, &query)?;
                 self.add(tx, absence, Pair { key, value }).map(|_| None)
             }
         }
@@ -44,10 +44,10 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         V: Default,
     {
         let query = key.apart(tx);
-        match self.find(tx, &query, None) {
+        match self.find_entry_mut(tx, &query, None) {
             Ok(_) => Ok(false),
             Err((tx, absence)) => {
-                let key = OwnKey::of(tx, &key, &query)?;
+                let key = OwnKey::from_argument(tx, &key, &query)?;
                 self.add(tx, absence, Pair { key, value: V::default() }).map(|_| true)
             }
         }
@@ -57,7 +57,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     #[inline]
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<&'t mut V> {
         let query = key.apart(tx);
-        Some(self.find(tx, &query, None).ok()?.place.into_mut())
+        Some(self.find_entry_mut(tx, &query, None).ok()?.place.into_mut())
     }
 
     /// Removes a key, and returns its value. O(1). The memory that the map has allocated for the key is freed
@@ -66,13 +66,13 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     #[inline]
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);
-        Some(self.find(tx, &query, None).ok()?.take())
+        Some(self.find_entry_mut(tx, &query, None).ok()?.take_value())
     }
 
     /// Removes a key, and returns the key and its value. O(1).
     pub fn remove_entry(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<(K, V)> {
         let query = key.apart(tx);
-        Some(self.find(tx, &query, None).ok()?.take_pair())
+        Some(self.find_entry_mut(tx, &query, None).ok()?.take_pair())
     }
 
     /// Returns the entry of a key, existing or vacant, to read and change with one search. O(1).

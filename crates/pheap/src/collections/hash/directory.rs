@@ -99,7 +99,7 @@ impl<'r, K: Persist, V: Persist> TriePath<'r, K, V> {
         unsafe {
             match self.leaf {
                 Some(LeafPointer { buckets, index, .. }) => {
-                    (word(buckets, index - offset + skip).cast(), all / 2)
+                    (bucket_pointer(buckets, index - offset + skip).cast(), all / 2)
                 }
                 None => (self.child.sub(offset).add(skip).cast(), all / 2),
             }
@@ -121,7 +121,7 @@ copied! { [K, V] LeafPointer<'_, K, V>; }
 /// # Safety
 /// `index` is less than the length of `buckets`.
 #[inline(always)]
-unsafe fn word<'r, K: Persist, V: Persist>(
+unsafe fn bucket_pointer<'r, K: Persist, V: Persist>(
     buckets: P<'r, Leaf<'r, K, V>>,
     index: usize,
 ) -> *mut Option<P<'r, Bucket<'r, K, V>>> {
@@ -171,7 +171,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
                 Child::Leaf { bits, buckets } => {
                     let (bits, index) = (u32::from(bits), (rest >> (HASH - u32::from(bits))) as usize);
                     // SAFETY: the leaf has `1 << bits` pointers, and `index` is less.
-                    let bucket = *unsafe { buffer::read(view, word(buckets, index)) };
+                    let bucket = *unsafe { buffer::read(view, bucket_pointer(buckets, index)) };
                     (Some(LeafPointer { bits, buckets, index }), bucket)
                 }
                 Child::Bucket(bucket) => (None, Some(bucket)),
@@ -196,7 +196,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
             if let Some(LeafPointer { bits, buckets, index }) = way.leaf {
                 // The bucket itself is not read, because it may not be in the cache.
                 // SAFETY: the leaf has `1 << bits` pointers, and the index is less.
-                let same = |i: &usize| *unsafe { buffer::read(view, word(buckets, *i)) } == way.bucket;
+                let same =
+                    |i: &usize| *unsafe { buffer::read(view, bucket_pointer(buckets, *i)) } == way.bucket;
                 let more = (index + 1..1 << bits).take_while(same).count();
                 last = hash + ((more as u64) << (HASH - way.known()));
             }
@@ -273,13 +274,13 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
     }
 
     /// Adds a bucket where there is none.
-    pub(super) fn fill(self) -> Result<()> {
+    pub(super) fn insert_bucket(self) -> Result<()> {
         assert!(self.way.bucket.is_none());
         let bucket = <P<'r, Bucket<'r, K, V>>>::alloc(self.tx, self.known())?;
         match self.way.leaf {
             // SAFETY: `buckets` is a leaf of the map, and `walk` has found `index` in it.
             Some(LeafPointer { buckets, index, .. }) => unsafe {
-                *buffer::write(self.tx, word(buckets, index)) = Some(bucket);
+                *buffer::write(self.tx, bucket_pointer(buckets, index)) = Some(bucket);
             },
             None => self.set_child(Child::Bucket(bucket)),
         }
@@ -295,7 +296,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
         };
         let tx = &*self.tx;
         // SAFETY: `old` is a leaf of the map with `1 << bits` pointers, and the index is less.
-        let bucket = |i: usize| unsafe { *buffer::read(tx, word(old, i)) };
+        let bucket = |i: usize| unsafe { *buffer::read(tx, bucket_pointer(old, i)) };
         let new = if bits < LEVEL {
             let buckets: P<'r, Leaf<'r, K, V>> = tx.alloc_slice(2 << bits, |i| bucket(i / 2))?;
             Child::Leaf { bits: bits as u8 + 1, buckets }
@@ -409,7 +410,7 @@ fn visit<'r, K: Persist, V: Persist>(
         Child::Leaf { bits, buckets } => {
             for i in 0..1 << bits {
                 // SAFETY: the leaf has `1 << bits` pointers, and the index is less.
-                let bucket = unsafe { *buffer::read(tx, word(buckets, i)) };
+                let bucket = unsafe { *buffer::read(tx, bucket_pointer(buckets, i)) };
                 if bucket != last
                     && let Some(bucket) = bucket
                 {

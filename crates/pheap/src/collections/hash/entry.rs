@@ -35,7 +35,7 @@ pub struct VacantEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
 impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
     #[inline]
     pub(super) fn new(map: P<'r, PHashMap<'r, K, V>>, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Self {
-        match map.find(tx, key, None) {
+        match map.find_entry_mut(tx, key, None) {
             Ok(found) => Entry::Occupied(OccupiedEntry { found, key }),
             Err((tx, absence)) => Entry::Vacant(VacantEntry { map, tx, key, absence }),
         }
@@ -77,7 +77,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K
     /// Removes the entry, and returns its value.
     #[inline]
     pub fn remove(self) -> V {
-        self.found.take()
+        self.found.take_value()
     }
 
     /// Removes the entry, and returns its key and value.

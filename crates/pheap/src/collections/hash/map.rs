@@ -123,7 +123,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
     /// Returns the array of a small map, and how many slots are in use.
     #[inline(always)]
     fn slots(&self) -> (Slots<Pair<K, V>>, usize) {
-        self.few.map_or((Slots::none(), 0), |few| (Slots::of(few), self.len()))
+        self.few.map_or((Slots::none(), 0), |few| (Slots::from_buffer(few), self.len()))
     }
 
     /// Returns the entries of a small map; of a larger one, none.
@@ -131,7 +131,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
     pub(super) fn few<'v>(&self, view: &'v View<'r>) -> BucketEntries<'v, 'r, K, V> {
         let Some(few) = self.few else { return BucketEntries::none(view) };
         // SAFETY: by the invariant, the first `len` slots of `few` have entries.
-        unsafe { BucketEntries::new(view, Slots::first_of(few, 1).at(0), (1 << self.len) - 1) }
+        unsafe { BucketEntries::new(view, Slots::first_of(few, 1).slot_ptr(0), (1 << self.len) - 1) }
     }
 }
 
@@ -139,13 +139,13 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// Returns the entry of a key.
     #[inline(always)]
     pub(super) fn pair<'v>(&self, view: &'v View<'r>, query: &K::Query) -> Option<&'v Pair<K, V>> {
-        self.find(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
+        self.find_entry(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
     }
 
     /// Finds the entry of a key, or the place for it. `hash` is passed if it is known. `prefetch` gets
     /// the address at which the entry probably is.
     #[inline(always)]
-    fn find<'v>(
+    fn find_entry<'v>(
         &self,
         view: &'v View<'r>,
         query: &K::Query,
@@ -179,8 +179,8 @@ pub(super) struct FoundEntry<'t, 'r, K, V> {
 impl<'r, K: HashKey<'r>, V: Persist> FoundEntry<'_, 'r, K, V> {
     /// Moves the value out, and frees the key.
     #[inline(always)]
-    pub(super) fn take(self) -> V {
-        self.map.take(self.place.tx(), self.home)
+    pub(super) fn take_value(self) -> V {
+        self.map.take_value(self.place.tx(), self.home)
     }
 
     /// Moves the key and the value out.
@@ -194,18 +194,18 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     /// Finds the entry of a key, or the place for it. `hash` is passed if it is known.
     #[inline(always)]
     #[allow(clippy::type_complexity)] // it returns the transaction
-    pub(super) fn find<'t>(
+    pub(super) fn find_entry_mut<'t>(
         self,
         tx: &'t mut Txn<'r>,
         query: &K::Query,
         hash: Option<u64>,
     ) -> Result<FoundEntry<'t, 'r, K, V>, (&'t mut Txn<'r>, MissingKey<'r, K, V>)> {
-        let home = match tx[self].find(tx, query, hash, prefetch_write) {
+        let home = match tx[self].find_entry(tx, query, hash, prefetch_write) {
             Ok((home, _)) => home,
             Err(absence) => return Err((tx, absence)),
         };
         let slot = self.slot_of(tx, &home);
-        // SAFETY: `find` has returned the place of an entry, so its slot has one.
+        // SAFETY: `find_entry` has returned the place of an entry, so its slot has one.
         Ok(FoundEntry { map: self, home, place: unsafe { EntryMut::new(tx, slot) } })
     }
 
@@ -232,12 +232,12 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             // `other` until the last use of the query. If the transaction copies the entry in between, for
             // its neighbours or because it becomes long, the original stays where it is.
             let query = unsafe { &*query };
-            match tx[self].find(tx, query, None, prefetch_write) {
+            match tx[self].find_entry(tx, query, None, prefetch_write) {
                 Ok((here, _)) => {
                     let pair = other.take_pair(tx, home);
-                    // SAFETY: `find` has returned the place of an entry, so its slot has one.
+                    // SAFETY: `find_entry` has returned the place of an entry, so its slot has one.
                     *unsafe { EntryMut::new(tx, self.slot_of(tx, &here)) }.into_mut() = pair.value;
-                    pair.key.give_up(tx);
+                    pair.key.free_key(tx);
                 }
                 Err(absence) => {
                     // Make room first, because that may fail.
@@ -254,7 +254,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     fn slot_of(self, view: &View<'r>, home: &EntryHome<'r, K, V>) -> *mut Slot<Pair<K, V>> {
         match *home {
             // SAFETY: `index` is the place of an entry, so it is less than the number of slots.
-            EntryHome::Few(index) => unsafe { view[self].slots().0.at(index) },
+            EntryHome::Few(index) => unsafe { view[self].slots().0.slot_ptr(index) },
             EntryHome::Bucket { at: (bucket, slot), .. } => bucket.slot_ptr(slot),
         }
     }
@@ -271,7 +271,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             // SAFETY: the map owned the array, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
-        Ok(Slots::of(new))
+        Ok(Slots::from_buffer(new))
     }
 
     /// Adds an entry to a small map.
@@ -283,7 +283,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         let (slots, len) = (self.room_among_few(tx)?, tx[self].len());
         // SAFETY: `room_among_few` has made the number of slots greater than `len`.
         unsafe {
-            let at = slots.at(len);
+            let at = slots.slot_ptr(len);
             buffer::announce(tx, &[buffer::range(at), buffer::range(value_of(self))]);
             buffer::write(tx, at).put(pair);
             tx[self].len += 1;
@@ -327,9 +327,9 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
 
     /// Moves a value out, and frees its key.
     #[inline(always)]
-    pub(super) fn take(self, tx: &mut Txn<'r>, home: EntryHome<'r, K, V>) -> V {
+    pub(super) fn take_value(self, tx: &mut Txn<'r>, home: EntryHome<'r, K, V>) -> V {
         let Pair { key, value } = self.take_pair(tx, home);
-        key.give_up(tx);
+        key.free_key(tx);
         value
     }
 
@@ -338,7 +338,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         match home {
             EntryHome::Few(index) => self.take_from_few(tx, index),
             EntryHome::Bucket { at: (bucket, slot), first } => {
-                let pair = bucket.take(tx, slot, self);
+                let pair = bucket.take_entry(tx, slot, self);
                 tx[self].len -= 1;
                 if bucket != first && bucket.tags(tx).occupied() == 0 {
                     first.drop_empty(tx);
@@ -354,9 +354,9 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         // SAFETY: both slots have entries, by the assertion. The last one moves to the place of the removed
         // one.
         unsafe {
-            let (at, last) = (slots.at(index), slots.at(len - 1));
+            let (at, last) = (slots.slot_ptr(index), slots.slot_ptr(len - 1));
             buffer::announce(tx, &[buffer::range(at), buffer::range(last), buffer::range(value_of(self))]);
-            let pair = buffer::read(tx, at).take();
+            let pair = buffer::read(tx, at).move_out();
             if at != last {
                 let moved = std::ptr::read(buffer::read(tx, last));
                 *buffer::write(tx, at) = moved;
@@ -373,7 +373,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     pub(super) fn change_few(self, tx: &mut Txn<'r>, change: &mut impl FnMut(&K::Query, &mut V)) {
         if let Some(few) = tx[self].few {
             // SAFETY: by the invariant, the first `len` slots of `few` have entries.
-            unsafe { change_all(tx, Slots::first_of(few, 1).at(0), (1 << tx[self].len) - 1, change) };
+            unsafe { change_all(tx, Slots::first_of(few, 1).slot_ptr(0), (1 << tx[self].len) - 1, change) };
         }
     }
 
@@ -421,7 +421,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
 
     /// Frees all memory when the transaction commits. Objects that the entries point to are left to the next
     /// collection.
-    pub(super) fn give_up(self, tx: &mut Txn<'r>) {
+    pub(super) fn free_table(self, tx: &mut Txn<'r>) {
         // SAFETY: a map is moved and never copied, so there is no other pointer to the nodes of this one.
         unsafe { self.free(tx) };
     }
@@ -439,7 +439,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
         for i in 0..len {
             // SAFETY: by the invariant, the first `len` slots have entries. The caller's premise allows the
             // move.
-            let pair = unsafe { buffer::read(tx, few.at(i)).take() };
+            let pair = unsafe { buffer::read(tx, few.slot_ptr(i)).move_out() };
             each(tx, pair)?;
         }
         // SAFETY: the caller's premise for all entries covers those below the root.

@@ -31,17 +31,17 @@ pub use set::PHashSet;
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PHashMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
+    OwnType::for_type::<PHashMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
         CollectionRule::hash(ty, map::FEW, tags::FIXED)
     })),
-    OwnType::of::<PHashSet<'static, u8>>(TypePromise::Nothing),
-    OwnType::of::<Pair<u8, u8>>(TypePromise::Key("key")),
-    OwnType::of::<directory::Root<'static, u8, u8>>(TypePromise::Nothing),
-    OwnType::of::<directory::Child<'static, u8, u8>>(TypePromise::Nothing),
-    OwnType::of::<directory::Directory<'static, u8, u8>>(TypePromise::Nothing),
-    OwnType::of::<bucket::Bucket<'static, u8, u8>>(TypePromise::Nothing),
-    OwnType::of::<bucket::Head<'static, u8, u8>>(TypePromise::Nothing),
-    OwnType::of::<tags::Tags>(TypePromise::Nothing),
+    OwnType::for_type::<PHashSet<'static, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<Pair<u8, u8>>(TypePromise::Key("key")),
+    OwnType::for_type::<directory::Root<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<directory::Child<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<directory::Directory<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<bucket::Bucket<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<bucket::Head<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<tags::Tags>(TypePromise::Nothing),
 ];
 
 /// Reading.

@@ -28,7 +28,7 @@ where
     loop {
         let spot = TrieCursor::new(tx, root, hash);
         let Some(bucket) = spot.bucket() else {
-            spot.fill()?;
+            spot.insert_bucket()?;
             continue;
         };
         let head = bucket.head(spot.view());

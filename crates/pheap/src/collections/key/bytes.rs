@@ -126,5 +126,5 @@ by_bytes! {
         { let _ = this; };
     PString<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(),
         |tx| PString::from_str(tx, query),
-        this.give_up(tx);
+        this.free_buffer(tx);
 }

@@ -28,9 +28,9 @@ pub use shared::SharedStr;
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<SharedStr<'static>>(TypePromise::Frozen),
-    OwnType::of::<InlineBytes<'static>>(TypePromise::Nothing),
-    OwnType::of::<inline::Form<'static>>(TypePromise::Nothing),
+    OwnType::for_type::<SharedStr<'static>>(TypePromise::Frozen),
+    OwnType::for_type::<InlineBytes<'static>>(TypePromise::Nothing),
+    OwnType::for_type::<inline::Form<'static>>(TypePromise::Nothing),
 ];
 
 /// A key of a map, or an element of a set.
@@ -161,7 +161,7 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
 
     /// Makes the collection's own key from an argument whose borrowed form is `query`.
     #[inline(always)]
-    pub(super) fn of(tx: &Txn<'r>, key: &impl KeyArg<'r, K>, query: &K::Query) -> Result<Self> {
+    pub(super) fn from_argument(tx: &Txn<'r>, key: &impl KeyArg<'r, K>, query: &K::Query) -> Result<Self> {
         key.to_key(tx, query).map(OwnKey)
     }
 
@@ -173,7 +173,7 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
 
     /// Frees the memory that the key owns, if any, when the transaction commits.
     #[inline(always)]
-    pub(super) fn give_up(self, tx: &Txn<'r>) {
+    pub(super) fn free_key(self, tx: &Txn<'r>) {
         // SAFETY: `from_query` has made the key, and the program has never had it, or the key owns nothing,
         // as this type guarantees. It is moved and never copied, so there is no other pointer to memory that
         // it owns.

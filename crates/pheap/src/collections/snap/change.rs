@@ -124,7 +124,7 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
             tx[self] = PSnapMap { len: 1, top };
             return Ok(true);
         };
-        let found = tx[leaf].find(tx, key);
+        let found = tx[leaf].search_key(tx, key);
         let value = value(tx)?;
         let change = match found {
             Ok(place) => {
@@ -201,7 +201,7 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
             return Ok(false);
         };
-        let Ok(place) = tx[leaf].find(tx, key) else { return Ok(false) };
+        let Ok(place) = tx[leaf].search_key(tx, key) else { return Ok(false) };
         let mut change = match less(tx, leaf, |node| node.remove(place), tx[leaf].len() - 1)? {
             RemoveOutcome::Same => RemoveOutcome::Same,
             RemoveOutcome::One(leaf) => RemoveOutcome::One(Child::Leaf(leaf)),

@@ -98,11 +98,11 @@ pub struct PSnapMap<'r, K, V> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PSnapMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
+    OwnType::for_type::<PSnapMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
         CollectionRule::snap(ty, node::MAX_HEIGHT)
     })),
-    OwnType::of::<node::Node<u8, u8, 1>>(TypePromise::Frozen),
-    OwnType::of::<Child<'static, u8, u8>>(TypePromise::Nothing),
+    OwnType::for_type::<node::Node<u8, u8, 1>>(TypePromise::Frozen),
+    OwnType::for_type::<Child<'static, u8, u8>>(TypePromise::Nothing),
 ];
 
 impl<'r, K: Frozen<'r>, V: Frozen<'r>> Default for PSnapMap<'r, K, V> {

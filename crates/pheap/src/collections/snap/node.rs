@@ -96,7 +96,7 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
     }
 
     /// Returns a node with `len` items; `len` is at least 1. Items that do not fit are left out.
-    fn of(len: usize, at: impl Fn(usize) -> (K, T)) -> Self {
+    fn from_items(len: usize, at: impl Fn(usize) -> (K, T)) -> Self {
         let len = len.min(N);
         let at = |place: usize| at(place.min(len - 1));
         Node {
@@ -146,7 +146,7 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
     pub(super) fn split(&self) -> (Self, Self) {
         let (len, left) = (self.len(), self.len() / 2);
         let at = |place: usize| (self.keys[place], self.items[place]);
-        (Node::of(left, at), Node::of(len - left, |place| at(left + place)))
+        (Node::from_items(left, at), Node::from_items(len - left, |place| at(left + place)))
     }
 
     /// Joins the items of this node with those of the next one, whose first key becomes `key`. None if they
@@ -158,14 +158,14 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
             Some(0) => (key, next.items[0]),
             Some(place) => (next.keys[place], next.items[place]),
         };
-        (len <= N).then(|| Node::of(len, at))
+        (len <= N).then(|| Node::from_items(len, at))
     }
 }
 
 impl<'r, K: Frozen<'r, Shown: Ord>, T, const N: usize> Node<K, T, N> {
     /// Returns the place of a key, or the place that it would get.
     #[inline]
-    pub(super) fn find(&self, view: &View<'r>, key: &K::Shown) -> Result<usize, usize> {
+    pub(super) fn search_key(&self, view: &View<'r>, key: &K::Shown) -> Result<usize, usize> {
         self.keys().binary_search_by(|other| other.shown(view).cmp(key))
     }
 

@@ -98,7 +98,7 @@ impl<'r, K: Persist, V: Persist> SnapPosition<'r, K, V> {
     }
 
     /// Returns the position before the first entry that is not less than a key, or that is greater.
-    pub(super) fn of(view: &View<'r>, top: Child<'r, K, V>, key: &K::Shown, greater: bool) -> Self
+    pub(super) fn seek_from(view: &View<'r>, top: Child<'r, K, V>, key: &K::Shown, greater: bool) -> Self
     where
         K: Frozen<'r, Shown: Ord>,
     {
@@ -107,7 +107,7 @@ impl<'r, K: Persist, V: Persist> SnapPosition<'r, K, V> {
             return SnapPosition::behind_all();
         };
         let node = &view[leaf];
-        let place = match node.find(view, key) {
+        let place = match node.search_key(view, key) {
             Ok(place) => place + usize::from(greater),
             Err(place) => place,
         };
@@ -154,7 +154,7 @@ impl<'r, K: Persist, V: Persist> SnapPosition<'r, K, V> {
 
     /// Whether both are the same position.
     #[inline(always)]
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(super) fn is_same_position(&self, other: &Self) -> bool {
         self.place == other.place && self.leaf == other.leaf
     }
 

@@ -68,13 +68,13 @@ impl<'v, 'r, K: Persist, V: Persist> SnapEntries<'v, 'r, K, V> {
         let all = SnapEntries::all(view, top);
         let front = match start {
             Bound::Unbounded => all.front,
-            Bound::Included(key) => SnapPosition::of(view, top, key, false),
-            Bound::Excluded(key) => SnapPosition::of(view, top, key, true),
+            Bound::Included(key) => SnapPosition::seek_from(view, top, key, false),
+            Bound::Excluded(key) => SnapPosition::seek_from(view, top, key, true),
         };
         let back = match end {
             Bound::Unbounded => all.back,
-            Bound::Included(key) => SnapPosition::of(view, top, key, true),
-            Bound::Excluded(key) => SnapPosition::of(view, top, key, false),
+            Bound::Included(key) => SnapPosition::seek_from(view, top, key, true),
+            Bound::Excluded(key) => SnapPosition::seek_from(view, top, key, false),
         };
         // If the order of the keys contradicts itself, `back` may be before `front`. The two must meet in any
         // case.
@@ -88,7 +88,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for SnapEntries<'v, 'r, K, V> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.front.is(&self.back) {
+        if self.front.is_same_position(&self.back) {
             return None;
         }
         let (leaf, place) = (&self.view[self.front.leaf?], self.front.place);
@@ -100,7 +100,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for SnapEntries<'v, 'r, K, V> {
 impl<'v, 'r, K: Persist, V: Persist> DoubleEndedIterator for SnapEntries<'v, 'r, K, V> {
     #[inline(always)]
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.front.is(&self.back) {
+        if self.front.is_same_position(&self.back) {
             return None;
         }
         self.back.previous(self.view, self.top);

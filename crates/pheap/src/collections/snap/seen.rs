@@ -48,7 +48,7 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
     {
         let leaf = SnapPath::new().descend(self.view, self.top, |node| node.child_for(self.view, key))?;
         let leaf = &self.view[leaf];
-        let place = leaf.find(self.view, key).ok()?;
+        let place = leaf.search_key(self.view, key).ok()?;
         Some((leaf.keys()[place].shown(self.view), leaf.items()[place].shown(self.view)))
     }
 

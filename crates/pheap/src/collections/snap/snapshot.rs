@@ -138,7 +138,7 @@ impl<K: Persist, V: Persist> Root<PSnapMap<'static, K, V>> {
         // SAFETY: `held` holds the top node, to which the last word points, and the region has kept that node
         // alive since the commit. The nodes, and the objects that they lead to, are not written, and `read`
         // only reads them, as in `snapshot`.
-        let version = unsafe { HeldValue::of(map, held, &self.region.held, &self.heap) };
+        let version = unsafe { HeldValue::from_committed(map, held, &self.region.held, &self.heap) };
         Ok(Snapshot { version: Arc::new(version) })
     }
 }

@@ -130,7 +130,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
         // The program's code runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
-        self.keep(tx, &kept);
+        self.retain_marked(tx, &kept);
     }
 
     /// Removes elements that equal the preceding kept element.
@@ -149,10 +149,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
                 kept
             })
             .collect();
-        self.keep(tx, &kept);
+        self.retain_marked(tx, &kept);
     }
 
-    fn keep(self, tx: &mut Txn<'r>, kept: &[bool]) {
+    fn retain_marked(self, tx: &mut Txn<'r>, kept: &[bool]) {
         let (len, _) = self.put_first(tx, kept);
         self.truncate(tx, len);
     }

@@ -106,7 +106,7 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
     }
 
     /// Frees the buffer, if there is one, when the transaction commits.
-    pub(in crate::collections) fn give_up(self, tx: &Txn<'r>) {
+    pub(in crate::collections) fn free_buffer(self, tx: &Txn<'r>) {
         if let Some(buffer) = self.buffer {
             // SAFETY: a vector is moved and never copied, so this was the only pointer to the buffer.
             // References into the buffer stay valid, because it is freed at the commit.
@@ -157,7 +157,8 @@ impl<'v, T: Persist> VecElements<'v, '_, T> {
     #[inline(always)]
     pub(super) fn get(self, index: usize) -> Option<&'v T> {
         // SAFETY: all these slots have values, and do not change while the view is borrowed.
-        (index < self.slots.len).then(|| unsafe { buffer::read(self.view, self.slots.at(index)).value() })
+        (index < self.slots.len)
+            .then(|| unsafe { buffer::read(self.view, self.slots.slot_ptr(index)).value() })
     }
 
     /// Returns elements `range` as a slice.
@@ -183,7 +184,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     #[inline(always)]
     fn parts(self, tx: &Txn<'r>) -> (Slots<T>, usize) {
         let vec = &tx[self];
-        (vec.buffer.map_or_else(Slots::none, Slots::of), vec.len())
+        (vec.buffer.map_or_else(Slots::none, Slots::from_buffer), vec.len())
     }
 
     /// Makes room for `more` additional elements. Returns the slots of the buffer, and how many are in use.
@@ -212,7 +213,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             // SAFETY: the vector owned the buffer, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
-        Ok((Slots::of(new), len))
+        Ok((Slots::from_buffer(new), len))
     }
 
     #[inline(always)]
@@ -245,7 +246,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         let header = Writable::new(tx, self);
         let (slots, len) = match header.get(tx) {
             &mut PVec { len, buffer: Some(buffer) } if (len as usize) < buffer.len() => {
-                (Slots::of(buffer), len as usize)
+                (Slots::from_buffer(buffer), len as usize)
             }
             _ => self.grow(tx, 1)?,
         };
@@ -284,9 +285,9 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         // SAFETY: the slot has an element, which moves out: the slot is vacated, or lies after the end from
         // now on.
         unsafe {
-            let value = buffer::read(tx, slots.at(len)).take();
+            let value = buffer::read(tx, slots.slot_ptr(len)).move_out();
             if T::POINTERS {
-                buffer::write(tx, slots.at(len)).vacate();
+                buffer::write(tx, slots.slot_ptr(len)).vacate();
             }
             self.set_len(tx, len);
             Some(value)
@@ -298,7 +299,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
         let (slots, len) = self.parts(tx);
         // SAFETY: `index` is less than the length, and the slots of all elements have values.
-        (index < len).then(|| unsafe { buffer::write(tx, slots.at(index)).value_mut() })
+        (index < len).then(|| unsafe { buffer::write(tx, slots.slot_ptr(index)).value_mut() })
     }
 
     /// Returns elements `range`, to write. All of them are made crash-safe, also those that do not change.
@@ -327,7 +328,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         check_index(b, len, false);
         // SAFETY: `a` and `b` are indices of elements, as was checked, and the pointers do not leave this
         // call.
-        unsafe { tx.swap(buffer::pointer_to(slots.at(a)), buffer::pointer_to(slots.at(b))) };
+        unsafe { tx.swap(buffer::pointer_to(slots.slot_ptr(a)), buffer::pointer_to(slots.slot_ptr(b))) };
     }
 
     /// Removes all elements from `len` on.
@@ -539,7 +540,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         assert!(from <= slots.len, "there are fewer elements");
         // SAFETY: the slots have values, and none is read again: they lie after the end from now on, and
         // nothing in between can panic.
-        let taken = unsafe { (from..slots.len).map(|i| buffer::read(tx, slots.at(i)).take()).collect() };
+        let taken =
+            unsafe { (from..slots.len).map(|i| buffer::read(tx, slots.slot_ptr(i)).move_out()).collect() };
         self.truncate(tx, from);
         taken
     }

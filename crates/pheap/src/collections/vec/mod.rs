@@ -20,7 +20,7 @@ use iter::VecIter;
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] =
-    &[OwnType::of::<PVec<'static, u8>>(TypePromise::Collection(CollectionRule::vector))];
+    &[OwnType::for_type::<PVec<'static, u8>>(TypePromise::Collection(CollectionRule::vector))];
 
 /// Reading.
 impl<'r, T: Persist> PVec<'r, T> {

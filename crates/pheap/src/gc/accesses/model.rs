@@ -15,7 +15,7 @@ fn nobody_looks_after_the_end() {
     fn program() {
         let region = Arc::new((Accesses::default(), AtomicBool::new(true)));
         let reader = |(accesses, memory): &(Accesses, AtomicBool)| {
-            if let Some(_access) = accesses.begin() {
+            if let Some(_access) = accesses.begin_access() {
                 assert!(memory.load(Relaxed));
             }
         };
@@ -25,7 +25,7 @@ fn nobody_looks_after_the_end() {
                 thread::spawn(move || reader(&region))
             })
             .collect();
-        region.0.end();
+        region.0.close_and_wait();
         region.1.store(false, Relaxed);
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     }

@@ -34,7 +34,7 @@ impl Region {
     ) -> Vec<Held<u64>> {
         let _locked = self.lock.lock();
         let held: Vec<Held<u64>> = addresses.iter().map(|&address| self.table.hold(address, false)).collect();
-        let mut made = held.iter().map(Held::slot).collect();
+        let mut made = held.iter().map(Held::table_slot).collect();
         let kept = kept(held);
         self.table.end_transaction(&mut made, commits);
         kept

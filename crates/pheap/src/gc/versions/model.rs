@@ -12,7 +12,7 @@ use crate::wal::model::Log;
 fn commit(log: &Log, versions: &mut RootVersions, all: &mut Vec<u64>) {
     let number = all.len() as u64;
     let position = log.append(0, &[number], false).expect("there is room");
-    versions.note(RootVersion { ty: 0, words: [0, 0, number], position }, &log.wal.next_ends());
+    versions.add_version(RootVersion { ty: 0, words: [0, 0, number], position }, &log.wal.next_ends());
     all.push(position);
 }
 
@@ -31,7 +31,7 @@ fn changed_beside_others() {
         (1..3).map(|thread| log.spawn(move |log| log.commits(thread, 1..=1))).collect();
     let (mut versions, mut all) = (RootVersions::default(), Vec::new());
     let first = RootVersion { ty: 0, words: [0; 3], position: 0 };
-    versions.note(first, &log.wal.next_ends());
+    versions.add_version(first, &log.wal.next_ends());
     all.push(0);
     for _ in 0..3 {
         commit(&log, &mut versions, &mut all);

@@ -61,7 +61,7 @@ impl<'a> Copier<'a> {
         };
         self.copy_pages_of(&still)?;
         let header = still.tables().header.clone();
-        self.finish(&header)
+        self.send_headers(&header)
     }
 
     /// Copies the pages that are in use; the others are zero.
@@ -110,10 +110,10 @@ impl<'a> Copier<'a> {
         // was computed was not copied, so the stream must have the record that has freed it. After this
         // checkpoint, the stream ends behind both.
         heap.note_failure(wal.checkpoint(|| {}))?;
-        records.end();
+        records.end_stream();
         while self.copy_records(&records, &mut arenas)? {}
         let header = self.copy_arenas(&mut arenas)?;
-        self.finish(&header)
+        self.send_headers(&header)
     }
 
     /// Copies a range of the heap's file.
@@ -133,7 +133,7 @@ impl<'a> Copier<'a> {
 
     /// Copies the next batch of records. Returns `false` if there is none.
     fn copy_records(&mut self, records: &RecordStream, arenas: &mut usize) -> Result<bool> {
-        let words = records.take().map_err(self.explain)?;
+        let words = records.take_records().map_err(self.explain)?;
         // Waiting records count, too: they will be copied.
         self.total += records.news();
         if words.is_empty() {
@@ -178,7 +178,7 @@ impl<'a> Copier<'a> {
         self.heap.check_not_forked() // forked in `progress`, by the program
     }
 
-    fn finish(&mut self, header: &Header) -> Result<()> {
+    fn send_headers(&mut self, header: &Header) -> Result<()> {
         // The copy names no bitmaps of live slots, because the pages that have them count as free; opening
         // the copy finds out which slots are live. It names no log either: if it is moved to the heap's
         // place, it must not take the heap's log for a leftover log.
@@ -189,9 +189,9 @@ impl<'a> Copier<'a> {
         for _ in 0..2 {
             header.sequence += 1;
             let slot = header.to_bytes();
-            bytes[header.slot() * PAGE as usize..][..slot.len()].copy_from_slice(&slot);
+            bytes[header.slot_number() * PAGE as usize..][..slot.len()].copy_from_slice(&slot);
         }
-        self.to.finish(&bytes, header.mapped).map_err(self.explain)
+        self.to.receive_headers(&bytes, header.mapped).map_err(self.explain)
     }
 }
 

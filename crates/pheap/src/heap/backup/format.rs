@@ -49,7 +49,7 @@ pub(super) struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    pub(super) fn begin(mut to: W, mode: u32) -> io::Result<Writer<W>> {
+    pub(super) fn write_head(mut to: W, mode: u32) -> io::Result<Writer<W>> {
         let mut head = [MAGIC, VERSION, mode.into(), 0, 0, 0, 0, 0];
         head[HEAD_WORDS - 1] = checksum(&head[..HEAD_WORDS - 1], &[], 0);
         to.write_all(bytes(&head))?;
@@ -88,7 +88,7 @@ impl<W: Write> Target for Writer<W> {
         Ok(())
     }
 
-    fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
+    fn receive_headers(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
         self.frame(END, mapped, headers)?;
         self.to.flush()
     }
@@ -107,7 +107,7 @@ fn error(e: io::Error) -> Error {
 }
 
 impl<R: Read> Reader<R> {
-    pub(super) fn begin(mut from: R) -> Result<Reader<R>> {
+    pub(super) fn read_head(mut from: R) -> Result<Reader<R>> {
         let mut head = [0; HEAD_WORDS];
         from.read_exact(bytes_mut(&mut head)).map_err(error)?;
         if head[0] != MAGIC {
@@ -148,7 +148,7 @@ impl<R: Read> Reader<R> {
                     if header.mapped != at || at < end {
                         return Err(damaged());
                     }
-                    return to.finish(bytes(&content), at).map_err(explain);
+                    return to.receive_headers(bytes(&content), at).map_err(explain);
                 }
                 _ => return Err(damaged()),
             }

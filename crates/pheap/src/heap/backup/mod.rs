@@ -90,7 +90,7 @@ impl Heap {
     /// are damaged; [`Error::NewerFormat`]; [`Error::OlderFormat`]; [`Error::NoPermission`];
     /// [`Error::OutOfSpace`].
     pub fn restore(from: impl Read, path: impl AsRef<Path>) -> Result<()> {
-        let reader = Reader::begin(from)?;
+        let reader = Reader::read_head(from)?;
         let mode = reader.mode;
         make_file(path.as_ref(), Some(mode), |file| reader.copy(file, |e| explain(path.as_ref(), e)))
     }
@@ -158,7 +158,7 @@ impl<'a> Backup<'a> {
     pub fn write_to(self, to: impl Write) -> Result<()> {
         let error = |e| Error::io("writing a backup", e);
         let mode = self.heap.inner().mode()?.unwrap_or(MODE);
-        let mut writer = Writer::begin(to, mode).map_err(error)?;
+        let mut writer = Writer::write_head(to, mode).map_err(error)?;
         self.copy(&mut writer, &error, Box::new(|| unnamed_file(&std::env::temp_dir())))
     }
 

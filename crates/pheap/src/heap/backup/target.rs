@@ -26,7 +26,7 @@ pub(super) trait Target {
     fn records(&mut self, words: &[u64]) -> io::Result<()>;
 
     /// Receives the headers, and the bytes of the heap. This is the last call.
-    fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()>;
+    fn receive_headers(&mut self, headers: &[u8], mapped: u64) -> io::Result<()>;
 }
 
 /// Bytes of memory for records that are not written yet.
@@ -75,8 +75,8 @@ impl Target for FileTarget<'_> {
         crate::wal::stream::records(words).try_for_each(|record| self.fold.add(record))
     }
 
-    fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
-        std::mem::replace(&mut self.fold, Fold::with_room(self.storage, ROOM)).finish()?;
+    fn receive_headers(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
+        std::mem::replace(&mut self.fold, Fold::with_room(self.storage, ROOM)).flush_rest()?;
         set_len(self.file, mapped)?;
         // SURVIVES unreached: copies are real files, which the simulator does not make;
         // `tests/files/backup.rs` is for this.

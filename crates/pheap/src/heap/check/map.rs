@@ -160,7 +160,7 @@ impl<'s> HeapMap<'s> {
 
     fn read_types(&mut self) {
         for (number, ty) in self.types.iter().enumerate() {
-            let plan = CheckPlan::of(ty, &self.types);
+            let plan = CheckPlan::compile(ty, &self.types);
             let plan = plan.map_err(|what| self.problems.push(format!("type {number}, {what}")));
             self.plans.push(plan.ok());
         }
@@ -238,7 +238,7 @@ impl<'s> HeapMap<'s> {
                 continue;
             }
             let read = || -> Result<_> {
-                let header = RegionHeader::at(tables.heap, offset);
+                let header = RegionHeader::from_offset(tables.heap, offset);
                 Ok((header.read(tables.header.salt)?, header.root()?, header.name()?, header.is_removed()?))
             };
             match read() {
@@ -283,7 +283,7 @@ impl<'s> HeapMap<'s> {
 
     /// Returns the word at an offset.
     #[inline]
-    fn word(&self, at: u64) -> u64 {
+    fn read_word(&self, at: u64) -> u64 {
         u64::from_ne_bytes(*self.bytes(at, 8).first_chunk().expect("as many were asked for"))
     }
 
@@ -319,7 +319,7 @@ impl<'s> HeapMap<'s> {
     /// A text that describes the problem.
     #[inline]
     pub(crate) fn locate(&self, addr: u64, target: u32, region: u32) -> Result<Option<SlotPlace>, String> {
-        match self.find(addr, target, region) {
+        match self.locate_target(addr, target, region) {
             None if addr == 0 => Ok(None),
             None if self.is_empty(target) && addr.is_multiple_of(self.types[target as usize].align) => {
                 Ok(None)
@@ -338,7 +338,7 @@ impl<'s> HeapMap<'s> {
 
     /// Returns the place of a `target` at an address, in an object of a region.
     #[inline]
-    fn find(&self, addr: u64, target: u32, region: u32) -> Option<SlotPlace> {
+    fn locate_target(&self, addr: u64, target: u32, region: u32) -> Option<SlotPlace> {
         let offset = self.offset_of(addr);
         let number = self.span_at(offset)?;
         let span = &self.spans[number];
@@ -390,7 +390,7 @@ impl<'s> HeapMap<'s> {
         if elem.size == 0 || at % elem.size + target.size > elem.size {
             return false;
         }
-        let len = self.word(start);
+        let len = self.read_word(start);
         let room = (span.slot - header_of(elem)) / elem.size;
         at / elem.size < len && len <= room && holds(elem, at % elem.size, target)
     }
@@ -404,7 +404,7 @@ impl<'s> HeapMap<'s> {
     pub(crate) fn len_of(&self, span: &MappedSpan, start: u64) -> Result<u64, String> {
         let plan = self.plan(span);
         let Some(stride) = plan.stride else { return Ok(0) };
-        let (len, slot) = (self.word(start), span.slot);
+        let (len, slot) = (self.read_word(start), span.slot);
         match len.checked_mul(stride) {
             // If the elements have no bytes, any number of them fits.
             Some(bytes) if bytes <= slot - plan.least => Ok(len),

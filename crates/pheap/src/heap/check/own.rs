@@ -17,7 +17,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
         rule: &CollectionRule,
         collection: ObjectPart<'m>,
     ) -> Result<(), String> {
-        let mut walk = NodeWalk::of(rule, collection)?;
+        let mut walk = NodeWalk::from_owner(rule, collection)?;
         let mut entries = 0;
         while let Some(node) = walk.next()? {
             self.node(&node)?;
@@ -36,7 +36,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
     }
 
     fn node(&mut self, node: &DecodedNode<'m>) -> Result<(), String> {
-        self.take(node.part)?;
+        self.claim_object(node.part)?;
         if self.depth == DEEPEST {
             self.deeper.push(*node);
         } else {
@@ -76,14 +76,14 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
                 _ => (ops, ops, 0, 0),
             };
             for place in first..slots.count {
-                let (slot, is_used) = node.slot(place);
-                self.run(if is_used { used } else { free }, node.part.at(slots.offset(slot) + by));
+                let (slot, is_used) = node.slot_at_place(place);
+                self.run(if is_used { used } else { free }, node.part.offset_by(slots.offset(slot) + by));
             }
         }
     }
 
     /// Notes an object to which only one pointer may lead.
-    pub(super) fn take(&mut self, object: ObjectPart<'m>) -> Result<(), String> {
+    pub(super) fn claim_object(&mut self, object: ObjectPart<'m>) -> Result<(), String> {
         if !self.own(object) {
             return Err(shared());
         }

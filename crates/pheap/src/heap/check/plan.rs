@@ -61,7 +61,7 @@ pub(super) enum CheckKind {
 
 impl CheckPlan {
     /// Compiles the plan for one of the types `types`. The error describes a wrong layout.
-    pub(super) fn of(ty: &TypeLayout, types: &[TypeLayout]) -> Result<CheckPlan, String> {
+    pub(super) fn compile(ty: &TypeLayout, types: &[TypeLayout]) -> Result<CheckPlan, String> {
         check_layout(ty, &|to| types.get(to as usize).map(|ty| ty.name.as_str()))?;
         let (least, stride, ops) = match &ty.shape {
             Shape::Slice(elem) => (header_of(elem), Some(elem.size), ops_of(elem)),
@@ -96,7 +96,7 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<PartCheck>) {
         Shape::Struct(fields) => {
             let first = ops.len();
             // A collection's nodes are checked together with it.
-            match CollectionRule::of(ty) {
+            match CollectionRule::from_layout(ty) {
                 Some(rule) => ops.push(PartCheck { at, look: CheckKind::Own(rule) }),
                 None => all(fields, at, ops),
             }

@@ -36,7 +36,7 @@ pub(crate) enum TypePromise {
 
 impl OwnType {
     /// Makes an entry for the type `T`, with any arguments.
-    pub(crate) const fn of<T: Persist>(promise: TypePromise) -> OwnType {
+    pub(crate) const fn for_type<T: Persist>(promise: TypePromise) -> OwnType {
         OwnType { desc: T::desc, promise }
     }
 
@@ -83,20 +83,20 @@ pub(crate) struct PointerRule {
 
 impl CollectionRule {
     /// Returns the promise of a struct, if it is a collection.
-    pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<CollectionRule> {
+    pub(in crate::heap) fn from_layout(ty: &TypeLayout) -> Option<CollectionRule> {
         let TypePromise::Collection(rule) = promise_of(ty)? else { return None };
         rule(ty)
     }
 
     /// The first `len` slots of `buffer` have values.
     pub(crate) fn vector(ty: &TypeLayout) -> Option<CollectionRule> {
-        Vector::of(ty).map(CollectionRule::Vector)
+        Vector::from_layout(ty).map(CollectionRule::Vector)
     }
 
     /// Like [`vector`](Self::vector), for the vector in the field `bytes`, whose values are UTF-8.
     pub(crate) fn text(ty: &TypeLayout) -> Option<CollectionRule> {
         let (offset, bytes) = field(ty, &["bytes"])?;
-        let Vector { len, buffer, .. } = Vector::of(bytes)?;
+        let Vector { len, buffer, .. } = Vector::from_layout(bytes)?;
         let buffer = PointerRule { at: offset + buffer.at, ..buffer };
         Some(CollectionRule::Vector(Vector { head: None, len: offset + len, buffer, is_text: true }))
     }
@@ -104,7 +104,7 @@ impl CollectionRule {
     /// Like [`vector`](Self::vector), but the values begin in the slot `head`, and wrap around.
     pub(crate) fn ring(ty: &TypeLayout) -> Option<CollectionRule> {
         let head = Some(number(ty, &["head"], Prim::U64)?);
-        Some(CollectionRule::Vector(Vector { head, ..Vector::of(ty)? }))
+        Some(CollectionRule::Vector(Vector { head, ..Vector::from_layout(ty)? }))
     }
 
     /// There are `len` entries: in `few`, which has room for `most_few`, or in the buckets below `root`, in
@@ -117,19 +117,19 @@ impl CollectionRule {
 
     /// There are `len` entries, in the nodes below `top`. At most `max_height` inner nodes lead to a leaf.
     pub(crate) fn tree(ty: &TypeLayout, max_height: usize) -> Option<CollectionRule> {
-        Tree::of(ty, max_height).map(CollectionRule::Tree)
+        Tree::from_layout(ty, max_height).map(CollectionRule::Tree)
     }
 
     /// Like [`tree`](Self::tree), with the nodes of a map with versions.
     pub(crate) fn snap(ty: &TypeLayout, max_height: usize) -> Option<CollectionRule> {
-        Tree::of(ty, max_height).map(CollectionRule::Snap)
+        Tree::from_layout(ty, max_height).map(CollectionRule::Snap)
     }
 }
 
 /// Returns whether versions of a root of this type are kept until newer ones are durable: whether it is a map
 /// with snapshots.
 pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
-    matches!(CollectionRule::of(ty), Some(CollectionRule::Snap(_)))
+    matches!(CollectionRule::from_layout(ty), Some(CollectionRule::Snap(_)))
 }
 
 /// Returns the offset and type of a field. `path` has the names on the way to it.
@@ -189,7 +189,7 @@ pub(crate) struct Vector {
 }
 
 impl Vector {
-    fn of(ty: &TypeLayout) -> Option<Vector> {
+    fn from_layout(ty: &TypeLayout) -> Option<Vector> {
         Some(Vector::entries(number(ty, &["len"], Prim::U64)?, pointer(ty, &["buffer"])?))
     }
 
@@ -220,10 +220,10 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    fn of(ty: &TypeLayout, max_height: usize) -> Option<Tree> {
+    fn from_layout(ty: &TypeLayout, max_height: usize) -> Option<Tree> {
         let (top, child) = field(ty, &["top"])?;
         let len = number(ty, &["len"], Prim::U64)?;
-        Some(Tree { len, top, child: TreeChild::of(child)?, max_height })
+        Some(Tree { len, top, child: TreeChild::from_layout(child)?, max_height })
     }
 }
 
@@ -237,7 +237,7 @@ pub(crate) struct TreeChild {
 }
 
 impl TreeChild {
-    pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<TreeChild> {
+    pub(in crate::heap) fn from_layout(ty: &TypeLayout) -> Option<TreeChild> {
         let Shape::Enum { tag, variants } = &ty.shape else { return None };
         Some(TreeChild {
             tag: *tag,

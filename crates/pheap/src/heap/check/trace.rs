@@ -188,7 +188,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
             Some(_) if plan.is_text => object.text().map(drop),
             Some(stride) => object.len().map(|len| {
                 let len = if plan.ops.is_empty() { 0 } else { len };
-                (0..len).for_each(|i| self.run(&plan.ops, object.at(plan.least + i * stride)));
+                (0..len).for_each(|i| self.run(&plan.ops, object.offset_by(plan.least + i * stride)));
             }),
         };
         if let Err(what) = result {
@@ -208,19 +208,19 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
     #[inline]
     pub(super) fn run(&mut self, ops: &'m [PartCheck], value: ObjectPart<'m>) {
         for op in ops {
-            let part = value.at(op.at);
-            if let Err(what) = self.look(&op.look, part) {
+            let part = value.offset_by(op.at);
+            if let Err(what) = self.check_value(&op.look, part) {
                 self.complain(part, &what);
             }
         }
     }
 
     #[inline]
-    fn look(&mut self, look: &'m CheckKind, part: ObjectPart<'m>) -> Result<(), String> {
+    fn check_value(&mut self, look: &'m CheckKind, part: ObjectPart<'m>) -> Result<(), String> {
         let map = self.map;
         match look {
             CheckKind::Ptr { to, nullable } => {
-                let addr = part.word(0);
+                let addr = part.read_word(0);
                 match map.locate(addr, *to, part.region)? {
                     Some(place) if !map.is_empty(*to) && !self.reach(place) => {
                         return Err("points to what a collection owns".to_owned());
@@ -231,14 +231,14 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
                     _ => {}
                 }
             }
-            CheckKind::FrozenPtr(to) => match map.locate(part.word(0), *to, part.region)? {
+            CheckKind::FrozenPtr(to) => match map.locate(part.read_word(0), *to, part.region)? {
                 Some(place) if place.inside == 0 && self.freeze(place) => {}
                 Some(_) => return Err("points to what others may write".to_owned()),
                 None => return Err("is null, and a key or a value".to_owned()),
             },
             CheckKind::OwnedPtr(to) => {
                 let target = part.follow(PointerRule { at: 0, to: *to })?.ok_or("is null, and a key")?;
-                self.take(target)?;
+                self.claim_object(target)?;
                 self.todo.stack.push(ReachedObject { span: target.span, start: target.at });
             }
             CheckKind::Bool => {
@@ -271,7 +271,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
             }
             CheckKind::Own(rule) => self.collection(rule, part)?,
             CheckKind::Repeat { stride, len, ops } => {
-                (0..*len).for_each(|i| self.run(ops, part.at(i * stride)));
+                (0..*len).for_each(|i| self.run(ops, part.offset_by(i * stride)));
             }
         }
         Ok(())

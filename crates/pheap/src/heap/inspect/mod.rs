@@ -113,7 +113,7 @@ impl Heap {
             growth: tables.arenas.iter().map(|arena| arena.size).collect(),
             in_use: match header.in_use {
                 HeapUse::Closed => None,
-                HeapUse::In(medium) => Some(Durability::of(medium)),
+                HeapUse::In(medium) => Some(Durability::from_medium(medium)),
             },
             followed,
             offered: heap.mapping.file().filter(|_| !followed).map(offered),

@@ -137,7 +137,7 @@ impl<'v> Object<'v> {
     /// # Safety
     /// `addr` is the address of a live object of the view of `sight`, which is a value of the first type of
     /// `sight`. Both stay unchanged while this, or a value from it, is in use.
-    pub(crate) unsafe fn seen(sight: &'v dyn ViewedObjects, addr: u64) -> Object<'v> {
+    pub(crate) unsafe fn from_view(sight: &'v dyn ViewedObjects, addr: u64) -> Object<'v> {
         Object {
             part: ObjectPart { ground: ObjectSource::View(sight), at: addr, span: 0, region: 0 },
             target: 0,
@@ -193,7 +193,7 @@ impl<'v> Object<'v> {
         let value = match &ty.shape {
             Shape::Slice(elem) => part.elements(elem).map(|slots| list(DecodedNode::array(part, slots))),
             Shape::Str => part.text().map(Value::Str),
-            _ => Ok(value_of(part.is(ty))),
+            _ => Ok(value_of(part.typed_as(ty))),
         };
         value.unwrap_or_else(Value::Invalid)
     }
@@ -229,7 +229,7 @@ fn value_of<'v>(TypedPart { part, ty }: TypedPart<'v>) -> Value<'v> {
     }
     match &ty.shape {
         Shape::Prim(prim) => prim_value(part, *prim),
-        Shape::Ptr { to, .. } => match part.word(0) {
+        Shape::Ptr { to, .. } => match part.read_word(0) {
             0 => Value::Null,
             addr => Value::Pointer(Pointer { from: part, addr, target: *to }),
         },
@@ -251,7 +251,7 @@ fn value_of<'v>(TypedPart { part, ty }: TypedPart<'v>) -> Value<'v> {
             if part.bytes(0, of.size).iter().all(|&byte| byte == 0) {
                 Value::Null
             } else {
-                value_of(part.is(of))
+                value_of(part.typed_as(of))
             }
         }
         Shape::Slice(_) | Shape::Str => Value::Invalid("held by value, without a size".to_owned()),
@@ -262,7 +262,7 @@ fn value_of<'v>(TypedPart { part, ty }: TypedPart<'v>) -> Value<'v> {
 /// values are shown by their fields.
 fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>, String>> {
     let name = ty.name.strip_prefix("pheap::")?;
-    match CollectionRule::of(ty) {
+    match CollectionRule::from_layout(ty) {
         None => {}
         Some(CollectionRule::Vector(vector)) => {
             return Some(DecodedNode::buffer(&vector, part).and_then(|(buffer, _)| {
@@ -271,14 +271,14 @@ fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Valu
         }
         Some(rule) => {
             let is_ordered = !matches!(rule, CollectionRule::Hash(_)) && !ty.name.contains("pheap::Reverse<");
-            return Some(NodeWalk::of(&rule, part).map(|nodes| {
+            return Some(NodeWalk::from_owner(&rule, part).map(|nodes| {
                 let (left, budget) = (nodes.len, part.ground.map().map_or(u64::MAX, |map| map.slots));
                 let walk = MapWalk { nodes, here: None, left, budget, is_ordered, is_done: false };
                 Value::Map(Entries { walk: Box::new(walk) })
             }));
         }
     }
-    let inside = |name| field(ty, &[name]).map(|(at, ty)| value_of(part.at(at).is(ty)));
+    let inside = |name| field(ty, &[name]).map(|(at, ty)| value_of(part.offset_by(at).typed_as(ty)));
     let value = match name.split_once('<').map_or(name, |(id, _)| id) {
         "PHashSet" | "PBTreeSet" => match inside("map")? {
             Value::Map(entries) => Value::Set(entries),
@@ -291,7 +291,7 @@ fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Valu
                 let [len] = part.array(len.offset);
                 Value::Bytes(part.bytes(room.offset, room.ty.size.min(u64::from(len))))
             }
-            [_, bytes, _] => value_of(part.at(bytes.offset).is(&bytes.ty)),
+            [_, bytes, _] => value_of(part.offset_by(bytes.offset).typed_as(&bytes.ty)),
             _ => return None,
         },
         "PPriorityQueue" => inside("elements")?,
@@ -306,7 +306,7 @@ fn own_value<'v>(part: ObjectPart<'v>, ty: &'v TypeLayout) -> Option<Result<Valu
             _ => Value::Invalid("a text that is null".to_owned()),
         },
         "POption" => match variant_of(part, ty)?.fields.first() {
-            Some(value) => value_of(part.at(value.offset).is(&value.ty)),
+            Some(value) => value_of(part.offset_by(value.offset).typed_as(&value.ty)),
             None => Value::Null,
         },
         "OptionNonZero" => match inside("0")? {
@@ -362,7 +362,7 @@ impl<'v> Iterator for Fields<'v> {
 
     fn next(&mut self) -> Option<Field<'v>> {
         let field = self.fields.next()?;
-        let value = value_of(self.of.at(field.offset).is(&field.ty));
+        let value = value_of(self.of.offset_by(field.offset).typed_as(&field.ty));
         Some(Field { name: &field.name, type_name: &field.ty.name, value })
     }
 
@@ -408,7 +408,7 @@ impl<'v> Iterator for Elements<'v> {
 }
 
 impl<'v> MapWalk<'v> {
-    fn step(&mut self) -> Result<Option<KeyValue<'v>>, String> {
+    fn read_entry(&mut self) -> Result<Option<KeyValue<'v>>, String> {
         loop {
             if let Some((node, place)) = &mut self.here {
                 while *place < node.places() {
@@ -433,7 +433,7 @@ impl<'v> Iterator for Entries<'v> {
         if walk.is_done {
             return None;
         }
-        let what = match walk.step() {
+        let what = match walk.read_entry() {
             Ok(Some((key, value))) if walk.left > 0 => {
                 walk.left -= 1;
                 let (type_name, key) = (&value.ty.name, value_of(key));

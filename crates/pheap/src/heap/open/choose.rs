@@ -22,7 +22,7 @@ pub(in crate::heap) enum ChosenMedium {
 const COPIES_BLOCKS: &str = "`Durability::Process` and `Durability::Pmem` need a file system that overwrites blocks where they are; \
     this one (btrfs, ZFS, bcachefs) needs space for each store, and ends the process if there is none; use `Durability::Wal`";
 
-pub(in crate::heap) fn choose(durability: Durability, file: &File) -> Result<ChosenMedium> {
+pub(in crate::heap) fn choose_medium(durability: Durability, file: &File) -> Result<ChosenMedium> {
     match durability {
         Durability::Process | Durability::Pmem if copies_blocks(file) => {
             Err(Error::Unsupported(COPIES_BLOCKS))
@@ -34,7 +34,7 @@ pub(in crate::heap) fn choose(durability: Durability, file: &File) -> Result<Cho
                 FlushInstruction::detect().ok_or(Error::Unsupported(FlushInstruction::NEEDED))?;
             Ok(ChosenMedium::Mapped(Medium::Pmem(instruction), supports_map_sync(file)))
         }
-        Durability::Auto => choose(offered(file), file),
+        Durability::Auto => choose_medium(offered(file), file),
     }
 }
 

@@ -82,7 +82,7 @@ impl HeapMetadata {
         let heap = map(&mapping, &header)?;
         store(&mapping, heap, header.mapped, tail).map_err(|e| Error::io("reading the log", e))?;
         let page_map = PageMap::new(header.reserved, header.mapped)?;
-        let stored = StoredHeap::of(&mapping, heap);
+        let stored = StoredHeap::from_mapping(&mapping, heap);
         let mut arenas = Vec::new();
         let mut start = 0;
         while start < header.mapped {
@@ -106,7 +106,7 @@ impl HeapMetadata {
             logged = nothing()?;
         }
         let ReplayedMetadata { spans, roots } =
-            ReplayedMetadata::of(stored, header.salt, &arenas, spans, &regions, &logged)?;
+            ReplayedMetadata::from_header(stored, header.salt, &arenas, spans, &regions, &logged)?;
         for ((identity, _), root) in regions.iter_mut().zip(roots) {
             (identity.root, identity.ty) = root;
         }
@@ -138,7 +138,7 @@ impl HeapMetadata {
     /// checkpoint will write, because the `tail` of the log has records for them.
     pub(super) fn free(&self, least: u64, tail: &WalTail) -> Vec<(u64, u64)> {
         let mut free = Ranges::new(gaps(&self.arenas, self.spans.iter()).filter(|&(_, len)| len >= least));
-        tail.runs(self.header.mapped, u64::MAX).for_each(|(offset, bytes)| free.cut(offset, bytes));
+        tail.runs(self.header.mapped, u64::MAX).for_each(|(offset, bytes)| free.remove_range(offset, bytes));
         free.of_at_least(least)
     }
 
@@ -160,7 +160,7 @@ impl HeapMetadata {
         let mut arena = Arena::new(0, header.mapped);
         let mut pages = FreePages::default();
         pages.give(arena.first_free(), arena.end() - arena.first_free());
-        header.types = pages.take(PAGE).expect("an arena has pages");
+        header.types = pages.allocate(PAGE).expect("an arena has pages");
         arena.use_until(header.types + PAGE);
         header.bases = vec![mapping.base().addr() as u64];
         let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 1, ty: 0, region: 0 };
@@ -210,7 +210,7 @@ impl HeapMetadata {
         self.mapping.show(backing);
         self.heap = map(&self.mapping, &self.header)?;
         for (identity, _) in &mut self.regions {
-            identity.header = RegionHeader::at(self.heap, identity.offset);
+            identity.header = RegionHeader::from_offset(self.heap, identity.offset);
         }
         Ok(self)
     }
@@ -251,7 +251,7 @@ impl HeapMetadata {
         let moves = relocate::rebase(header, base.addr() as u64);
         mark_in_use(mapping, heap, &medium, &media, header)?;
         if let (true, Some(wal)) = (*begins_log, medium.wal()) {
-            wal.begin()?; // before a record needs it: recording could not return the error
+            wal.ensure_log()?; // before a record needs it: recording could not return the error
         }
         // SAFETY: the regions were read from this heap, and `mapping`, which maps it at `base`, lives longer
         // than `logs`.
@@ -296,7 +296,7 @@ impl RecoveredHeap {
     }
 
     /// Opens the heap.
-    pub(super) fn finish(self, options: &Options, file: Option<OpenFileEntry>) -> Heap {
+    pub(super) fn into_heap(self, options: &Options, file: Option<OpenFileEntry>) -> Heap {
         let RecoveredHeap { contents, medium, media, pages } = self;
         let HeapMetadata {
             mapping,
@@ -431,7 +431,7 @@ fn mark_in_use(
     if mapping.is_read_only() {
         return Ok(());
     }
-    let found = (header.to_bytes(), header.slot() as u64 * PAGE);
+    let found = (header.to_bytes(), header.slot_number() as u64 * PAGE);
     header.in_use = HeapUse::In(medium.kind());
     header.has_parts = header.in_use.needs_region_logs();
     if let Some(wal) = medium.wal() {
@@ -441,7 +441,7 @@ fn mark_in_use(
     header.boot = if is_simulated { 0 } else { boot_id() };
     // If the file's identity cannot be read, the header says that it is unknown.
     let file = mapping.file().filter(|_| !is_simulated);
-    header.identity = file.and_then(|file| FileIdentity::of(file).ok()).unwrap_or_default();
+    header.identity = file.and_then(|file| FileIdentity::from_file(file).ok()).unwrap_or_default();
     // The bitmaps that the header names are about to become stale.
     if !bug(Bug::KeepLiveSlots) {
         header.live_slots = (0, 0);
@@ -458,7 +458,7 @@ fn mark_in_use(
         let torn = is_torn(&slot).then_some((SLOT_SIZE, other));
         let headers = [(); 2].map(|()| {
             header.sequence += 1;
-            (header.to_bytes(), header.slot() as u64 * PAGE)
+            (header.to_bytes(), header.slot_number() as u64 * PAGE)
         });
         wal.will_begin(LogBeginning { found: Some(found), torn, headers });
         return Ok(());

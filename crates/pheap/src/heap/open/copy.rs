@@ -112,7 +112,7 @@ impl<'a> HeapCopy<'a> {
     ///
     /// # Errors
     /// [`Error::MemoryLimit`]; for a copy in memory, [`Error::OutOfSpace`] and [`Error::Io`].
-    pub(super) fn finish(
+    pub(super) fn replay_log(
         self,
         mapped: u64,
         replay: impl FnOnce(&dyn Storage, u64) -> io::Result<()>,

@@ -30,8 +30,8 @@ pub(super) fn create(options: &Options, place: &dyn HeapPlace) -> Result<Recover
         wal::remove_old_log(&**disk)?;
     }
     let mut mapping = place.reserve(options.base, &header, MappingUse::Synced)?;
-    place.begin(&mapping, &header)?;
-    let chosen = place.choose(options).and_then(|chosen| {
+    place.create_zeroed(&mapping, &header)?;
+    let chosen = place.choose_medium(options).and_then(|chosen| {
         if let (ChosenMedium::Wal, Some(disk)) = (&chosen, place.disk()) {
             disk.may_have_log()?;
             place.check_room(&header)?;

@@ -73,10 +73,10 @@ pub(super) fn survey<R>(
         let have = disk.data().len().unwrap_or(0);
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
     }
-    let file = copy.finish(header.mapped, |copy, room| {
+    let file = copy.replay_log(header.mapped, |copy, room| {
         let mut fold = Fold::with_room(copy, room);
         tail.each_record(|record| fold.add(record))?;
-        fold.finish().map(drop)
+        fold.flush_rest().map(drop)
     })?;
     let copy = FilePlace { path, file, is_copy: true, disk: disk.clone() };
     then(

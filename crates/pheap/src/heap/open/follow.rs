@@ -179,7 +179,7 @@ impl CopyAttempt<'_, '_> {
         }
         let tail = log.as_ref().map_or(Ok(WalTail::default()), |log| log.tail(header.mapped))?;
         let replay = |copy: &dyn Storage, room| log.map_or(Ok(()), |log| log.fold(copy, room));
-        let file = copy.finish(header.mapped, replay)?;
+        let file = copy.replay_log(header.mapped, replay)?;
         Ok(Some((header, file, tail)))
     }
 

@@ -65,7 +65,7 @@ impl<'a> FoundHeap<'a> {
         // In a tmpfs, a read of a hole takes space, and ends the process if there is none. On other file
         // systems, the file gets space only when it has proved to be a heap.
         if !options.read_only && place.file().is_some_and(|file| may_be_tmpfs(file)) {
-            place.fill(&header, &[])?;
+            place.reserve_space(&header, &[])?;
         }
         if !tail.is_empty() {
             // A shared mapping would store the log's records to the file.

@@ -81,7 +81,7 @@ impl Options {
     /// [`Error::Io`].
     pub fn in_memory(&self) -> Result<Heap> {
         self.check()?;
-        Ok(create::create_in_memory(self)?.finish(self, None))
+        Ok(create::create_in_memory(self)?.into_heap(self, None))
     }
 }
 
@@ -103,7 +103,7 @@ fn open_file(options: &Options, path: &Path) -> Result<Heap> {
             open(options, &FilePlace { path, file: file.clone(), is_copy: false, disk: Arc::new(files) })
         });
     match recovered {
-        Ok(recovered) => Ok(recovered.finish(options, Some(lock))),
+        Ok(recovered) => Ok(recovered.into_heap(options, Some(lock))),
         Err(error) => {
             // If another thread has just forked, the child shares the file's lock until it runs another
             // program. So release the lock explicitly.

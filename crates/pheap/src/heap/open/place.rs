@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::choose::{ChosenMedium, choose};
+use super::choose::{ChosenMedium, choose_medium};
 use crate::error::{Error, Result};
 use crate::heap::options::Options;
 use crate::os::file_system::{is_tmpfs, overwrite_in_place};
@@ -85,7 +85,7 @@ pub(super) trait HeapPlace {
     fn check_use(&self, options: &Options, header: &Header) -> Result<()>;
 
     /// Chooses how the heap is going to be used.
-    fn choose(&self, options: &Options) -> Result<ChosenMedium>;
+    fn choose_medium(&self, options: &Options) -> Result<ChosenMedium>;
 
     /// Returns the backing of a mapping for this purpose.
     fn backing(&self, view: MappingUse) -> Backing;
@@ -102,13 +102,13 @@ pub(super) trait HeapPlace {
     }
 
     /// Makes the file as long as a new heap, and all zeros. `mapping` was reserved for it.
-    fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()>;
+    fn create_zeroed(&self, mapping: &Mapping, header: &Header) -> Result<()>;
 
     /// Reserves space for all of the heap, except the ranges (offset, length) that are `free`. Changes no
     /// byte. Returns whether the free ranges may have no space.
-    fn fill(&self, header: &Header, free: &[(u64, u64)]) -> Result<bool>;
+    fn reserve_space(&self, header: &Header, free: &[(u64, u64)]) -> Result<bool>;
 
-    /// Fails if stores to the file may find no space, even after [`fill`](Self::fill).
+    /// Fails if stores to the file may find no space, even after [`reserve_space`](Self::reserve_space).
     fn check_room(&self, header: &Header) -> Result<()> {
         let bytes = header.mapped;
         let room = self.file().map_or(Ok(()), |file| holes::check_room(file, bytes));
@@ -161,7 +161,7 @@ impl HeapPlace for FilePlace<'_> {
             return Ok(());
         }
         // If the file's identity cannot be read, nothing is known of the file.
-        let now = FileIdentity::of(&self.file).unwrap_or_default();
+        let now = FileIdentity::from_file(&self.file).unwrap_or_default();
         let boot = boot_id();
         // Files in a tmpfs do not outlive the boot, and a tmpfs gets a new id when it is mounted. So an equal
         // id means the same boot.
@@ -180,8 +180,8 @@ impl HeapPlace for FilePlace<'_> {
         }
     }
 
-    fn choose(&self, options: &Options) -> Result<ChosenMedium> {
-        choose(options.durability, &self.file)
+    fn choose_medium(&self, options: &Options) -> Result<ChosenMedium> {
+        choose_medium(options.durability, &self.file)
     }
 
     fn backing(&self, view: MappingUse) -> Backing {
@@ -194,15 +194,15 @@ impl HeapPlace for FilePlace<'_> {
         }
     }
 
-    fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()> {
+    fn create_zeroed(&self, mapping: &Mapping, header: &Header) -> Result<()> {
         overwrite_in_place(&self.file);
         // Cuts off the rest of an interrupted creation.
         mapping.grow_file(0, header.mapped)?;
         mapping.sync_length()
     }
 
-    fn fill(&self, header: &Header, free: &[(u64, u64)]) -> Result<bool> {
-        holes::fill(&self.file, self.path, header.mapped, free)
+    fn reserve_space(&self, header: &Header, free: &[(u64, u64)]) -> Result<bool> {
+        holes::reserve_space(&self.file, self.path, header.mapped, free)
     }
 }
 

@@ -57,7 +57,7 @@ impl<'a> SurveyedHeap<'a> {
         // allocated. No byte changes.
         let least = options.tuning.hole;
         let free = if matches!(chosen, ChosenMedium::Wal) { contents.free(least, tail) } else { Vec::new() };
-        contents.holes = place.fill(&contents.header, &free)?.then_some(least);
+        contents.holes = place.reserve_space(&contents.header, &free)?.then_some(least);
         let reserve = || place.reserve(options.base, &contents.header, MappingUse::Shared { sync: false });
         let target = moves_twice(options, &contents.header).then(reserve).transpose()?;
         let route = match chosen {
@@ -89,7 +89,7 @@ fn route_to_log(place: &dyn HeapPlace, contents: &HeapMetadata, target: Option<M
 
 /// Returns the durability of a heap that is going to be written to. Fails if the heap cannot have it here.
 pub(super) fn chosen(options: &Options, place: &dyn HeapPlace, header: &Header) -> Result<ChosenMedium> {
-    let chosen = place.choose(options)?;
+    let chosen = place.choose_medium(options)?;
     if let (ChosenMedium::Wal, Some(disk)) = (&chosen, place.disk()) {
         disk.may_have_log()?;
         may_write(header.mapped, place)?;

@@ -28,7 +28,7 @@ impl Options {
     #[doc(hidden)]
     pub fn simulate(&self, sim: &Arc<Sim>) -> Result<Heap> {
         self.check()?;
-        Ok(super::open(self, &MemoryPlace(sim.clone()))?.finish(self, None))
+        Ok(super::open(self, &MemoryPlace(sim.clone()))?.into_heap(self, None))
     }
 
     /// Opens a heap on a simulated disk: with a write-ahead log, or mapped if the durability is
@@ -37,7 +37,7 @@ impl Options {
     #[doc(hidden)]
     pub fn simulate_disk(&self, disk: &Arc<SimDisk>) -> Result<Heap> {
         self.check()?;
-        Ok(super::open(self, &DiskPlace(disk.clone()))?.finish(self, None))
+        Ok(super::open(self, &DiskPlace(disk.clone()))?.into_heap(self, None))
     }
 
     /// Sets other limits and sizes than the shipped ones.
@@ -102,7 +102,7 @@ impl HeapPlace for MemoryPlace {
         Ok(())
     }
 
-    fn choose(&self, _options: &Options) -> Result<ChosenMedium> {
+    fn choose_medium(&self, _options: &Options) -> Result<ChosenMedium> {
         Ok(ChosenMedium::Mapped(Medium::Sim(self.0.clone(), Lab), false))
     }
 
@@ -114,12 +114,12 @@ impl HeapPlace for MemoryPlace {
         reserve(base, header, self.backing(view))
     }
 
-    fn begin(&self, _mapping: &Mapping, _header: &Header) -> Result<()> {
+    fn create_zeroed(&self, _mapping: &Mapping, _header: &Header) -> Result<()> {
         self.0.truncate(0);
         Ok(())
     }
 
-    fn fill(&self, header: &Header, _free: &[(u64, u64)]) -> Result<bool> {
+    fn reserve_space(&self, header: &Header, _free: &[(u64, u64)]) -> Result<bool> {
         // Bytes behind the heap's end were never used.
         if self.0.len() > header.mapped {
             self.0.truncate(header.mapped as usize / 8);
@@ -157,7 +157,7 @@ impl HeapPlace for DiskPlace {
         Ok(())
     }
 
-    fn choose(&self, options: &Options) -> Result<ChosenMedium> {
+    fn choose_medium(&self, options: &Options) -> Result<ChosenMedium> {
         let is_mapped = options.durability == Durability::Process;
         Ok(if is_mapped { ChosenMedium::Mapped(Medium::Process, false) } else { ChosenMedium::Wal })
     }
@@ -180,7 +180,7 @@ impl HeapPlace for DiskPlace {
         reserve(base, header, self.backing(view))
     }
 
-    fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()> {
+    fn create_zeroed(&self, mapping: &Mapping, header: &Header) -> Result<()> {
         let (data, error) = (self.0.data(), |e| Error::io("making the simulated file", e));
         let mut start = [0; HEADER_SIZE as usize];
         data.read_up_to(&mut start, 0).map_err(error)?;
@@ -192,7 +192,7 @@ impl HeapPlace for DiskPlace {
         mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)
     }
 
-    fn fill(&self, _header: &Header, free: &[(u64, u64)]) -> Result<bool> {
+    fn reserve_space(&self, _header: &Header, free: &[(u64, u64)]) -> Result<bool> {
         Ok(!free.is_empty())
     }
 }

@@ -24,7 +24,7 @@ use crate::units::PAGE;
 pub(super) type SurveyedRegion = (RegionIdentity, Vec<RegionLogSegment>);
 
 /// Returns the regions that were not removed. Some of their words may be in their logs only, or half written
-/// by a crash: the root, and its type. [`ReplayedMetadata::of`] reads these.
+/// by a crash: the root, and its type. [`ReplayedMetadata::from_header`] reads these.
 pub(super) fn read_regions(
     stored: StoredHeap<'_>,
     heap: MetadataWords<'static>,
@@ -36,7 +36,7 @@ pub(super) fn read_regions(
         if span.bytes() != crate::store::region_header::REGION_SIZE {
             return Err(Error::corrupt(format!("the region at byte {} has a wrong size", span.offset)));
         }
-        let header_at = RegionHeader::at(heap, span.offset);
+        let header_at = RegionHeader::from_offset(heap, span.offset);
         let id = header_at.id();
         let is_of_log = |span: &&TakenSpan| (span.entry.kind, span.entry.region) == (SpanKind::Log, id);
         let of_region = |at: u64| span_at(spans, at).filter(is_of_log).map(TakenSpan::bytes);
@@ -69,7 +69,7 @@ pub(super) struct ReplayedMetadata {
 }
 
 impl ReplayedMetadata {
-    pub(super) fn of(
+    pub(super) fn from_header(
         stored: StoredHeap<'_>,
         salt: u64,
         arenas: &[Arena],

@@ -34,7 +34,7 @@ pub(super) fn open(found: FoundHeap<'_>) -> Result<Heap> {
         // Before spans that belong to no root are cleared.
         let lost = file.map_or(Ok(None), |file| lost::lost_root(file, &surveyed.contents));
         let lost = lost.map_err(|e| Error::io(format!("reading {}", place.path().display()), e))?;
-        Ok((lost, surveyed.plan()?.recover()?.finish(options, None)))
+        Ok((lost, surveyed.plan()?.recover()?.into_heap(options, None)))
     })?;
     if file.is_none() {
         return Ok(heap);

@@ -23,7 +23,7 @@ pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail, room:
     let settled = if bug(Bug::CloseBeforeFold) {
         close(header).and_then(|()| fold_tail(disk, tail, salt, room))
     } else {
-        write_header_again(&*disk.data(), header.slot())
+        write_header_again(&*disk.data(), header.slot_number())
             .and_then(|()| fold_tail(disk, tail, salt, room))
             .and_then(|()| close(header))
     };
@@ -34,7 +34,7 @@ pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail, room:
 fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
     for _ in 0..2 {
         header.sequence += 1;
-        disk.data().write_all(&header.to_bytes(), header.slot() as u64 * PAGE)?;
+        disk.data().write_all(&header.to_bytes(), header.slot_number() as u64 * PAGE)?;
         disk.data().sync()?; // one at a time, because a disk may tear the slot that is being written
     }
     Ok(())
@@ -66,7 +66,7 @@ pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
 /// would rely on them.
 pub(super) fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Result<()> {
     let data = disk.data();
-    let durable = write_header_again(&*data, header.slot()).and_then(|()| {
+    let durable = write_header_again(&*data, header.slot_number()).and_then(|()| {
         if whole && !bug(Bug::TrustPageCache) { write_again(&*data, HEADER_SIZE) } else { data.sync() }
     });
     durable.map_err(|e| Error::writing("syncing the heap's file", e))

@@ -34,7 +34,11 @@ impl PointerMap {
 
 /// Returns the words that the map visits of an object with this content.
 fn words(desc: &'static Desc, content: &[u64]) -> Vec<usize> {
-    PointerMap::of(&Graph::of(desc).unwrap().types[0]).visited(content, 1, 0..content.len() * 8)
+    PointerMap::from_layout(&Graph::from_root(desc).unwrap().types[0]).visited(
+        content,
+        1,
+        0..content.len() * 8,
+    )
 }
 
 #[derive(Persist)]
@@ -136,13 +140,19 @@ fn pointers_of_slices() {
     let wide = <[Wide] as Pointee>::desc(); // aligned to 16, hence behind 16 bytes
     let minus = [-2i64 as u64, -1i64 as u64, 1, 1, 1, 1];
     assert_eq!(words(wide, &[&[2, 0][..], &minus, &minus].concat()), [5, 11]);
-    assert!(!PointerMap::of(&Graph::of(<str as Pointee>::desc()).unwrap().types[0]).has_pointers());
-    assert!(!PointerMap::of(&Graph::of(<[u64] as Pointee>::desc()).unwrap().types[0]).has_pointers());
+    assert!(
+        !PointerMap::from_layout(&Graph::from_root(<str as Pointee>::desc()).unwrap().types[0])
+            .has_pointers()
+    );
+    assert!(
+        !PointerMap::from_layout(&Graph::from_root(<[u64] as Pointee>::desc()).unwrap().types[0])
+            .has_pointers()
+    );
 }
 
 #[test]
 fn a_window_shows_what_it_overlaps() {
-    let map = PointerMap::of(&Graph::of(<[Node] as Pointee>::desc()).unwrap().types[0]);
+    let map = PointerMap::from_layout(&Graph::from_root(<[Node] as Pointee>::desc()).unwrap().types[0]);
     let content = [&[4][..], &[9; 20]].concat();
     assert_eq!(map.visited(&content, 1, 0..8), [0; 0]);
     assert_eq!(map.visited(&content, 1, 16..17), [2]);
@@ -257,7 +267,7 @@ proptest! {
     fn a_map_finds_what_a_walk_finds(
         ty in any_type(), content in any_content(), window in (0..9000usize, 0..9000usize), whole: bool
     ) {
-        let map = PointerMap::of(&ty);
+        let map = PointerMap::from_layout(&ty);
         // A sized object has at least its size; a slice may have any length.
         let content = match ty.shape {
             Shape::Slice(_) => content,
@@ -287,9 +297,9 @@ proptest! {
     fn nonsense_never_leads_out_of_the_object(
         ty in any_layout(), content in any_content(), window in (0..9000usize, 0..9000usize)
     ) {
-        for word in PointerMap::of(&ty).visited(&content, 1, window.0..window.1) {
+        for word in PointerMap::from_layout(&ty).visited(&content, 1, window.0..window.1) {
             prop_assert!(word < content.len());
         }
-        PointerMap::of(&ty).visited(&content, 1, 0..usize::MAX);
+        PointerMap::from_layout(&ty).visited(&content, 1, 0..usize::MAX);
     }
 }

@@ -202,7 +202,7 @@ impl Storage for SimFile {
     /// Writes the sectors that differ. If a write fails, some sectors may be written.
     fn write_copy(&self) -> io::Result<()> {
         let copy = *self.copy.lock().expect("nothing panics with it");
-        let Some(copy) = copy.as_ref().map(|copy| bytes(copy.words())) else { return Ok(()) };
+        let Some(copy) = copy.as_ref().map(|copy| bytes(copy.as_slice())) else { return Ok(()) };
         let differing = different_sectors(self.bytes(&lock(&self.state)), copy);
         differing.into_iter().try_for_each(|sector| {
             let at = sector.start as u64;

@@ -43,8 +43,8 @@ impl RegionLock {
         if self.owner.load(Acquire) != GONE {
             self.revoke(UPGRADED, None)?;
         }
-        let wait = || Some(self.enter(nested).unwrap_or_else(|| self.enter_slowly(nested)));
-        Ok(self.watch.take(LockMode::Shared, || self.enter(nested), wait).expect("waited for"))
+        let wait = || Some(self.try_enter(nested).unwrap_or_else(|| self.enter_slowly(nested)));
+        Ok(self.watch.acquire_watched(LockMode::Shared, || self.try_enter(nested), wait).expect("waited for"))
     }
 
     #[inline(always)]
@@ -68,11 +68,11 @@ impl RegionLock {
     }
 
     /// Comes in, if this thread need not wait.
-    fn enter(&self, nested: bool) -> Option<Entry> {
+    fn try_enter(&self, nested: bool) -> Option<Entry> {
         if self.keeps_out(self.word.load(SeqCst), nested) {
             return None;
         }
-        let entry = self.slots.enter();
+        let entry = self.slots.register_reader();
         if self.keeps_out(self.word.load(SeqCst), nested) {
             self.leave_slot(entry);
             return None;
@@ -88,7 +88,7 @@ impl RegionLock {
     fn enter_slowly(&self, nested: bool) -> Entry {
         loop {
             for _ in 0..spins(SPINS) {
-                if let Some(entry) = self.enter(nested) {
+                if let Some(entry) = self.try_enter(nested) {
                     return entry;
                 }
                 std::hint::spin_loop();

@@ -41,7 +41,7 @@ impl ReaderSlots {
     /// Returns the slot of this thread, if it is among the [used](Self::used) ones and has memory.
     #[inline(always)]
     fn mine(&self) -> Option<&AtomicU64> {
-        let number = thread::slot();
+        let number = thread::slot_of_thread();
         if number >= self.used.load(Relaxed) {
             return None;
         }
@@ -51,7 +51,7 @@ impl ReaderSlots {
     /// Returns the slot of this thread, if the thread has one.
     #[cold]
     fn take_mine(&self) -> Option<&AtomicU64> {
-        let number = thread::slot();
+        let number = thread::slot_of_thread();
         if number >= SLOTS {
             return None;
         }
@@ -64,7 +64,7 @@ impl ReaderSlots {
 
     /// Says that this thread is inside. A full fence follows, so loads after this call come later.
     #[inline]
-    pub(super) fn enter(&self) -> Entry {
+    pub(super) fn register_reader(&self) -> Entry {
         let Some(slot) = self.mine().or_else(|| self.take_mine()) else {
             self.add_others(1);
             return Entry::Counted;

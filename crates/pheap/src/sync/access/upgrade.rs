@@ -18,7 +18,7 @@ impl RegionLock {
                 }
                 Some(())
             };
-            self.watch.take(LockMode::Exclusive, || self.shut().then_some(()), wait);
+            self.watch.acquire_watched(LockMode::Exclusive, || self.shut().then_some(()), wait);
         }
     }
 
@@ -35,7 +35,7 @@ impl RegionLock {
         };
         self.upgrade_as_owner()
             || self.is_shut()
-            || self.watch.take(LockMode::Exclusive, || None, attempt).is_some()
+            || self.watch.acquire_watched(LockMode::Exclusive, || None, attempt).is_some()
     }
 
     /// Whether this thread, the writer, is alone.

@@ -4,12 +4,12 @@ use super::{LONG, PATIENCE, RangeLookup, WriteSet};
 use crate::txn::line_index::first_and_last;
 
 impl WriteSet {
-    /// [`find`](Self::find) for a value that is aligned to `align`. A copy of a part may be as long as the
-    /// whole value, but is only aligned like the part. Such a copy is not one of the whole, and must be
-    /// replaced.
+    /// [`find_copy`](Self::find_copy) for a value that is aligned to `align`. A copy of a part may be as long
+    /// as the whole value, but is only aligned like the part. Such a copy is not one of the whole, and must
+    /// be replaced.
     #[inline(always)]
     pub(crate) fn find_aligned(&self, addr: usize, len: usize, align: usize) -> RangeLookup {
-        match self.find(addr, len) {
+        match self.find_copy(addr, len) {
             // Each copy is aligned to a word, so smaller alignments need no look.
             RangeLookup::Copy(copy) if align > 8 && !copy.addr().is_multiple_of(align) => RangeLookup::Part,
             found => found,
@@ -18,7 +18,7 @@ impl WriteSet {
 
     /// Finds the copy of `len` bytes at `addr`; `len` is not 0.
     #[inline(never)]
-    pub(crate) fn find(&self, addr: usize, len: usize) -> RangeLookup {
+    pub(crate) fn find_copy(&self, addr: usize, len: usize) -> RangeLookup {
         if self.entries.len() <= self.unindexed {
             return self.find_one_by_one(addr, len);
         }
@@ -60,7 +60,7 @@ impl WriteSet {
         // A loop, because `find_map` compiles to a call for each line, and `..=` to one more test for each
         // line.
         for line in first..last + 1 {
-            let found = self.index.find(line, |number| {
+            let found = self.index.find_on_line(line, |number| {
                 let entry = self.entries[number as usize];
                 if entry.covers(addr, len) {
                     return Some(RangeLookup::Copy(entry.copy_of(addr)));

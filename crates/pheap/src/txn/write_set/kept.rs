@@ -13,12 +13,12 @@ impl WriteSet {
     /// were stored to their originals.
     ///
     /// From now on originals must change through this set only, as long as they are live. Each transaction
-    /// that allocates objects must end in a `keep` or a `clear`: new objects are written in place, perhaps at
-    /// the address of a dead original, and do not enter the set in that transaction.
+    /// that allocates objects must end in a `retain_copies` or a `clear`: new objects are written in place,
+    /// perhaps at the address of a dead original, and do not enter the set in that transaction.
     ///
     /// References to the copies must be gone.
     #[inline(always)]
-    pub(crate) fn keep(&mut self) {
+    pub(crate) fn retain_copies(&mut self) {
         let kept = self.entries.len();
         self.clear();
         self.kept = kept;

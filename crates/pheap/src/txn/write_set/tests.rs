@@ -26,8 +26,8 @@ fn bytes_of_one_word_share_a_copy() {
     let mut trial = Trial::new(vec![u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]), 9]);
     trial.insert(0, 1, 1).unwrap()[0] = 10;
     trial.found(2, 1).expect("in the word's copy")[0] = 30;
-    assert!(matches!(trial.find(4, 8), RangeLookup::Part));
-    assert!(matches!(trial.find(8, 8), RangeLookup::Nothing));
+    assert!(matches!(trial.find_copy(4, 8), RangeLookup::Part));
+    assert!(matches!(trial.find_copy(8, 8), RangeLookup::Nothing));
     assert_eq!(trial.copies(), [(0, vec![u64::from_le_bytes([10, 2, 30, 4, 5, 6, 7, 8])])]);
 }
 
@@ -42,7 +42,7 @@ fn copies_are_found_by_any_part_of_them() {
         let overlapping: Vec<_> =
             held.iter().filter(|held| at < held.0 + held.1 && held.0 < at + len).collect();
         let covers = overlapping.iter().any(|held| held.0 <= at && at + len <= held.0 + held.1);
-        match trial.find(at, len) {
+        match trial.find_copy(at, len) {
             RangeLookup::Copy(_) => assert!(covers),
             RangeLookup::Part => assert!(!covers && !overlapping.is_empty()),
             RangeLookup::Nothing => {
@@ -53,9 +53,9 @@ fn copies_are_found_by_any_part_of_them() {
             }
         }
     }
-    assert!(held.len() > 50 && matches!(trial.find(0, 32_000), RangeLookup::Part));
+    assert!(held.len() > 50 && matches!(trial.find_copy(0, 32_000), RangeLookup::Part));
     trial.set.clear();
-    assert!(held.iter().all(|&(at, len)| matches!(trial.find(at, len), RangeLookup::Nothing)));
+    assert!(held.iter().all(|&(at, len)| matches!(trial.find_copy(at, len), RangeLookup::Nothing)));
 }
 
 #[test]
@@ -97,23 +97,23 @@ fn long_ranges_are_found_but_not_for_ever() {
     let insert = |trial: &mut Trial, i: usize| assert!(trial.insert(i * 16, 8, 8).is_some());
     for i in 0..1000 {
         insert(&mut trial, i);
-        assert!(matches!(trial.find(first.0, first.1), RangeLookup::Nothing));
+        assert!(matches!(trial.find_copy(first.0, first.1), RangeLookup::Nothing));
     }
     insert(&mut trial, 10_000);
-    assert!(matches!(trial.find(first.0, first.1), RangeLookup::Part));
+    assert!(matches!(trial.find_copy(first.0, first.1), RangeLookup::Part));
     trial.set.clear();
     (0..1000).for_each(|i| insert(&mut trial, i));
     let patience = (0..10_000).take_while(|i| {
         let (at, len) = if i % 2 == 0 { first } else { second };
-        matches!(trial.find(at, len), RangeLookup::Nothing)
+        matches!(trial.find_copy(at, len), RangeLookup::Nothing)
     });
     assert_eq!(patience.count(), PATIENCE / 1000);
     trial.set.clear();
     // There are more entries than the range has lines.
     (0..5000).for_each(|i| insert(&mut trial, 2 * i));
-    assert!(matches!(trial.find(second.0 - 80_000, second.1), RangeLookup::Part));
-    assert!(matches!(trial.find(first.0, first.1), RangeLookup::Nothing));
-    assert!(matches!(trial.find(second.0, second.1), RangeLookup::Nothing));
+    assert!(matches!(trial.find_copy(second.0 - 80_000, second.1), RangeLookup::Part));
+    assert!(matches!(trial.find_copy(first.0, first.1), RangeLookup::Nothing));
+    assert!(matches!(trial.find_copy(second.0, second.1), RangeLookup::Nothing));
 }
 
 // --- parts ---
@@ -127,7 +127,7 @@ fn parts_become_one_copy() {
     assert!(trial.widen(80, 8, 8).is_none(), "nothing of it is there");
     assert!(trial.widen(44, 4, 4).is_none(), "a part of a copy");
     assert!(trial.widen(32, 16, 8).is_none(), "half of a copy");
-    assert!(matches!(trial.find(0, 80), RangeLookup::Part));
+    assert!(matches!(trial.find_copy(0, 80), RangeLookup::Part));
     let whole = trial.widen(0, 80, 8).unwrap();
     assert_eq!(words(whole), [0, 100, 2, 3, 4, 500, 6, 7, 8, 9]);
     let whole = whole.as_ptr().addr();
@@ -136,7 +136,7 @@ fn parts_become_one_copy() {
     assert_eq!([wider[1], wider[5], wider[20], wider[63]], [100, 500, 2000, 63]);
     assert_eq!(trial.copies(), [(0, wider)]);
     trial.set.clear();
-    assert!(matches!(trial.find(0, 80), RangeLookup::Nothing));
+    assert!(matches!(trial.find_copy(0, 80), RangeLookup::Nothing));
 }
 
 // --- kept copies ---
@@ -168,7 +168,7 @@ fn only_what_is_in_its_place_is_kept() {
     for (first, second, expected) in cases {
         let mut trial = Trial::new(vec![0; 200]);
         take(&mut trial, first);
-        trial.set.keep();
+        trial.set.retain_copies();
         assert_eq!(take(&mut trial, second), expected, "{first:?}, then {second:?}");
         trial.set.clear();
         assert!(take(&mut trial, second).iter().all(|is_kept| !is_kept), "after a rollback");
@@ -190,7 +190,7 @@ proptest! {
             let before: Vec<_> = (0..repeated * 10).map(|i| (i % 30, 1, i % 3 == 0)).collect();
             for (at, len, is_written) in before.into_iter().chain(ranges) {
                 // Makes a copy of the range, if no copy covers it.
-                let copy = match trial.find(at * 32, len * 32) {
+                let copy = match trial.find_copy(at * 32, len * 32) {
                     RangeLookup::Nothing => trial.insert(at * 32, len * 32, 8),
                     RangeLookup::Part => trial.widen(at * 32, len * 32, 8),
                     RangeLookup::Copy(_) => None,
@@ -212,7 +212,7 @@ proptest! {
                     trial.words[at..][..copy.len()].copy_from_slice(&copy);
                 }
                 prop_assert_eq!(&trial.words, &now);
-                trial.set.keep();
+                trial.set.retain_copies();
             } else {
                 trial.set.clear();
                 trial.words.fill(value); // objects may have been written in place

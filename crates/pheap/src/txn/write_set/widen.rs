@@ -25,7 +25,7 @@ impl WriteSet {
         let mut parts: Vec<u16> = Vec::new();
         let (first, last) = first_and_last(addr, len);
         for line in first..=last {
-            self.index.find(line, |number| {
+            self.index.find_on_line(line, |number| {
                 if overlaps(&number) && !parts.contains(&number) {
                     parts.push(number);
                 }

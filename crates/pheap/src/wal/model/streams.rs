@@ -15,7 +15,7 @@ fn store(log: &Log, number: u64) {
 }
 
 fn apply(stream: &RecordStream, copy: &mut [u64; 2]) {
-    let words = stream.take().expect("they are kept");
+    let words = stream.take_records().expect("they are kept");
     for range in records(&words).flat_map(ranges) {
         let word = WORDS.into_iter().position(|thread| Log::place(thread) == range.offset);
         copy[word.expect("one of these was stored to")] = range.words[0];
@@ -39,7 +39,7 @@ pub(super) fn a_copy_is_one_state() {
         apply(&stream, &mut copy);
     }
     log.wal.checkpoint(|| {}).expect("the disk is fine");
-    stream.end();
+    stream.end_stream();
     apply(&stream, &mut copy);
     assert!(copy == [1; 2] || copy == [2; 2], "{copy:?} never was");
     other.join().unwrap();

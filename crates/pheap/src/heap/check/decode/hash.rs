@@ -57,10 +57,10 @@ struct TrieFrame<'v> {
 }
 
 impl<'v> ChildLayout<'v> {
-    fn of(ty: &TypeLayout, map: ObjectPart<'v>) -> Option<ChildLayout<'v>> {
+    fn from_map(ty: &TypeLayout, map: ObjectPart<'v>) -> Option<ChildLayout<'v>> {
         let Shape::Enum { tag, variants } = &ty.shape else { return None };
         let directory = variant_pointer(variants, "Directory", "0")?;
-        let children = SlotRun::of(map.layout(directory.1.to)?, &["children"])?;
+        let children = SlotRun::from_field(map.layout(directory.1.to)?, &["children"])?;
         let leaf = variants.iter().find(|variant| variant.name == "Leaf")?;
         let level = children.count.checked_ilog2()?;
         (children.ty == ty && children.count.is_power_of_two()).then_some(ChildLayout {
@@ -77,8 +77,9 @@ impl<'v> ChildLayout<'v> {
 }
 
 impl<'v> BucketLayout<'v> {
-    fn of(ty: &'v TypeLayout, bits: u16) -> Option<BucketLayout<'v>> {
-        let (slots, tags) = (SlotRun::of(ty, &["slots"])?, SlotRun::of(ty, &["head", "tags", "tags"])?);
+    fn from_layout(ty: &'v TypeLayout, bits: u16) -> Option<BucketLayout<'v>> {
+        let (slots, tags) =
+            (SlotRun::from_field(ty, &["slots"])?, SlotRun::from_field(ty, &["head", "tags", "tags"])?);
         (tags.count == slots.count && tags.ty.size == 2).then_some(BucketLayout {
             order: SlotOrder::Tags { at: tags.first, bits },
             depth: number(ty, &["head", "tags", "depth"], Prim::U16)?,
@@ -91,8 +92,8 @@ impl<'v> BucketLayout<'v> {
 impl<'v> HashWalk<'v> {
     pub(super) fn new(hash: &Hash, root: ObjectPart<'v>) -> Option<HashWalk<'v>> {
         let (top, ty) = field(root.layout(hash.root.to)?, &["top"])?;
-        let child = ChildLayout::of(ty, root)?;
-        let bucket = BucketLayout::of(root.layout(child.bucket.1.to)?, hash.tag)?;
+        let child = ChildLayout::from_map(ty, root)?;
+        let bucket = BucketLayout::from_layout(root.layout(child.bucket.1.to)?, hash.tag)?;
         let slots = SlotRun { first: top, count: 1, ..child.children };
         let frame = TrieFrame { part: root, slots, next: 0, above: 0, known: 0, is_leaf: false };
         Some(HashWalk { child, bucket, frames: vec![frame], last: None })
@@ -107,7 +108,7 @@ impl<'v> HashWalk<'v> {
         if let Some(last) = self.last.take()
             && let Some(bucket) = last.follow(self.bucket.next)?
         {
-            return Ok(Some(self.enter(bucket)));
+            return Ok(Some(self.decode_bucket(bucket)));
         }
         while let Some(frame) = self.frames.last_mut() {
             let TrieFrame { part, slots, next: i, above, known, is_leaf } = *frame;
@@ -117,7 +118,7 @@ impl<'v> HashWalk<'v> {
             }
             frame.next += 1;
             let child = &self.child;
-            let place = |i| part.at(slots.offset(i));
+            let place = |i| part.offset_by(slots.offset(i));
             let tag_at = |i| if is_leaf { child.bucket.0 } else { place(i).integer(0, child.tag) };
             let (at, tag) = (place(i), tag_at(i));
             if tag == child.bucket.0 {
@@ -138,13 +139,13 @@ impl<'v> HashWalk<'v> {
                 // The pointers to a bucket are adjacent: one for each value of the bits by which it does not
                 // divide.
                 let end = i + (1 << (known - depth));
-                let addr = at.word(pointer.at);
-                let same = |j| tag_at(j) == tag && place(j).word(pointer.at) == addr;
+                let addr = at.read_word(pointer.at);
+                let same = |j| tag_at(j) == tag && place(j).read_word(pointer.at) == addr;
                 if !i.is_multiple_of(end - i) || end > slots.count || !(i..end).all(same) {
                     return Err("has a bucket that not all of its hashes lead to".to_owned());
                 }
                 frame.next = end;
-                return Ok(Some(self.enter(bucket)));
+                return Ok(Some(self.decode_bucket(bucket)));
             } else if tag == child.leaf.0 {
                 let bits = u32::from(at.array::<1>(child.bits)[0]);
                 let (Some(part), slots) = at.follow_slice(child.leaf.1)? else { return Err(nothing()) };
@@ -186,7 +187,7 @@ impl<'v> HashWalk<'v> {
         Ok(None)
     }
 
-    fn enter(&mut self, bucket: ObjectPart<'v>) -> DecodedNode<'v> {
+    fn decode_bucket(&mut self, bucket: ObjectPart<'v>) -> DecodedNode<'v> {
         self.last = Some(bucket);
         DecodedNode { order: self.bucket.order, ..DecodedNode::array(bucket, self.bucket.slots) }
     }

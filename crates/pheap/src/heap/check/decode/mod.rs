@@ -65,8 +65,8 @@ impl<'v> DecodedNode<'v> {
         vector: &Vector,
         owner: ObjectPart<'v>,
     ) -> Result<(DecodedNode<'v>, bool), String> {
-        let head = vector.head.map_or(0, |at| owner.word(at));
-        let len = owner.word(vector.len);
+        let head = vector.head.map_or(0, |at| owner.read_word(at));
+        let len = owner.read_word(vector.len);
         let (buffer, slots) = owner.follow_slice(vector.buffer)?;
         let capacity = slots.count;
         if len > capacity || (head >= capacity && head > 0) {
@@ -88,13 +88,15 @@ impl<'v> DecodedNode<'v> {
     pub(in crate::heap) fn len(&self) -> u64 {
         match self.order {
             SlotOrder::Ring { len, .. } | SlotOrder::List { len, .. } => len,
-            SlotOrder::Tags { .. } => (0..self.slots.count).filter(|&slot| self.slot(slot).1).count() as u64,
+            SlotOrder::Tags { .. } => {
+                (0..self.slots.count).filter(|&slot| self.slot_at_place(slot).1).count() as u64
+            }
         }
     }
 
     /// Returns the slot at a place, and whether it has a value. Each slot is at exactly one place.
     #[inline]
-    pub(in crate::heap) fn slot(&self, place: u64) -> (u64, bool) {
+    pub(in crate::heap) fn slot_at_place(&self, place: u64) -> (u64, bool) {
         match self.order {
             SlotOrder::Ring { head, len } => {
                 // Computed in this way to avoid an overflow: a ring of elements without bytes may have up to
@@ -115,18 +117,18 @@ impl<'v> DecodedNode<'v> {
 
     /// Returns the value at a place that has one.
     pub(in crate::heap) fn value(&self, place: u64) -> TypedPart<'v> {
-        self.part.at(self.slots.offset(self.slot(place).0)).is(self.slots.ty)
+        self.part.offset_by(self.slots.offset(self.slot_at_place(place).0)).typed_as(self.slots.ty)
     }
 
     /// Returns the entry at a place, if it has one.
     pub(in crate::heap) fn entry(&self, place: u64) -> Result<Option<KeyValue<'v>>, String> {
-        let (slot, true) = self.slot(place) else { return Ok(None) };
+        let (slot, true) = self.slot_at_place(place) else { return Ok(None) };
         let TypedPart { part, ty } = self.value(place);
-        let spot = part.is(in_slot(ty));
+        let spot = part.typed_as(in_slot(ty));
         if let Some(values) = &self.values {
-            return Ok(Some((spot, self.part.at(values.offset(slot)).is(values.ty))));
+            return Ok(Some((spot, self.part.offset_by(values.offset(slot)).typed_as(values.ty))));
         }
-        let part = |name| field(spot.ty, &[name]).map(|(at, ty)| spot.part.at(at).is(ty));
+        let part = |name| field(spot.ty, &[name]).map(|(at, ty)| spot.part.offset_by(at).typed_as(ty));
         Option::zip(part("key"), part("value")).ok_or_else(strange).map(Some)
     }
 
@@ -165,11 +167,14 @@ enum WalkRest<'v> {
 
 impl<'v> NodeWalk<'v> {
     /// Begins a walk at the first node of a collection.
-    pub(in crate::heap) fn of(rule: &CollectionRule, owner: ObjectPart<'v>) -> Result<NodeWalk<'v>, String> {
+    pub(in crate::heap) fn from_owner(
+        rule: &CollectionRule,
+        owner: ObjectPart<'v>,
+    ) -> Result<NodeWalk<'v>, String> {
         let (len, first, rest) = match rule {
             CollectionRule::Vector(vector) => (vector.len, NodeWalk::buffer(vector, owner)?, WalkRest::None),
             CollectionRule::Hash(hash) => match owner.follow(hash.root)? {
-                Some(_) if owner.word(hash.few.at) != 0 => {
+                Some(_) if owner.read_word(hash.few.at) != 0 => {
                     return Err("has its entries in two places".to_owned());
                 }
                 Some(root) => {
@@ -178,7 +183,7 @@ impl<'v> NodeWalk<'v> {
                 }
                 None => {
                     let few = NodeWalk::buffer(&Vector::entries(hash.len, hash.few), owner)?;
-                    let (len, most) = (owner.word(hash.len), hash.most_few);
+                    let (len, most) = (owner.read_word(hash.len), hash.most_few);
                     if len > most {
                         return Err(format!("has {len} entries where {most} can be"));
                     }
@@ -189,7 +194,7 @@ impl<'v> NodeWalk<'v> {
                 (tree.len, None, WalkRest::Tree(Box::new(TreeWalk::new(tree, owner).ok_or_else(strange)?)))
             }
         };
-        Ok(NodeWalk { len: owner.word(len), first, rest })
+        Ok(NodeWalk { len: owner.read_word(len), first, rest })
     }
 
     fn buffer(vector: &Vector, owner: ObjectPart<'v>) -> Result<Option<DecodedNode<'v>>, String> {

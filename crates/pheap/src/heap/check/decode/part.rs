@@ -25,7 +25,7 @@ pub(crate) trait ViewedObjects {
 /// a view, places are addresses, and pointers are valid.
 //
 // Invariant: places behind a view come from a pointer of that view, from the layouts of objects, and from
-// pointers in them. `Object::seen` makes the first place.
+// pointers in them. `Object::from_view` makes the first place.
 #[derive(Clone, Copy)]
 pub(crate) enum ObjectSource<'v> {
     Heap(&'v HeapMap<'v>),
@@ -67,11 +67,11 @@ pub(in crate::heap) struct TypedPart<'v> {
 }
 
 impl<'v> ObjectPart<'v> {
-    pub(in crate::heap) fn at(self, by: u64) -> ObjectPart<'v> {
+    pub(in crate::heap) fn offset_by(self, by: u64) -> ObjectPart<'v> {
         ObjectPart { at: self.at + by, ..self }
     }
 
-    pub(in crate::heap) fn is(self, ty: &'v TypeLayout) -> TypedPart<'v> {
+    pub(in crate::heap) fn typed_as(self, ty: &'v TypeLayout) -> TypedPart<'v> {
         TypedPart { part: self, ty }
     }
 
@@ -93,7 +93,7 @@ impl<'v> ObjectPart<'v> {
     }
 
     #[inline]
-    pub(in crate::heap) fn word(self, at: u64) -> u64 {
+    pub(in crate::heap) fn read_word(self, at: u64) -> u64 {
         u64::from_ne_bytes(self.array(at))
     }
 
@@ -128,7 +128,7 @@ impl<'v> ObjectPart<'v> {
 
     /// Returns the whole object to which a collection's pointer leads; `None` if the pointer is null.
     pub(in crate::heap) fn follow(self, pointer: PointerRule) -> Result<Option<ObjectPart<'v>>, String> {
-        let addr = self.word(pointer.at);
+        let addr = self.read_word(pointer.at);
         match self.locate(addr, pointer.to)? {
             Some((part, 0)) => Ok(Some(part)),
             Some(_) => Err(shared()),
@@ -166,7 +166,7 @@ impl<'v> ObjectPart<'v> {
     pub(in crate::heap) fn len(self) -> Result<u64, String> {
         match self.ground {
             ObjectSource::Heap(map) => map.len_of(&map.spans[self.span as usize], self.at),
-            ObjectSource::View(_) => Ok(self.word(0)),
+            ObjectSource::View(_) => Ok(self.read_word(0)),
         }
     }
 }
@@ -182,7 +182,7 @@ pub(in crate::heap) struct SlotRun<'v> {
 
 impl<'v> SlotRun<'v> {
     /// Returns the slots in a field of a type.
-    pub(super) fn of(ty: &'v TypeLayout, path: &[&str]) -> Option<SlotRun<'v>> {
+    pub(super) fn from_field(ty: &'v TypeLayout, path: &[&str]) -> Option<SlotRun<'v>> {
         match field(ty, path)? {
             (first, TypeLayout { shape: Shape::Array { elem, len }, .. }) => {
                 Some(SlotRun { first, ty: elem, count: *len })

@@ -36,13 +36,13 @@ struct TreeNodeLayout<'v> {
 }
 
 impl<'v> TreeNodeLayout<'v> {
-    fn of(ty: &'v TypeLayout, is_inner: bool) -> Option<TreeNodeLayout<'v>> {
-        let layout = if let Some(slots) = SlotRun::of(ty, &["keys"]) {
-            let (len, beside) = (number(ty, &["len"], Prim::U64)?, SlotRun::of(ty, &["items"])?);
+    fn from_layout(ty: &'v TypeLayout, is_inner: bool) -> Option<TreeNodeLayout<'v>> {
+        let layout = if let Some(slots) = SlotRun::from_field(ty, &["keys"]) {
+            let (len, beside) = (number(ty, &["len"], Prim::U64)?, SlotRun::from_field(ty, &["items"])?);
             TreeNodeLayout { len, order: None, slots, beside, branch: None }
         } else {
-            let (slots, beside) = (SlotRun::of(ty, &["slots"])?, SlotRun::of(ty, &["near"])?);
-            let order = SlotRun::of(ty, &["head", "order", "slots"])?;
+            let (slots, beside) = (SlotRun::from_field(ty, &["slots"])?, SlotRun::from_field(ty, &["near"])?);
+            let order = SlotRun::from_field(ty, &["head", "order", "slots"])?;
             if order.count != slots.count || slots.count > 256 || order.ty.size != 1 {
                 return None;
             }
@@ -61,7 +61,7 @@ impl<'v> TreeNodeLayout<'v> {
 
     fn node(&self, part: ObjectPart<'v>, is_inner: bool) -> Result<DecodedNode<'v>, String> {
         let TreeNodeLayout { slots, beside, .. } = *self;
-        let (len, count) = (part.word(self.len), slots.count);
+        let (len, count) = (part.read_word(self.len), slots.count);
         // In a map without versions, a panic may have left an empty leaf.
         if len > count || (len == 0 && (is_inner || self.order.is_none())) {
             return Err(format!("has a node of {len} items, with room for {count}"));
@@ -96,13 +96,13 @@ impl<'v> TreeNodeLayout<'v> {
 
 impl<'v> TreeWalk<'v> {
     pub(super) fn new(tree: &Tree, map: ObjectPart<'v>) -> Option<TreeWalk<'v>> {
-        let (child, top) = (tree.child, map.at(tree.top));
-        let leaf = TreeNodeLayout::of(map.layout(child.leaf.1.to)?, false)?;
-        let inner = TreeNodeLayout::of(map.layout(child.inner.1.to)?, true)?;
+        let (child, top) = (tree.child, map.offset_by(tree.top));
+        let leaf = TreeNodeLayout::from_layout(map.layout(child.leaf.1.to)?, false)?;
+        let inner = TreeNodeLayout::from_layout(map.layout(child.inner.1.to)?, true)?;
         // In a heap, equal types have equal numbers, so they can be compared. The types of a view need no
         // check.
         let is_heap = map.ground.map().is_some();
-        if is_heap && inner.branch.is_none() && TreeChild::of(inner.beside.ty)? != child {
+        if is_heap && inner.branch.is_none() && TreeChild::from_layout(inner.beside.ty)? != child {
             return None;
         }
         Some(TreeWalk {
@@ -128,22 +128,22 @@ impl<'v> TreeWalk<'v> {
                 self.frames.pop();
                 continue;
             }
-            let (slot, is_child) = node.slot(place);
-            let beside = node.part.at(beside.offset(slot));
+            let (slot, is_child) = node.slot_at_place(place);
+            let beside = node.part.offset_by(beside.offset(slot));
             let Some((_, inner)) = branch else {
                 if is_child {
                     return self.enter_child(beside).map(Some);
                 }
                 continue;
             };
-            let item = node.part.at(slots.offset(slot));
-            match (is_child, beside.word(0), item.word(inner.at)) {
+            let item = node.part.offset_by(slots.offset(slot));
+            match (is_child, beside.read_word(0), item.read_word(inner.at)) {
                 (true, _, 0) => {
-                    return self.enter(beside, PointerRule { at: 0, ..self.child.leaf.1 }, false).map(Some);
+                    return self.descend(beside, PointerRule { at: 0, ..self.child.leaf.1 }, false).map(Some);
                 }
                 (true, 0, _) => {
                     return self
-                        .enter(item, PointerRule { at: inner.at, ..self.child.inner.1 }, true)
+                        .descend(item, PointerRule { at: inner.at, ..self.child.inner.1 }, true)
                         .map(Some);
                 }
                 (false, 0, 0) => {}
@@ -161,14 +161,14 @@ impl<'v> TreeWalk<'v> {
     fn enter_child(&mut self, child: ObjectPart<'v>) -> Result<DecodedNode<'v>, String> {
         let TreeChild { tag, leaf, inner, .. } = self.child;
         match child.integer(0, tag) {
-            tag if tag == leaf.0 => self.enter(child, leaf.1, false),
-            tag if tag == inner.0 => self.enter(child, inner.1, true),
+            tag if tag == leaf.0 => self.descend(child, leaf.1, false),
+            tag if tag == inner.0 => self.descend(child, inner.1, true),
             _ => Err(nothing()),
         }
     }
 
     /// Returns the node to which a pointer leads, and adds an inner node to the path.
-    fn enter(
+    fn descend(
         &mut self,
         part: ObjectPart<'v>,
         pointer: PointerRule,
