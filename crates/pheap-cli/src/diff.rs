@@ -282,8 +282,8 @@ fn fields<'a: 'b, 'b>(a: Vec<pheap::Field<'a>>, b: Vec<pheap::Field<'b>>) -> Par
     Box::new(all.into_iter())
 }
 
-/// PartPairs the entries of equal keys. It keeps no entries in memory as long as the next keys of both maps are
-/// equal, or both maps are ordered by keys whose order is known here.
+/// Pairs the entries of equal keys. It keeps no entries in memory as long as the next keys of both maps
+/// are equal, or both maps are ordered by keys whose order is known here.
 fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> PartPairs<'a, 'b> {
     let (mut next_a, mut next_b) = (a.next(), b.next());
     let mut rest: Option<UnorderedEntries<'a, 'b>> = None;

@@ -506,7 +506,7 @@ pub enum Error {
     /// The object is larger than a heap can hold.
     #[error("an object of {bytes} bytes is too large; split it into several objects")]
     TooLarge {
-        /// Its size in bytes; `u64::MAX` if that overflows or was not computed.
+        /// Its size in bytes; perhaps `u64::MAX` if that is 2^48 or more, or was not computed.
         bytes: u64,
     },
 

@@ -36,8 +36,8 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 // Invariant: as long as the brand `'r` lives, there is a live object of type `T` at `addr`, in the one region
 // with this brand, and the region is locked. The caller of `from_addr` guarantees it. Only `View` and `Txn`,
 // which have the lock, read a `P` that is stored in the heap. (Or the brand is that of an access to a
-// `HeldValue`, whose objects are not written.) If a `T` has no bytes, `addr` is any address that is aligned to
-// it: there is nothing to read, and no code follows the pointer.
+// `HeldValue`, whose objects are not written.) If a `T` has no bytes, `addr` is any address that is aligned
+// to it: there is nothing to read, and no code follows the pointer.
 #[repr(transparent)]
 pub struct P<'r, T: ?Sized> {
     addr: NonNull<u8>,

@@ -532,8 +532,8 @@ const MORE_SHARDS: &str = "a script touches more shards than were locked";
 /// Reason of the rollback after a panic.
 const PANICKED: &str = "the command has panicked, which is a bug of this server";
 
-/// Returns whether a line is of an HTTP request. A web page can have a browser send one to a server on the same
-/// machine, with commands in its body.
+/// Returns whether a line is of an HTTP request. A web page can have a browser send one to a server on the
+/// same machine, with commands in its body.
 fn is_of_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

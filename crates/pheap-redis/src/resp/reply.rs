@@ -3,7 +3,7 @@
 use crate::text::words;
 
 /// Encoded replies to a client, in the order in which they are sent. What comes behind too many bytes is left
-/// out: such a client is disconnected.
+/// out, except `OK` and other simple texts: such a client is disconnected.
 #[derive(Debug)]
 pub struct Reply {
     bytes: Vec<u8>,

@@ -76,8 +76,8 @@ use crate::units::PAGE;
 /// ```
 //
 // Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap, or, in
-// a read-only heap, of a type whose values are all values of `T`. Only `find_by_name` and `clone` make a `Root`: the
-// marker is private. (Other files read the other fields; none writes them.)
+// a read-only heap, of a type whose values are all values of `T`. Only `find_by_name` and `clone` make a
+// `Root`: the marker is private. (Other files read the other fields; none writes them.)
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,

@@ -240,9 +240,9 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for View<'r> {
 
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
-        // SAFETY: `p` points to a live `T` of this region (the brand), and `read_address` returns the read_address of it,
-        // or of its copy. The region is locked (or the object does not change, see `new`), and there is no
-        // `&mut` into it: that would need `&mut Txn`, and `self` is borrowed from it.
+        // SAFETY: `p` points to a live `T` of this region (the brand), and `read_address` returns the address
+        // of it, or of its copy. The region is locked (or the object does not change, see `new`), and there
+        // is no `&mut` into it: that would need `&mut Txn`, and `self` is borrowed from it.
         unsafe { &*self.read_address(p) }
     }
 }

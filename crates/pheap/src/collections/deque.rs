@@ -190,8 +190,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn push_front(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let ring = self.with_room(tx)?;
         let head = ring.slot_index(ring.slots.len - 1);
-        // SAFETY: `slot_index` returns a slot of the ring: the one before the first element. It has no element,
-        // because there is room for one more.
+        // SAFETY: `slot_index` returns a slot of the ring: the one before the first element. It has no
+        // element, because there is room for one more.
         unsafe { buffer::write(tx, ring.slots.slot_ptr(head)).put(value) };
         let queue = &mut tx[self];
         queue.head = head as u64;

@@ -46,8 +46,7 @@ impl<'a> Tracer<'a> {
         Tracer { base: store.base().addr() as u64, map: &store.page_map, spans: &alloc.spans, shared }
     }
 
-    /// Returns the first `N` words of the object at a heap offset; `None` if there is no object, or if it is
-    /// smaller.
+    /// Returns the first `N` words of the object at a heap offset; `None` if no slot there has so many words.
     pub(super) fn object_words<const N: usize>(&self, offset: u64) -> Option<[u64; N]> {
         let (number, slot) = self.spans.locate_slot(self.map, offset)?;
         let span = self.spans.get(number).filter(|span| span.slot >= 8 * N as u64)?;

@@ -2,9 +2,9 @@
 //! be all that a power failure leaves.
 //!
 //! A transaction that waits for the disk, or that leaves the wait to its caller, is
-//! [noted](RootVersions::add_version) when it is committed in memory. The version that it has replaced may be the
-//! newest [durable](RootVersions::durable) one later. Not every such version is kept: a sync ends at one of
-//! few positions, and of the versions before each of these positions the last one is enough.
+//! [noted](RootVersions::add_version) when it is committed in memory. The version that it has replaced may be
+//! the newest [durable](RootVersions::durable) one later. Not every such version is kept: a sync ends at one
+//! of few positions, and of the versions before each of these positions the last one is enough.
 
 #[cfg(all(test, pheap_loom))]
 mod model;

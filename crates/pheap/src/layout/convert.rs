@@ -83,7 +83,7 @@ pub(super) struct ConvertedPointers {
 }
 
 impl ConvertedPointers {
-    /// Returns `None` if the new type has no pointers, or one from_descs the types cannot be described.
+    /// Returns `None` if the new type has no pointers, or one of the types cannot be described.
     fn from_descs(old: &'static Desc, new: &'static Desc) -> Option<ConvertedPointers> {
         // A type that cannot be described is not in a heap.
         let (given, made) = (Graph::from_root(old).ok()?.types, Graph::from_root(new).ok()?.types);

@@ -48,7 +48,7 @@ impl Name {
 /// Checks the name of a field or a variant, and returns it.
 ///
 /// # Panics
-/// If it is neither an identifier nor a number: a heap with it could not be opened again.
+/// If it is empty, or has ASCII other than letters, digits, `_`: a heap with it could not be opened again.
 pub const fn part_name(name: &'static str) -> &'static str {
     assert!(is_identifier(name), "a part has an identifier or a number for its name");
     name

@@ -205,7 +205,7 @@ fn bits((from, to): WordWindow) -> u64 {
 }
 
 impl ElementPointers {
-    /// Returns `None` if an element has no pointers, or its size is not that from_layout a type with pointers.
+    /// Returns `None` if an element has no pointers, or its size is not that of a type with pointers.
     fn from_layout(elem: &TypeLayout) -> Option<ElementPointers> {
         let places = PointerPlaces::from_layout(elem);
         // A type with a pointer is aligned like a pointer.

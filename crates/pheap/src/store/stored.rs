@@ -36,7 +36,7 @@ impl<'a> StoredHeap<'a> {
     /// [`Error::Io`] if the file cannot be read.
     ///
     /// # Panics
-    /// If the read_words are read from the mapping, and it does not have all of them, or `at` is not a multiple of
+    /// If the words are read from the mapping, and it does not have all of them, or `at` is not a multiple of
     /// 8.
     pub(crate) fn read_words<const N: usize>(self, at: u64) -> Result<[u64; N]> {
         let Some(file) = self.file else { return Ok(self.heap.read(at)) };

@@ -45,8 +45,8 @@ impl Recent {
         self.any.get()
     }
 
-    /// Returns where the `len` bytes at `addr` are read and written, if that was [noted](Self::record_recent) and is
-    /// still in its slot, and if the place is aligned to `align`.
+    /// Returns where the `len` bytes at `addr` are read and written, if that was [noted](Self::record_recent)
+    /// and is still in its slot, and if the place is aligned to `align`.
     #[inline(always)]
     pub(crate) fn find_recent(&self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         let slot = slot_index(addr, len);

@@ -79,8 +79,8 @@ pub(crate) fn first_copies(most: usize) -> usize {
 // loses one.
 pub(crate) struct WriteSet {
     entries: EntryList,
-    /// Number of entries of the previous transaction that were [kept](Self::retain_copies): the entries from `len` on
-    /// whose copies may be used again. 0 once an entry was added that is not as its predecessor.
+    /// Number of entries of the previous transaction that were [kept](Self::retain_copies): the entries from
+    /// `len` on whose copies may be used again. 0 once an entry was added that is not as its predecessor.
     kept: usize,
     index: LineIndex,
     buffer: BumpAllocator,

@@ -18,8 +18,8 @@ impl Wal {
     ///
     /// # Errors
     /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::Io`](crate::Error::Io) if the log has no
-    /// room and cannot get any, the errors of [`ensure_log`](Self::ensure_log) and [`checkpoint`](Self::checkpoint), or
-    /// the failure of the log.
+    /// room and cannot get any, the errors of [`ensure_log`](Self::ensure_log) and
+    /// [`checkpoint`](Self::checkpoint), or the failure of the log.
     pub(crate) fn append<'a>(
         &self,
         words: usize,

@@ -3,8 +3,8 @@
 //! thread waits for a sync unless the program [asks](Wal::sync) for one. Other heaps (a new one, or one that
 //! was prepared for `Wal`) count as closed first, too. Their log begins during the opening.
 //!
-//! Before the log [begins](Wal::ensure_log), it has no file, the heap's file has the content that was found, and
-//! its header says that the heap is closed. An opening after a crash, a copy, or a follower then finds a
+//! Before the log [begins](Wal::ensure_log), it has no file, the heap's file has the content that was found,
+//! and its header says that the heap is closed. An opening after a crash, a copy, or a follower then finds a
 //! closed heap. The beginning writes the following, each durable before the next. A crash in between leaves a
 //! closed heap, perhaps next to an unused log, or a heap in use with a log without records.
 //!

@@ -292,7 +292,7 @@ impl Wal {
         Wal::from_buffer(disk, None, &of, settings, layout, (mark, 1), buffer)
     }
 
-    /// Creates the state from_buffer a log from `buffer`, whose synced position (without a file, whose end) counts as
+    /// Creates the state of a log from `buffer`, whose synced position (without a file, whose end) counts as
     /// durable. `mark` is the newest mark, and `place` is its index.
     fn from_buffer(
         disk: Arc<dyn Disk>,

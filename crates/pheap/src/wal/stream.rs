@@ -81,7 +81,8 @@ impl RecordStream {
         std::mem::take(&mut self.queue.0.lock().news) * 8
     }
 
-    /// Ends the stream, once no checkpoint is at work. Published records can still be [taken](Self::take_records).
+    /// Ends the stream, once no checkpoint is at work. Published records can still be
+    /// [taken](Self::take_records).
     pub(crate) fn end_stream(&self) {
         // SURVIVES unreached: no backup is made in the lab.
         self.wal.folded.lock().streams.retain(|queue| !Arc::ptr_eq(queue, &self.queue));

@@ -16,7 +16,7 @@ use pheap_testkit::*;
 const TEST: &str = "memory_group::what_was_killed_opens_in_the_memory_that_there_is";
 /// Words of a page.
 const WORDS: usize = 512;
-/// Parts of the heap's data. Each transaction changes a page of each.
+/// Parts of the heap's data. Each transaction changes the first page of each, and one at random.
 const PIECES: usize = 32;
 
 #[derive(Persist, Default)]

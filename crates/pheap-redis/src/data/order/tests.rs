@@ -104,9 +104,11 @@ fn at_random() {
 fn in_order() {
     like_a_model(1 << 40, 20_000, |step| (step as u64, true));
     like_a_model(1 << 40, 20_000, |step| (1_000_000 - step as u64, true));
-    // The tree as a queue.
-    like_a_model(1 << 40, 20_000, |step| {
-        if step % 2 == 0 || step < 5000 { (step as u64, true) } else { ((step - 5000) as u64, false) }
+    // The tree as a queue of 5000 items.
+    like_a_model(1 << 40, 20_000, |step| match step as u64 {
+        step @ ..5000 => (step, true),
+        step if step % 2 == 0 => (5000 + (step - 5000) / 2, true),
+        step => ((step - 5000) / 2, false),
     });
     // Removes all items from either end and from the middle.
     for away in [|step| step, |step| 9_999 - step, |step| if step < 5000 { 5000 + step } else { step - 5000 }]

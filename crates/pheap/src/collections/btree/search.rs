@@ -246,8 +246,8 @@ struct Descent<'q, 'r, K: OrdKey<'r>, V> {
     common: CommonPrefixes,
 }
 
-/// Prefetches most of the memory that [`seek_with_path`] will read for each of these keys: one level for several keys
-/// at a time, so that the waits for memory overlap.
+/// Prefetches most of the memory that [`seek_with_path`] will read for each of these keys: one level for
+/// several keys at a time, so that the waits for memory overlap.
 #[inline]
 pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
