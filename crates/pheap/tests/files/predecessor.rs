@@ -10,7 +10,7 @@
 //! * a string constant stored in the heap: a `&str` is not `Persist` (tests/ui/field_reference.rs). The heap
 //!   stores a copy; see `a_string_constant_comes_back_with_its_text`.
 //! * half of 6 (a store that is not logged): a `&mut` into the heap comes from the transaction, which logs
-//! the old content or makes a copy first.
+//!   the old content or makes a copy first.
 //!
 //! Missing flushes (a new root that was not flushed, the second line of an object) cannot be seen here,
 //! because the page cache survives a killed process. The explorer of crash images in `pheap-crash` looks for
