@@ -70,8 +70,8 @@ impl Files {
         together(hashes, data, log)
     }
 
-    /// Returns the hashes and the lengths of the files after these changes. The second length is `None` if there
-    /// is no log then.
+    /// Returns the hashes and the lengths of the files after these changes. The second length is `None` if
+    /// there is no log then.
     fn after(&self, changes: &[DiskChange]) -> ([u64; 2], usize, Option<usize>) {
         let mut new: BTreeMap<(bool, u32), &[u8]> = BTreeMap::new();
         let mut data = self.image.data.len();

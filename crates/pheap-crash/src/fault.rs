@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use pheap::sim::disk::{Call, Fault, Which};
 
-/// One call that fails. If it is an extension, all later ones of the file on this disk fail as well, until the
-/// run heals the disk.
+/// One call that fails. If it is an extension, all later ones of the file on this disk fail as well, until
+/// the run heals the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failing {
     /// The file of the call.
@@ -84,8 +84,8 @@ impl Failing {
         Some(Fault { which: self.which, call: self.call, after, times, error })
     }
 
-    /// Returns the failures that are tried if a run makes `calls` calls of each kind on each file: one or two for
-    /// each call.
+    /// Returns the failures that are tried if a run makes `calls` calls of each kind on each file: one or two
+    /// for each call.
     pub fn all(calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
         let mut all = Vec::new();
         for (which, call) in kinds() {

@@ -11,8 +11,8 @@ pub struct Image {
     hash: u64,
 }
 
-/// Returns the contribution of a word to [`Image::hash`]: zero for a zero word, so trailing zeros do not change
-/// this hash.
+/// Returns the contribution of a word to [`Image::hash`]: zero for a zero word, so trailing zeros do not
+/// change this hash.
 fn share(word: u32, value: u64) -> u64 {
     if value == 0 { 0 } else { mix(mix(u64::from(word) + 1) ^ value) }
 }
@@ -43,8 +43,8 @@ impl Image {
         self.words.truncate(point.words);
     }
 
-    /// Returns the words of `pending` that are `chosen`, and a hash of the image that they would make and of its
-    /// length. Entries of one word must follow one another; the last chosen one counts.
+    /// Returns the words of `pending` that are `chosen`, and a hash of the image that they would make and of
+    /// its length. Entries of one word must follow one another; the last chosen one counts.
     pub fn choose(&self, pending: &[(u32, u64)], chosen: &[bool]) -> (Vec<(u32, u64)>, u64) {
         let mut changes: Vec<(u32, u64)> = Vec::new();
         for (&(word, value), _) in pending.iter().zip(chosen).filter(|(_, chosen)| **chosen) {

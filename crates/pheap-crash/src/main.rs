@@ -1,6 +1,6 @@
 //! Explores crash images and prints the failures. If the run comes to its end, it prints its totals as a line
-//! of JSON (the options `--schedule` and `--barriers` of `threads` differ). The exit status is 1 after a failure
-//! or an error.
+//! of JSON (the options `--schedule` and `--barriers` of `threads` differ). The exit status is 1 after a
+//! failure or an error.
 
 mod lab;
 
@@ -49,8 +49,8 @@ struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Leaves out each flush, fence, log entry, write, sync, checksum test and lock that its programs reach, one
-    /// place in the source at a time, and reports which program notices.
+    /// Leaves out each flush, fence, log entry, write, sync, checksum test and lock that its programs reach,
+    /// one place in the source at a time, and reports which program notices.
     Mutate(mutate::Args),
     /// Runs two threads in many orders, and crashes them at each point.
     Threads(threads::Args),

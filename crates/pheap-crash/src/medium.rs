@@ -70,8 +70,8 @@ impl Content {
         Content::Memory(bytes.chunks_exact(8).map(word).collect(), Vec::new())
     }
 
-    /// Returns a disk whose file a process had mapped. The process changed the content of a memory, `self`, to
-    /// `now` and was killed, so the changes are not durable.
+    /// Returns a disk whose file a process had mapped. The process changed the content of a memory, `self`,
+    /// to `now` and was killed, so the changes are not durable.
     pub fn mapped(self, now: &[u64]) -> Content {
         let Content::Disk(mut image, _) = self.on_disk() else { unreachable!("it is one now") };
         let now = bytes(now);
@@ -133,8 +133,8 @@ impl Medium {
         self.open(options).map_err(|error| format!("opening fails: {error}"))
     }
 
-    /// Notes that `n` operations have been acknowledged, of which `safe` must survive a power failure; in memory,
-    /// all must. This is a point.
+    /// Notes that `n` operations have been acknowledged, of which `safe` must survive a power failure; in
+    /// memory, all must. This is a point.
     pub fn acknowledge(&self, n: usize, safe: usize) {
         match self {
             Medium::Memory(sim) => sim.acknowledge(n),
@@ -190,8 +190,8 @@ impl Medium {
         }
     }
 
-    /// Describes the changes of words of a memory that were found and had not been announced. A disk has none:
-    /// nothing is looked for there.
+    /// Describes the changes of words of a memory that were found and had not been announced. A disk has
+    /// none: nothing is looked for there.
     pub fn violations(&self) -> Vec<String> {
         match self {
             Medium::Memory(sim) => sim.violations(),
@@ -207,8 +207,8 @@ impl Medium {
         }
     }
 
-    /// Makes a call of the disk fail if `fault` is given, and its writes short if `short` is set. Has no effect
-    /// on memory.
+    /// Makes a call of the disk fail if `fault` is given, and its writes short if `short` is set. Has no
+    /// effect on memory.
     pub fn spoil(&self, fault: Option<Fault>, short: bool) {
         let Some(disk) = self.disk() else { return };
         if let Some(fault) = fault {
@@ -301,8 +301,8 @@ impl Moment {
         self
     }
 
-    /// Returns the moment at which each pending change was written, and the moments since the last point after
-    /// which a process can be killed. The second list may be empty.
+    /// Returns the moment at which each pending change was written, and the moments since the last point
+    /// after which a process can be killed. The second list may be empty.
     fn moments(&self) -> (Vec<u32>, Vec<u32>) {
         let (order, from, to): (Vec<u32>, u32, u32) = match self {
             Moment::Memory(point) => {
@@ -322,8 +322,8 @@ impl Moment {
     }
 
     /// Returns sets of pending changes that a process leaves that is killed since the last point: at most
-    /// `few` and two more. Each is a prefix in the order of the writes. The last set has all changes. There may
-    /// be no sets.
+    /// `few` and two more. Each is a prefix in the order of the writes. The last set has all changes. There
+    /// may be no sets.
     pub fn kills(&self, few: usize, rng: &mut Rng) -> Vec<Vec<bool>> {
         let (order, mut moments) = self.moments();
         while moments.len() > few + 2 {
@@ -332,8 +332,8 @@ impl Moment {
         moments.iter().map(|last| order.iter().map(|moment| moment <= last).collect()).collect()
     }
 
-    /// Returns the set with this number, modulo their number, of all that a killed process can leave. `None` if
-    /// there are none.
+    /// Returns the set with this number, modulo their number, of all that a killed process can leave. `None`
+    /// if there are none.
     pub fn kill(&self, choice: usize) -> Option<Vec<bool>> {
         let (order, moments) = self.moments();
         let last = moments[choice.checked_rem(moments.len())?];

@@ -40,9 +40,9 @@ impl RootState {
         RootState { x: value, slice: (0..SLICE as u64).map(|i| value + i).collect(), ..RootState::default() }
     }
 
-    /// Returns the number of objects of the root and of a held list, whose nodes have the values `held`. Nodes
-    /// with the same value count as one. The objects that the vector points to count. The buffers and nodes of
-    /// collections do not: their number depends on the layout of the collection.
+    /// Returns the number of objects of the root and of a held list, whose nodes have the values `held`.
+    /// Nodes with the same value count as one. The objects that the vector points to count. The buffers and
+    /// nodes of collections do not: their number depends on the layout of the collection.
     pub fn objects(&self, held: &[u64]) -> u64 {
         let nodes: BTreeSet<&u64> = self.list.iter().chain(held).collect();
         2 + u64::from(self.big.is_some()) + (nodes.len() + self.vec.len()) as u64

@@ -34,8 +34,8 @@ struct Places {
 }
 
 impl Places {
-    /// Checks that the object of `bytes` bytes at `p` lies in the heap and is aligned, so that it can be read.
-    /// Notes its range.
+    /// Checks that the object of `bytes` bytes at `p` lies in the heap and is aligned, so that it can be
+    /// read. Notes its range.
     fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
         let start = said(&p, "(0x");
         if !start.is_multiple_of(8) || start < self.heap.start || bytes > self.heap.end.saturating_sub(start)
@@ -203,8 +203,8 @@ pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<H
     }
 }
 
-/// Returns the root with collections, in its first layout. Migrates it before if it has none, or has its other
-/// layout.
+/// Returns the root with collections, in its first layout. Migrates it before if it has none, or has its
+/// other layout.
 pub fn store(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Root<Store<'static>>> {
     if let Handle::Store(root) = handle(heap, handles, name)? {
         return Ok(root);
@@ -249,8 +249,8 @@ impl Seen {
 }
 
 /// Reads all roots. Checks each pointer before following it, because a wrong protocol may leave any value.
-/// Pointers within collections are followed by the code of the collections, so the whole heap is checked before
-/// the first collection is read.
+/// Pointers within collections are followed by the code of the collections, so the whole heap is checked
+/// before the first collection is read.
 pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
     let mut places = Places::of(heap);
     let mut seen = Seen::default();

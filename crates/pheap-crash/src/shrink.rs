@@ -30,8 +30,8 @@ fn shorter(program: &Program) -> Vec<Program> {
     all
 }
 
-/// Returns the failure of the shortest program found that also fails, perhaps in another way. Begins no further
-/// program after the time `most`.
+/// Returns the failure of the shortest program found that also fails, perhaps in another way. Begins no
+/// further program after the time `most`.
 pub fn shrink(explorer: &Explorer, failure: Box<Failure>, most: Duration) -> Box<Failure> {
     let started = Instant::now();
     let mut best = failure;
