@@ -45,7 +45,7 @@ impl Lab {
         self.explorer.totals().failures > 0
     }
 
-    /// Explores a program from its first operation on, and prints the totals.
+    /// Explores a program, with its opening and all its operations, and prints the totals.
     pub(crate) fn explore(&mut self, program: &Program) {
         self.explore_one(program, false);
         println!("{}", self.explorer.totals());

@@ -1,6 +1,5 @@
-//! Explores crash images and prints the failures. If the run comes to its end, it prints its totals as a line
-//! of JSON (the options `--schedule` and `--barriers` of `threads` differ). The exit status is 1 after a
-//! failure or an error.
+//! Explores crash images and prints the failures. The last line of the output is JSON, except after an error
+//! and with `threads --barriers`. The exit status is 1 after a failure or an error.
 
 mod lab;
 

@@ -86,7 +86,7 @@ named! {
         Unlink = "unlink-big",
         /// Unlinks the large object, and frees it at commit.
         FreeBig = "free-big",
-        /// Pushes a node and frees it again, ten times: in an eager heap, collections run and end.
+        /// Pushes a node and frees it again, ten times. In an eager heap, collections may end meanwhile.
         Churn = "churn",
         /// Frees and allocates, then fails.
         AbortFree = "abort-free",
@@ -112,7 +112,8 @@ named! {
         Panic = "panic",
         /// Sixty-six short transactions, which set a field.
         Burst = "burst",
-        /// Twenty-two transactions that write a whole large object, and allocate it before if necessary.
+        /// Twenty-two transactions that write a whole large object. The first allocates it if there is none
+        /// of this length.
         Fill = "fill",
     } or
     /// An operation on the collections of the root.
