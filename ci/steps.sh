@@ -346,7 +346,7 @@ step_oldest_rust() {
     CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples -p pheap-tpcc --bins --examples
 }
 
-# All tests of the usual build. Those that take fewer rounds for each change, or try only a part, do all here.
+# All tests of the usual build. Those that take fewer rounds for each change, or try a part only, do more here.
 step_thorough() {
     PHEAP_THOROUGH=1 PHEAP_BUILD=shipped cargo test --locked
 }

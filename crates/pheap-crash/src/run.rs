@@ -132,7 +132,7 @@ type Chain = (Held<Node<'static>>, Vec<u64>);
 pub struct Run {
     how: Opening,
     setting: Setting,
-    /// The value of a step is this number and 1000 for each step before it.
+    /// The value of a step is this number plus 1000 for each step before it.
     values: u64,
     medium: Medium,
     heap: Option<Heap>,

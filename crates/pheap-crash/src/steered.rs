@@ -218,9 +218,9 @@ fn sensible(program: Program) -> Program {
     sensible
 }
 
-/// Returns the operations after a crash. The failing call is kept only if programs like this are tried with
-/// it. After `killed`, the page cache must not forget, because the writes of the killed process would be
-/// lost.
+/// Returns the operations after a crash. Replaces the failing call by a similar one if programs like this are
+/// not tried with it. After `killed`, drops a failing call after which the page cache forgets data, because
+/// the writes of the killed process would be lost.
 fn settled(then: Program, killed: bool) -> Program {
     let mut like = then.clone();
     like.setting.moved = true;
