@@ -36,7 +36,7 @@ def read(path):
     rank = {"passed": 0, "skipped": 1, "failed": 2}
     for case in ElementTree.parse(path).iter("testcase"):
         if (case.get("name") or "").startswith("[") and not case.get("name").startswith("[It] "):
-            continue  # what Ginkgo runs before and after the tests
+            continue  # Ginkgo runs this before or after the tests
         state, message = "passed", ""
         for child in case:
             if child.tag in ("failure", "error"):

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# Runs the test suites of Redis clients against redis-server and against pheap-redis, and names the tests that
-# pass on redis-server and do not pass on pheap-redis.
+# Runs the test suites of Redis clients against redis-server and against pheap-redis, and names the tests
+# that pass on redis-server and do not pass on pheap-redis.
 #
-#   ci/client-suites.sh                   every suite
-#   ci/client-suites.sh redis-py …        some: redis-py (RESP2), redis-py-3 (RESP3), go-redis, ioredis, bullmq
+#   ci/client-suites.sh              every suite
+#   ci/client-suites.sh redis-py …   some: redis-py (RESP2), redis-py-3 (RESP3), go-redis, ioredis, bullmq
 #
-# A test that also fails on redis-server does not count. A test that differs runs again without the others,
-# twice at most, and does not count if it passes then. client-suites.skip lists the differences that may stay, with
-# reasons; any other difference makes the exit status 1. Exit status 77: no suite could be fetched.
+# A test that does not pass on redis-server does not count. The tests that differ run again without the
+# others, twice at most; one that passes then does not count. client-suites.skip lists the differences that
+# may stay, with reasons. Any other difference, or a suite without a report, makes the exit status 1. Exit
+# status 77: no suite could be fetched.
 #
-# Needs redis-server; python3 (redis-py), go (go-redis), node and npm (ioredis, bullmq). The suites come from PyPI,
-# from the Go module proxy and from the Git repositories $IOREDIS_SOURCE and $BULLMQ_SOURCE, at the versions below,
-# into $SUITE_DIR. ioredis and bullmq connect to port 6379, which must be free. The binary is $PHEAP_REDIS, or built
-# here.
+# Needs redis-server and redis-cli; python3 (for the comparison and for redis-py), go (go-redis), git, node
+# and npm (ioredis, bullmq). The suites come from PyPI, from the Go module proxy and from the Git repositories
+# $IOREDIS_SOURCE and $BULLMQ_SOURCE, at the versions below, into $SUITE_DIR (if it is not set, into the
+# target directory). ioredis and bullmq connect to port 6379, which must be free. The binary is $PHEAP_REDIS,
+# or built here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -26,11 +28,11 @@ IOREDIS=v6.0.0
 BULLMQ=v6.2.0
 IOREDIS_SOURCE=${IOREDIS_SOURCE:-https://github.com/redis/ioredis}
 BULLMQ_SOURCE=${BULLMQ_SOURCE:-https://github.com/taskforcesh/bullmq}
-# What the tests of redis-py need beside it.
+# The packages that the tests of redis-py need beside it.
 PYTHON_PACKAGES=(pytest==8.3.4 pytest-asyncio==1.1.0 pytest-timeout==2.3.1 coverage==7.11.0 mock==5.1.0
     packaging==24.2 numpy==2.4.6 ujson==6.1.0 redis-entraid==1.0.0 pybreaker==1.4.1)
 
-# Seconds that a suite may take.
+# Seconds that one run of a suite may take.
 LIMIT=${LIMIT:-2400}
 suites=("$@")
 [ $# -gt 0 ] || suites=(redis-py redis-py-3 go-redis ioredis bullmq)
@@ -49,7 +51,8 @@ stop() {
 }
 trap 'stop; rm -rf "$data"' EXIT
 
-# Starts redis-server or pheap-redis with no data, on a port where nothing has listened in this run, or on 6379.
+# Starts redis-server or pheap-redis with no data: on port 6379 for ioredis and bullmq, else on a port that
+# this run has not used before.
 port=6379 next_port=${PORT:-$((20000 + $$ % 10000))}
 start() {
     local log="$folder/$1.log"
@@ -72,7 +75,8 @@ start() {
 }
 
 # fetch_SUITE puts a suite into $folder. run_SUITE REPORT [NAMES] runs it, or the tests that the file NAMES
-# lists, against $port, and writes a report in JUnit's format. It may fail: the report says which tests did.
+# lists, against $port, and writes a report in JUnit's format. It may fail: the report says which tests
+# failed.
 
 fetch_redis_py() {
     cd "$folder"
@@ -83,7 +87,8 @@ fetch_redis_py() {
     tar xzf "redis-$REDIS_PY.tar.gz"
 }
 
-# Leaves out what needs a cluster, modules, TLS certificates, replicas, sentinels, or a fault injector.
+# Leaves out tests that need a cluster, modules, TLS certificates, replicas, sentinels, a fault injector, or
+# other services.
 run_redis_py_protocol() {
     local protocol=$1 report=$2 tests=(--ignore=tests/test_scenario --ignore=tests/test_sentinel.py
         --ignore=tests/test_asyncio/test_sentinel.py --ignore=tests/test_asyncio/test_scenario)
@@ -128,7 +133,7 @@ GO_REDIS_SKIPPED+='|RediSearch|FT\.|JSON Commands|Probabilistic|RedisTimeseries|
 run_go_redis() {
     local report=$1 focus=() name
     if [ $# -gt 1 ]; then
-        # What a focus matches begins with the name of the suite.
+        # A focus is matched with a text that begins with the name of the suite, so only its end is anchored.
         while read -r name; do
             focus+=("-ginkgo.focus=$(sed 's/[][\.*^$(){}?+|/]/\\&/g' <<< "$name")\$")
         done < "$2"
@@ -147,7 +152,7 @@ fetch_node_suite() { # FOLDER SOURCE VERSION
     npm install --ignore-scripts --no-audit --no-fund
 }
 
-# The names in the file, as one pattern that matches nothing else.
+# Prints one pattern that matches the names in the file, and no others.
 pattern_of() {
     sed -e 's/[][\.*^$(){}?+|/]/\\&/g' -e 's/.*/^&$/' "$1" | paste -sd '|'
 }
@@ -197,7 +202,8 @@ run_suite() {
     return 1
 }
 
-# Calls a function in a shell of its own, which ends at the first command that fails wherever this is called.
+# Calls a function in a separate shell, which ends at the first command that fails, also where this is called
+# in a condition.
 apart() {
     local names=(folder port LIMIT REDIS_PY PYTHON_PACKAGES GO_REDIS GO_REDIS_SKIPPED
         IOREDIS IOREDIS_SOURCE BULLMQ BULLMQ_SOURCE)

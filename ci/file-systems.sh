@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Heaps on small disks of each kind (ext4, XFS, btrfs, tmpfs, an overlay), with each durability: the disk fills up and stays
-# full, the program is killed, the heap is opened again, a backup was made. Then the tests of files with each as the place for
-# temporary files. Needs root, loop devices, xfsprogs and btrfs-progs; and 2 GB of space.
+# Runs the tests `full_disk` on small disks of each kind (ext4, XFS, btrfs, tmpfs, an overlay): the disk fills
+# up and stays full, the program is killed, the heap is opened again. Then, for each FILTER, runs the tests of
+# files that it matches with each disk as the place for temporary files. Needs root, loop devices, xfsprogs
+# and btrfs-progs, and space for three images of 320 MiB.
 #
-#   ci/file-systems.sh [FILTER…]     FILTER: of the tests of files that run on each; none unless told
+#   ci/file-systems.sh [FILTER…]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 place=$(mktemp -d)
@@ -27,7 +28,7 @@ mount -t tmpfs -o size=150m tmpfs "$place/tmpfs"
 mount -t tmpfs -o size=150m tmpfs "$place/layers"
 mkdir "$place"/layers/{lower,upper,work}
 mount -t overlay -o "lowerdir=$place/layers/lower,upperdir=$place/layers/upper,workdir=$place/layers/work" overlay "$place/overlay"
-# What lies in another is unmounted first.
+# A disk that lies in another is unmounted before it.
 disks=("$place/overlay" "$place/layers" "$place/tmpfs" "${disks[@]}")
 
 PHEAP_TEST_DISKS="$place/ext4:$place/xfs:$place/btrfs:$place/tmpfs:$place/overlay" \

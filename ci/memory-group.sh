@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A heap of 1 GiB in a control group with little memory: changed, killed, and opened again, 20 times. Needs root.
+# Runs the tests `memory_group` with a heap of 1 GiB in a control group with little memory: the heap is
+# changed, its program is killed, and the heap is opened again, many times. Needs root.
 #
-#   ci/memory-group.sh [MIB]     the group's memory; 96 unless told
+#   ci/memory-group.sh [MIB]     the memory of the group in MiB; the default is 96
 set -euo pipefail
 cd "$(dirname "$0")/.."
 limit=$((${1:-96} << 20))

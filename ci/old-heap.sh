@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Lets an older build write a heap, small, for tests: see crates/pheap/tests/data/README.md. Needs a Rust toolchain.
+# Lets an older build write a small heap for tests: see crates/pheap/tests/data/README.md. Needs a Rust
+# toolchain.
 #
-#   ci/old-heap.sh COMMIT FILE          closed: that of the example `list`
-#   ci/old-heap.sh COMMIT FILE killed   in use: two roots, which short transactions have changed
+#   ci/old-heap.sh COMMIT FILE          a closed heap, which the example `list` writes
+#   ci/old-heap.sh COMMIT FILE killed   a heap in use: two roots, which short transactions have changed
 #
-# The example is built as it was at COMMIT, but for where its heap is and how large: that is all that the script changes in it.
+# The example is built as it was at COMMIT, except for the place, the size and the durability of its heap.
+# With `killed`, another program takes its place.
 set -euo pipefail
 [ $# = 2 ] || [ "$*" = "$1 $2 killed" ] || { sed -n '2,/^set/{/^set/d;s/^# \?//;p}' "$0"; exit 2; }
 root=$(cd "$(dirname "$0")/.." && pwd)

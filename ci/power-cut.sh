@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Cuts the power of a virtual machine while it changes a heap, again and again, and looks at what is left: see docs/power-cuts.md.
+# Cuts the power of a virtual machine while it changes a heap, again and again, and checks what is left: see
+# docs/power-cuts.md.
 #
 #   ci/power-cut.sh [--rounds N] [--dax] [--disk] [--no-sync] [--self-test] [--seed N] [--keep DIR]
 #   ci/power-cut.sh --server [--rounds N] [--self-test] [--seed N]
 #
-# The program is built, optimised, or is $PHEAP_POWER. Both devices unless told; with --server, pheap-redis on the disk, and its clients outside of the machine. The exit status is 0 only if all rounds pass, 2 if the virtual machine
-# did not work (101 with --server, whatever the reason). Needs Debian's packages (as root, they are installed), see ci/dax-vm/README.md, a Rust toolchain and about 8 seconds for each round.
+# The program that changes the heap is $PHEAP_POWER, or built here, optimised. Without --dax and --disk, both
+# devices are tested. With --server, pheap-redis runs on the disk, and its clients outside of the machine. The
+# exit status is 0 if all rounds pass, 2 if only the virtual machine failed, and else 1 (with --server, that
+# of `cargo test`). Needs a Rust toolchain and Debian's packages: see ci/dax-vm/README.md.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 

@@ -18,10 +18,11 @@ import time
 HERE = os.path.dirname(os.path.realpath(__file__))
 DAX_VM = os.path.join(HERE, "dax-vm", "dax-vm")
 THREADS, ROOTS, ACK_EVERY = 4, 3, 8
-# Committed and not acknowledged, at most, on one root: what each thread has put off, and what it was doing.
-# Lines that were on their way through the guest's console are lost with it, so this is several of each thread.
+# Transactions on one root that may be committed and not acknowledged: those that each thread has put off, and
+# the one that it was running. Lines on their way through the guest's console are lost with it, so this allows
+# for more than that.
 IN_FLIGHT = 16 * THREADS * (ACK_EVERY + 2)
-# The load says this when it is time.
+# The load prints this when the power is to fail.
 CUT = "cut the power"
 POWER_FAILED = 137
 EXPECTED = {"dax": ("Pmem", "true"), "disk": ("Wal", "false")}
@@ -108,7 +109,7 @@ class Device:
         if self.name == "dax":
             device = ["--nvdimm", self.image, "--size", "192", "--no-disk"]
         else:
-            # The machine always has a persistent memory: one that is kept need not be formatted again.
+            # The machine always has a persistent memory. It is kept, so that it need not be formatted again.
             device = ["--nvdimm", self.other, "--size", "64", "--disk", self.image, "--disk-size", "192"]
         path = {"dax": "/pmem/power.pheap", "disk": "/disk/power.pheap"}[self.name]
         program = [self.args.program, "--path", path, "--threads", str(THREADS), "--roots", str(ROOTS)]
@@ -131,7 +132,7 @@ class Device:
                 break
             with open(self.report) as f:
                 if json.load(f).get("boot_s") is not None:
-                    # The load had begun, so it may well be the reason.
+                    # The load had begun, so it may be the reason.
                     raise Wrong(f"it did not end as it should: {said}")
             # A guest that never got to the load says nothing about the heap, which it has not touched.
             print(f"{self.name}: the guest did not boot: {said}", flush=True)
@@ -154,15 +155,15 @@ class Device:
         seed = rng.randrange(1 << 32)
         options, load = ["--seed", str(seed)], ["--seed", str(seed), *self.load]
         if number % 4 == 3 and self.expected:
-            # While the heap is being opened, recovered and looked at, unless the machine is fast.
+            # Mostly while the heap is being opened, recovered and checked.
             options += ["--kill-after", "5-400"]
         else:
-            # So long after it was opened, by the guest's clock: a slow machine gets as far as a fast one.
+            # A time after the heap was opened, by the guest's clock.
             options += ["--kill-on", CUT]
             load += ["--cut-after", str(rng.randrange(20, 6000))]
         cache = ""
         if self.name == "disk" and number % 2 == 0:
-            # Slow, so that it mostly holds something when the power fails.
+            # A slow cache, so that it mostly holds data when the power fails.
             options += ["--disk-cache", "volatile", "--flush-ms", str(rng.randrange(1, 30))]
             cache = ", a cache that forgets"
         acks = self.ledger.acks
@@ -210,7 +211,7 @@ def run(device, rounds, seed):
     return acks
 
 
-# What must be noticed: the device, the options of the load, and how it shows.
+# Mistakes that must be noticed: the device, the options of the load, and a pattern of the message.
 MISTAKES = [
     ("disk", ["--durability", "wal", "--mistake", "no-sync"], "lost: "),
     ("disk", ["--durability", "process"], "Durability::Process"),

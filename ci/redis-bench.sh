@@ -1,9 +1,10 @@
 #!/bin/bash
-# Compares pheap-redis with redis-server, both on this machine and in turns: processor time of the server for each request, by commands and pipelines. Medians of ROUNDS (default 5).
-# Debian's redis-server and redis-tools are needed.
+# Compares pheap-redis with redis-server, both on this machine and in turns: processor time of the server for
+# each request, by command and pipeline. Prints medians of ROUNDS rounds (default 5). Needs Debian's packages
+# redis-server and redis-tools.
 #
-#   PHEAP_REDIS=target/release/pheap-redis ci/redis-bench.sh [--shards 1 ...]      more options are for pheap-redis
-#   ONLY='SET 16' …                                                                only lanes whose name contains that
+#   PHEAP_REDIS=target/release/pheap-redis ci/redis-bench.sh [--shards 1 ...]   options of pheap-redis
+#   ONLY='SET 16' …                                              only lanes whose name contains this text
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,10 +23,10 @@ for port in 7971 7972; do
     redis-benchmark -p $port -c 12 -P 16 -n 300000 -r 100000 -q set key:__rand_int__ xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx >/dev/null
 done
 
-# Hundredths of a second that a process has used.
+# Clock ticks of processor time that a process has used: hundredths of a second.
 used() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 
-# Microseconds of the server for each request.
+# Microseconds of processor time of the server for each request.
 lane() { # PID PORT PIPELINE REQUESTS COMMAND…
     local pid=$1 port=$2 pipeline=$3 requests=$4 before
     shift 4

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Redis' own tests, of version 7.0.15, against pheap-redis, which is told nothing of being tested.
+# Runs Redis' own tests, of version 7.0.15, against pheap-redis, which does not know that it is tested.
 #
-#   ci/redis-suite.sh core         what each change must pass: types, keys, expiry, transactions, scripts
-#   ci/redis-suite.sh all          all that can be run against a server that the tests have not started
-#   ci/redis-suite.sh unit/sort …  some units
+#   ci/redis-suite.sh core         the units that each change must pass; this is the default
+#   ci/redis-suite.sh all          all units that can run against a server that the tests have not started
+#   ci/redis-suite.sh unit/sort …  these units
 #
-# The flags are those with which Redis itself passes all tests in this mode (1773). What is skipped is in redis-suite.skip, with reasons. Needs Debian's packages tcl and
-# redis-tools, and the source package redis, which it fetches; both are installed where that is possible. The binary is $PHEAP_REDIS, or built here.
+# redis-suite.skip lists the tests that are skipped, with reasons; the flags leave out slow tests, and those
+# that need debugging commands or replicas. Needs Debian's packages tcl and redis-tools, which it installs
+# where that is possible, and the source package redis, which it fetches. Exit status 77: one of these is
+# missing. The binary is $PHEAP_REDIS, or built here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -23,7 +25,7 @@ install() {
     "${sudo[@]}" apt-get install -y -qq --no-install-recommends "$@"
 }
 
-# Exit status 77: they cannot be had here.
+# Exit status 77: the packages cannot be installed here.
 command -v tclsh > /dev/null && command -v redis-cli > /dev/null || install tcl redis-tools redis-server || exit 77
 
 suite="$folder/redis-7.0.15"
@@ -31,7 +33,8 @@ if ! [ -d "$suite" ]; then
     (
         cd "$folder"
         if ! [ -e redis_7.0.15.orig.tar.gz ]; then
-            # A list and folders of their own: the machine's may name the same place in another way, which apt refuses.
+            # With a separate list and folder: the machine's list may name the same place in another way,
+            # which apt refuses.
             apt=$(mktemp -d)
             trap 'rm -rf "$apt"' EXIT
             mkdir -p "$apt/lists/partial"
@@ -73,7 +76,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 
-# Names of tests, without the reasons behind them.
+# The names of the tests to skip, without the reasons behind them.
 sed -e '/^#/d' -e 's/\t.*//' -e '/^$/d' ci/redis-suite.skip > "$folder/skip"
 log="$folder/log"
 status=0

@@ -12,7 +12,7 @@ has_nightly() {
     cargo +nightly --version > /dev/null 2>&1
 }
 
-# Installs Debian packages, if that can be done here.
+# Installs Debian packages. Fails where that is not possible.
 install_packages() {
     local sudo=()
     [ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
@@ -23,12 +23,13 @@ install_packages() {
     ) 9> "$LOGS/apt-lock"
 }
 
-# What the other steps need: the toolchain of rust-toolchain.toml, a linker, and the tools of the nightly steps.
+# Installs what several steps need: the toolchain of rust-toolchain.toml, a linker, some Debian packages, and
+# the tools for fuzzing.
 step_prepare() {
     command -v cc > /dev/null || install_packages gcc libc6-dev
-    # The build of LuaJIT, for pheap-redis.
+    # For the build of LuaJIT, which pheap-redis uses.
     command -v make > /dev/null || install_packages make
-    # The tests of pheap-redis compare with it.
+    # The tests of pheap-redis compare it with redis-server.
     command -v redis-server > /dev/null || install_packages redis-server
     command -v openssl > /dev/null || install_packages openssl
     # Some versions of rustup install the toolchain when they first need it, others only when told.
@@ -54,12 +55,12 @@ step_clippy() {
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 }
 
-# As users build it: what only other features use is of no use there.
+# As users build the crate: finds code that only other features use.
 step_clippy_as_shipped() {
     cargo clippy --locked -p pheap --lib -- -D warnings
 }
 
-# What would be published can be packed. Each night it is built from that, too.
+# Packs the crates that are published. Each night they are also built from that.
 step_package() {
     package --no-verify
 }
@@ -74,7 +75,7 @@ step_docs() {
     check_anchors "$TARGET/doc/pheap"
 }
 
-# The pages of collections lead to the methods that change them.
+# The links from the pages of collections to the methods that change them must lead somewhere.
 check_anchors() {
     local anchors anchor
     anchors=$(grep -rhoE 'struct\.P\.html#change-[A-Za-z-]+' "$1/collections" | sed 's/.*#//' | sort -u)
@@ -84,15 +85,16 @@ check_anchors() {
     done <<< "$anchors"
 }
 
-# As users build it. `tests/features.rs` checks that it is.
+# As users build the crates. `tests/features.rs` of pheap checks that this is the build.
 step_tests_as_shipped() {
     rm -f "$LOGS/tests_as_shipped.log"
     PHEAP_BUILD=shipped cargo test --locked 2>&1 | tee "$LOGS/tests_as_shipped.log"
 }
 
-# The crash lab, and what its simulator and its features add to pheap: the other tests have been run as users build it.
-# (A name of a test stands for that of every package which has one, so the lab's have names of their own: building
-# others takes as long as running the lab's.) The lab runs a lot of code, so it is optimised.
+# The crash lab, and the tests that its simulator and its features add to pheap: `tests_as_shipped` runs the
+# other tests as users build the crates. (The name of a test stands for the tests of this name in all
+# packages, so the lab's tests have names that no other package uses.) The lab runs a lot of code, so it is
+# optimised.
 LAB=(--config profile.dev.opt-level=1 -p pheap -p pheap-crash --all-features --lib --bins --test features --test names
     --test changed_types --test contention --test lab --test moved_heaps --test mutants --test nested --test recent --test schedules)
 
@@ -101,12 +103,13 @@ step_tests() {
     PHEAP_BUILD=lab cargo test --locked "${LAB[@]}" 2>&1 | tee "$LOGS/tests.log"
 }
 
-# Group commit and held pointers, under every order of their threads.
+# The models of locks, group commit, held pointers and others, in all orders of their threads with few
+# interruptions.
 step_models() {
     RUSTFLAGS="--cfg pheap_loom" cargo test --config profile.dev.opt-level=1 -p pheap --lib --target-dir "${CARGO_TARGET_DIR:-target}/models" -- model:: --nocapture
 }
 
-# The lines of the tests' output that count, again.
+# Prints the results of the tests again, and their sums.
 test_results() {
     local step log
     for step in tests_as_shipped tests; do
@@ -119,8 +122,9 @@ test_results() {
     done
 }
 
-# The examples: a list, a bank that is killed and counted, a queue and a graph that are killed, a key-value store, and an index that is killed and goes on. (The web service is killed in its own tests.) They and the benchmarks are built as the tests are, which
-# is done already.
+# The examples: a list, a bank that is killed and counted, a queue and a graph that are killed, a key-value
+# store, an index that is killed and goes on, and a heap that is killed while its objects are replaced. They
+# are built as `tests_as_shipped` builds them.
 step_examples() {
     local examples="$TARGET/debug/examples" heap="$LOGS/index.pheap" status=0
     local index=("$examples/index") kv=("$examples/kv" --heap "$LOGS/kv.pheap") cli="$TARGET/debug/pheap"
@@ -148,11 +152,12 @@ step_examples() {
     "$cli" dump "$heap" index --depth 2 --items 2 --compact > "$LOGS/dump.jsonl"
     check_json_lines "$LOGS/dump.jsonl"
     rm -f "$heap"
-    # Also killed before it is known again what is free: the file does not grow with each life.
+    # It is also killed before the free memory is known again. The file must not grow with each life.
     "$examples/churn" --replacements 200000 --live-mib 8 --limit 8 --kill-every 4000
 }
 
-# Each benchmark runs, and prints what it should; what it measures here says nothing.
+# Runs each of these benchmarks for a short time, to see that it works. The numbers that it measures here say
+# nothing.
 step_bench_smoke() {
     if ! [ -e /usr/include/libpmemobj.h ] && ! install_packages gcc libpmemobj-dev libpmem-dev; then
         note "PMDK was left out of the benchmarks: it needs Debian's packages libpmemobj-dev libpmem-dev"
@@ -165,7 +170,7 @@ step_bench_smoke() {
     bench_smoke threads --quick --only writer_and_reader,update_wal,reads_beside_sync --threads 1,2
     bench_smoke stores --quick --only update8_sync --threads 1 --systems pheap,floor
     bench_smoke kv --quick --only overwrite,readwhilewriting --systems pheap-kv --values 100 --threads 1
-    # Each case once: do the benches still run, and do the systems compute the same?
+    # Runs each case once: the benchmarks must run.
     cargo bench --locked --profile dev --bench binary_tree --bench sps --bench nbody -- --test
 }
 
@@ -176,7 +181,7 @@ bench_smoke() { # BENCH ARGUMENTS
     check_json_lines "$LOGS/$bench.jsonl"
 }
 
-# No row of `paper` takes over 3 % more instructions than benches/instructions.txt says.
+# Fails if a row of `paper` takes over 3 % more instructions than benches/instructions.txt says.
 step_instructions() {
     if ! command -v valgrind > /dev/null && ! install_packages valgrind; then
         note "instructions was skipped: it needs Debian's package valgrind"
@@ -188,7 +193,8 @@ step_instructions() {
     ci/instructions.py "$paper"
 }
 
-# Fails unless the file is not empty, and each line a JSON object.
+# Fails unless the file has lines, and each line is a JSON object. (Without python3 and jq, checks the braces
+# only.)
 check_json_lines() {
     test -s "$1"
     if command -v python3 > /dev/null; then
@@ -204,9 +210,10 @@ print(len(rows), "lines of JSON")' "$1"
     fi
 }
 
-# Power failures at every fence, on the simulated medium, of one thread and of two. The last line of each is JSON; it fails if a crash left a wrong heap.
+# Crashes on the simulated medium, of one thread and of two. The last line of each output is JSON. The step
+# fails if a crash left a wrong heap.
 step_crashes() {
-    # As `step_tests` builds it: without tests, the features of dependencies differ, and all is built once more.
+    # As `step_tests` builds it: otherwise features of dependencies may differ, and much is built once more.
     cargo build --locked "${LAB[@]}"
     "$TARGET/debug/pheap-crash" --images 60000 | tee "$LOGS/crashes.log"
     tail -n 1 "$LOGS/crashes.log" > "$LOGS/crashes.json"
@@ -216,15 +223,15 @@ step_crashes() {
     check_json_lines "$LOGS/threads.json"
 }
 
-# The engine's targets: their seeds and some inputs after them, from a fixed seed, so that a run says something about
-# the change and not about luck; without a sanitizer, which takes as long again. The server's targets, and more inputs,
-# come each night. Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
+# The fuzz targets of the engine: their seeds and some inputs after them, from a fixed seed, so that runs can
+# be compared; without a sanitizer, to save time. The targets of the server, and more inputs, run each night.
+# A longer run with a random seed: cargo +nightly fuzz run TARGET -- -max_total_time=3600
 step_fuzz() {
     has_fuzzer || return 0
     (
         export FUZZ_SANITIZER=none
         build_fuzz
-        # `crash` takes as long as the others together.
+        # `crash` takes long, so it runs beside the others.
         fuzz crash 500 > "$LOGS/fuzz-crash.log" 2>&1 &
         crash=$! status=0
         fuzz model 1000
@@ -243,13 +250,16 @@ has_fuzzer() {
     fi
 }
 
-# In a subshell, for the runs after it are built in the same way. Optimised a little: building takes longer than the runs. Fields in random order find code that relies on the layout of `repr(Rust)` types.
+# Builds the fuzz targets. Call it in a subshell: the exported variables must also hold for the runs after it,
+# and for nothing else. It optimises only a little, to save time. Fields in random order find code that relies
+# on the layout of `repr(Rust)` types.
 build_fuzz() {
     export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout"
     cargo +nightly fuzz build --sanitizer "${FUZZ_SANITIZER:-address}" "$@"
 }
 
-# Runs a target with its seeds, if it has any, and so many inputs after them. What was found here before is left out.
+# Runs a target with its seeds, if it has any, and this number of inputs (or $FUZZ_RUNS). Inputs that earlier
+# runs have found are left out.
 fuzz() {
     local target="$1" runs="${FUZZ_RUNS:-$2}" seeds
     shift 2
@@ -260,7 +270,7 @@ fuzz() {
     rm -rf "$seeds"
 }
 
-# Redis' own tests against pheap-redis, those of the units that say most; all of them each night.
+# Redis' own tests of some units against pheap-redis. All units run each night.
 step_redis_suite() {
     redis_suite core
 }
@@ -279,7 +289,7 @@ redis_suite() {
     fi
 }
 
-# The test suites of Redis clients, on pheap-redis and on redis-server. Their tests wait more than they compute.
+# The test suites of Redis clients, on pheap-redis and on redis-server.
 step_client_suites() {
     local status=0
     cargo build --locked -p pheap-redis
@@ -291,7 +301,7 @@ step_client_suites() {
     fi
 }
 
-# What the next steps need. If there is none, the step is noted as skipped.
+# Sets up the virtual machine of power failures. If that fails, notes that the step is skipped.
 has_virtual_machine() {
     local tools=(qemu-system-x86 gcc libc6-dev e2fsprogs python3)
     if ! { command -v qemu-system-x86_64 && command -v python3; } > /dev/null && ! install_packages "${tools[@]}"; then
@@ -304,11 +314,12 @@ has_virtual_machine() {
     fi
 }
 
-# Power failures of a virtual machine, a few; more with ci/power-cut.sh --rounds 100, and mistakes that must be noticed with --self-test.
+# A few power failures of a virtual machine. `ci/power-cut.sh --rounds 100` runs more, and `--self-test` makes
+# mistakes that must be noticed.
 step_power_cut() {
     has_virtual_machine || return 0
     local device status
-    # As the tests are built, which is done already.
+    # As `tests_as_shipped` builds them.
     cargo build --locked --examples --bins
     for device in dax disk; do
         status=0
@@ -323,7 +334,7 @@ step_power_cut() {
 
 # The rest is for .ci/nightly.
 
-# With the oldest Rust that is promised. (Clippy's `incompatible_msrv` knows what the standard library has had since when, but nothing of the language.)
+# Checks the crates with the oldest Rust that they promise to support.
 step_oldest_rust() {
     local oldest
     oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1.0/p' Cargo.toml)
@@ -335,12 +346,12 @@ step_oldest_rust() {
     CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples -p pheap-tpcc --bins --examples
 }
 
-# The tests that take fewer rounds, or try a part of what there is, for each change.
+# All tests of the usual build. Those that take fewer rounds for each change, or try a part only, do more here.
 step_thorough() {
     PHEAP_THOROUGH=1 PHEAP_BUILD=shipped cargo test --locked
 }
 
-# The server's feature, for which most of it is built once more.
+# Tests of the feature `tls` of the server.
 step_tls() {
     cargo test --locked -p pheap-redis --features tls --lib --test tls
 }
@@ -349,12 +360,12 @@ step_package_and_build() {
     package
 }
 
-# What the compiler says without the feature `serde`.
+# Checks the messages of the compiler without the feature `serde`.
 step_messages_without_serde() {
     cargo test --locked -p pheap --test ui -- what_must_not_compile trybuild=without_serde
 }
 
-# Finds code that relies on the layout of `repr(Rust)` types. What the compiler says (tests/ui) is checked with the stable one only.
+# Finds code that relies on the layout of `repr(Rust)` types.
 step_random_layout() {
     if ! has_nightly; then
         note "random_layout was skipped: no nightly toolchain"
@@ -373,37 +384,38 @@ sanitizer() {
         note "the $1 sanitizer was skipped: no nightly toolchain"
         return
     fi
-    # It watches the standard library, too.
+    # The thread sanitizer instruments the standard library, too.
     [ "$1" != thread ] || rustup component add rust-src --toolchain nightly
     ci/sanitizers.sh "$1" 2>&1 | tee "$LOGS/$1-sanitizer.log"
 }
 
-# All tests but `ui`. Leaks are looked for, too.
+# All tests that ci/sanitizers.sh does not leave out. The sanitizer looks for leaks, too.
 step_address_sanitizer() {
     sanitizer address
 }
 
-# All tests that it can run: every heap with a write-ahead log has a thread of its own, so there are threads in most of them.
+# All tests that ci/sanitizers.sh does not leave out.
 step_thread_sanitizer() {
     sanitizer thread
 }
 
-# Two threads at every place where a lock is taken.
+# The mutants that leave a lock out: two threads would meet at each lock that the programs reach.
 step_all_locks() {
     PHEAP_ALL_LOCKS=1 cargo test --locked -p pheap-crash --test contention -- --nocapture
 }
 
-# All orders with one interruption more than in each change.
+# The models, with one interruption more than for each change.
 step_more_models() {
     PHEAP_MODEL_PREEMPTIONS=1 step_models
 }
 
-# With each flush, fence, log entry, write, sync, checksum test and lock left out, one at a time, some program fails.
+# Leaves out or delays each flush, fence, log entry, write, sync, checksum test and lock, one at a time. Some
+# program must fail, or the source must argue that this is harmless.
 step_mutants() {
     cargo run --locked --release -p pheap-crash -- mutate --jobs 2 | tee "$LOGS/mutants.log"
 }
 
-# Two threads, all schedules with two interruptions, and each barrier left out.
+# Two threads, with up to 20,000 schedules of each program, and protections left out one at a time.
 step_more_threads() {
     cargo run --locked --release -p pheap-crash -- threads | tee "$LOGS/more-threads.log"
     tail -n 1 "$LOGS/more-threads.log" > "$LOGS/more-threads.json"
@@ -411,7 +423,7 @@ step_more_threads() {
     cargo run --locked --release -p pheap-crash -- threads --barriers | tee "$LOGS/barriers.log"
 }
 
-# Random commands, and what Redis answers.
+# Compares the answers of pheap-redis and of Redis to random commands.
 step_differential() {
     local seed
     for seed in 1 2 3; do
@@ -419,14 +431,14 @@ step_differential() {
     done
 }
 
-# Power failures of a virtual machine in which pheap-redis runs. Here, because its optimised build takes minutes.
+# Power failures of a virtual machine in which pheap-redis runs.
 step_power_cut_server() {
     has_virtual_machine || return 0
     ci/power-cut.sh --server --self-test
     ci/power-cut.sh --server --rounds 30
 }
 
-# Full disks of each kind.
+# Full disks with each kind of file system, and some tests of files on them.
 step_file_systems() {
     if [ "$(id -u)" -ne 0 ] || ! modprobe loop 2> /dev/null && [ ! -e /dev/loop-control ]; then
         note 'file_systems was skipped: it needs root, and loop devices'
@@ -436,7 +448,7 @@ step_file_systems() {
     ci/file-systems.sh backup wal follow
 }
 
-# A heap in a control group with little memory, killed again and again.
+# A heap in a control group with little memory, whose program is killed again and again.
 step_memory_group() {
     if [ "$(id -u)" -ne 0 ] || [ ! -w /sys/fs/cgroup ]; then
         note 'memory_group was skipped: it needs root, and control groups'
@@ -445,7 +457,7 @@ step_memory_group() {
     ci/memory-group.sh
 }
 
-# The targets of each change under the address sanitizer, five minutes each.
+# The fuzz targets of the engine under the address sanitizer, five minutes each.
 step_more_fuzz() {
     has_fuzzer || return 0
     local target
@@ -456,12 +468,12 @@ step_more_fuzz() {
     )
 }
 
-# What clients of pheap-redis may send, and files that it may be given: ten minutes of each, and half an hour of
-# scripts.
+# The fuzz targets of the server: requests, files and commands for ten minutes each, and scripts for half an
+# hour.
 step_fuzz_redis() {
     has_fuzzer || return 0
     (
-        # Lua's C code is watched, too.
+        # Lua's C code is instrumented, too.
         export FUZZ_RUNS=-1 FUZZ_FEATURES=redis CFLAGS_x86_64_unknown_linux_gnu=-fsanitize=address
         build_fuzz --features redis
         fuzz redis_request any -max_total_time=600
@@ -471,7 +483,8 @@ step_fuzz_redis() {
     )
 }
 
-# TPC-C, killed a hundred times with each kind of durability; and what SQLite answers to the same requests.
+# TPC-C: its tests, which compare with SQLite, and runs that are killed a hundred times, with `pmem` and with
+# `wal`.
 step_tpcc() {
     local heap="$LOGS/tpcc.pheap" tpcc="$TARGET/release/tpcc" flags
     cargo test --locked -p pheap-tpcc --features sqlite

@@ -1,7 +1,8 @@
-//! Programs in which threads meet at every lock. They test the mutants that leave a lock out.
+//! Programs in which threads meet at locks. They test the mutants that leave a lock out.
 //!
-//! A mutant of a lock counts the times that it would have let two threads in ([`meetings`]). Its program then
-//! fails. Without a mutant no program fails, so these programs also test pheap with a few threads.
+//! A mutant of a lock counts the times that it would have let two threads in ([`meetings`]). If there are
+//! any, the program fails. Without a mutant no program may fail, so these programs also test pheap with a few
+//! threads.
 
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
@@ -28,7 +29,7 @@ use tempfile::TempDir;
 /// A program: its name, and the function that runs it.
 pub type Contention = (&'static str, fn() -> Result<(), String>);
 
-/// Returns all programs. Each makes its own heaps, and ends within about a second.
+/// Returns the programs for mutants. Each makes its own heaps.
 pub fn programs() -> &'static [Contention] {
     &[
         ("transactions", heaps::transactions),
@@ -65,7 +66,7 @@ pub fn programs() -> &'static [Contention] {
 }
 
 /// A program that finds a seeded bug in waiting or forking: the bug, the name, and the function. The function
-/// switches the bug on in all of its threads if it gets one.
+/// switches the bug on in the threads that show it, if it gets one.
 pub type Seeded = (Bug, &'static str, fn(Option<Bug>) -> Result<(), String>);
 
 /// Returns these programs.
@@ -80,15 +81,16 @@ pub fn seeded() -> &'static [Seeded] {
     ]
 }
 
-/// Time for which the `beside` threads of [`run`] go on at most if the mutant has fired.
+/// If the mutant has fired, the `beside` threads of [`run`] go on until this time after its start, even when
+/// the threads of `works` have ended.
 const LONG: Duration = Duration::from_millis(600);
 
 /// A step of a thread. The argument is the number of earlier steps of the thread.
 type Work<'a> = &'a (dyn Fn(u64) + Sync);
 
 /// Runs one thread for each function. A thread of `works` does `rounds` steps. A thread of `beside` goes on
-/// while these run, and up to [`LONG`] if the mutant has fired. All stop when two threads have met,
-/// which is a failure.
+/// while these run, and until [`LONG`] if the mutant has fired. All stop when two threads have met (see
+/// [`meetings`]), which is a failure.
 fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), String> {
     /// Counts a thread of `works` as done, also after a panic.
     struct Done<'a>(&'a AtomicUsize);
@@ -111,7 +113,7 @@ fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), Strin
         for work in beside {
             scope.spawn(move || {
                 start.wait();
-                // At least once, even if it begins late.
+                // At least once, even if it begins late (unless two threads have met).
                 let goes_on = |&n: &u64| n == 0 || at_work.load(Ordering::Relaxed) > 0 || goes_on();
                 (0..).take_while(|_| meetings() == 0).take_while(goes_on).for_each(work);
             });
@@ -120,7 +122,7 @@ fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), Strin
     outcome()
 }
 
-/// Returns an error if two threads have met.
+/// Returns an error if two threads would have met.
 fn outcome() -> Result<(), String> {
     match meetings() {
         0 => Ok(()),

@@ -13,12 +13,12 @@ const ZERO: [u8; SECTOR] = [0; SECTOR];
 #[derive(Debug, Clone)]
 pub struct Files {
     image: DiskImage,
-    /// Hashes of the heap's file and of the log.
+    /// Hashes of the heap's file and of the log; 0 if there is no log.
     hashes: [u64; 2],
 }
 
 /// Returns the contribution of a sector to the hash of its file: zero for a sector of zeros, so trailing
-/// zeros do not change the hash.
+/// sectors of zeros do not change the hash.
 fn share(number: u32, bytes: &[u8]) -> u64 {
     if bytes == &ZERO[..bytes.len()] {
         return 0;
@@ -64,13 +64,14 @@ impl Files {
         durable.iter().for_each(|change| self.image.apply(change));
     }
 
-    /// Returns the hash of the disk after these changes.
+    /// Returns a hash of the content and the lengths of the files after these changes.
     pub fn hash_with(&self, changes: &[DiskChange]) -> u64 {
         let (hashes, data, log) = self.after(changes);
         together(hashes, data, log)
     }
 
-    /// Returns the hashes and the lengths of the files after these changes.
+    /// Returns the hashes and the lengths of the files after these changes. The second length is `None` if
+    /// there is no log then.
     fn after(&self, changes: &[DiskChange]) -> ([u64; 2], usize, Option<usize>) {
         let mut new: BTreeMap<(bool, u32), &[u8]> = BTreeMap::new();
         let mut data = self.image.data.len();

@@ -1,4 +1,4 @@
-//! The explorer: crashes everywhere, recovers, and compares with the oracle.
+//! The explorer: crashes programs at their points, recovers, and compares with the oracle.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,10 +22,10 @@ pub struct Limits {
     pub breadth: Breadth,
     /// Subsets at each point of a recovery.
     pub nested: Breadth,
-    /// Transactions run on one in this many recovered heaps, and the power fails again. The other heaps are
-    /// only collected.
+    /// Of the recovered heaps that are examined, transactions run on one in this many, and the power fails
+    /// again. The others run one transaction and a collection.
     pub after_every: u64,
-    /// One in this many recoveries is explored as well, with the operations that run after it.
+    /// One in this many recoveries of a program is explored as well, with the operations that run after it.
     pub deep_every: u64,
     /// Seed of the random subsets.
     pub seed: u64,
@@ -53,7 +53,7 @@ impl Limits {
         Limits::new("wide", [8, 8, 16], [3, 2, 4], 4, seed)
     }
 
-    /// For one program, or for a night: all images of a point, up to 2^14.
+    /// For one program, or for a night: all images of points with up to 14 pending changes.
     pub fn thorough(seed: u64) -> Limits {
         Limits::new("thorough", [14, 32, 128], [4, 4, 6], 2, seed)
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Failure {
 struct Known {
     /// [`State::digest`] of the state that recovery found in the image.
     state: u64,
-    /// Whether its recovery was explored.
+    /// Whether the recovery from it was explored.
     deep: bool,
 }
 
@@ -116,7 +116,7 @@ impl From<String> for Wrong {
     }
 }
 
-/// The states that recovery may find, and their digests.
+/// The states that recovery may find. There may be more digests than states.
 struct Allowed<'t> {
     states: &'t [State],
     digests: Vec<u64>,
@@ -135,18 +135,17 @@ pub struct Explorer {
     ready: Ready,
     known: HashMap<u64, Known>,
     /// [`State::digest`] of the state that a recovery found, by [`Run::digest`] of the recovered heap. Such a
-    /// heap was examined.
+    /// heap was checked, and perhaps examined.
     examined: HashMap<u64, u64>,
-    /// The current point has so many images that the explorer examines only some of them.
+    /// The current point has so many images that the explorer examines only some of the recovered heaps.
     crowded: bool,
     totals: Totals,
 }
 
-/// At a point with at least this many pending changes, all subsets are a crowd.
+/// A point whose subsets are all visited is crowded if it has at least this many pending changes.
 const CROWD: usize = 9;
 
-/// Images and recoveries that an explorer remembers at most when a program begins. Consecutive programs have
-/// most of their images in common.
+/// Images and recovered heaps that an explorer remembers at most when a program begins.
 const MEMORY: usize = 1 << 22;
 
 impl Explorer {
@@ -154,7 +153,7 @@ impl Explorer {
     /// programs start with.
     ///
     /// # Errors
-    /// If an empty heap cannot be made.
+    /// If one of the initial heaps cannot be made.
     pub fn new(limits: Limits) -> Result<Explorer, String> {
         Ok(Explorer::with(limits, ready()?))
     }
@@ -187,7 +186,8 @@ impl Explorer {
         run(program, &self.ready)
     }
 
-    /// Returns a copy of the program for each call of its disk that may fail. In each copy one call fails.
+    /// Returns copies of the program, each with a call of its disk that fails: one or two copies for each
+    /// call that it makes.
     ///
     /// # Errors
     /// The error of the program if it fails without a failing call.
@@ -224,8 +224,8 @@ impl Explorer {
         })
     }
 
-    /// Explores the points of a trace from operation `from` on. Until the first opening is acknowledged, the
-    /// states in `first` are allowed as well.
+    /// Explores the points of a trace from operation `from` on, if they are to be explored. Until the first
+    /// opening is acknowledged, the states in `first` are allowed as well.
     fn trace(
         &mut self,
         trace: &Trace,
@@ -277,9 +277,9 @@ impl Explorer {
         Ok(())
     }
 
-    /// Crashes at a point, recovers, and compares. If `killed` is given, the process is killed: the chosen
-    /// changes can be read and are not durable. If the power then fails before they are durable, recovery may
-    /// find one of the states in `killed`.
+    /// Crashes at a point, recovers unless the image is known, and compares. If `killed` is given, the
+    /// process is killed: the chosen changes can be read and are not durable. If the power then fails before
+    /// they are durable, recovery may find one of the states in `killed`.
     fn crash(
         &mut self,
         image: &Snapshot,
@@ -315,9 +315,11 @@ impl Explorer {
         ControlFlow::Break((wrong, chosen.to_vec(), killed.is_some()))
     }
 
-    /// Opens an image, and returns the [digest](State::digest) of its state. A recovered heap is checked and
-    /// [examined](Self::examine) unless an equal one was; of a crowd, and of crashes during recovery, one in
-    /// eight is examined. `deep` also crashes the recovery; [`trace`](Self::trace) explains `first`.
+    /// Opens an image, and returns the [digest](State::digest) of its state. If no equal heap was recovered
+    /// before, the heap is checked and [examined](Self::examine); of a crowd, and of crashes during recovery,
+    /// only about one in eight is examined. A few repeated ones are treated as if they were new. With `deep`,
+    /// transactions run on the heap instead, and the recovery is crashed; [`trace`](Self::trace) explains
+    /// `first`.
     fn recover(
         &mut self,
         mut image: Content,
@@ -364,7 +366,7 @@ impl Explorer {
         Ok(digest)
     }
 
-    /// Opens a recovered heap once more after another crash, and uses it.
+    /// Opens a recovered heap once more after a power failure, and uses it.
     fn examine(&mut self, left: Content, state: State, bits: Bits, level: Level) -> Result<(), Wrong> {
         let setting = bits.setting(matches!(left, Content::Disk(..)));
         let mut run = Run::open(Opening::silent(setting), left, Some(state), level.generation())
@@ -381,8 +383,9 @@ impl Explorer {
         Ok(())
     }
 
-    /// Runs a few transactions on a recovered heap, crashes again, and compares. `all` adds a collection and
-    /// more transactions.
+    /// Runs a few transactions on a recovered heap, and compares it after a power failure at one or two
+    /// moments. `all` adds the second moment, after a collection and more transactions; else some heaps get
+    /// it.
     fn go_on(&mut self, mut run: Run, bits: Bits, all: bool) -> Result<Trace, Wrong> {
         let ends = use_it(&mut run, bits, all).map_err(after)?;
         let trace = run.finish()?;
@@ -398,12 +401,11 @@ impl Explorer {
 
 /// Uses a recovered heap. Returns its expected state and its durable content at one or two moments.
 fn use_it(run: &mut Run, bits: Bits, all: bool) -> Result<Vec<(State, Content)>, String> {
-    // The next operation depends on logs and pages in good order: a short transaction, sometimes also
-    // allocations or a long transaction.
+    // A short transaction on each root, and sometimes another operation on the first.
     let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
         .get((bits.0 >> 1 & 15) as usize)
         .copied();
-    // In half of the cases this operation comes first, when only recovery has made anything durable.
+    // In half of these cases the other operation comes first, when only recovery has made anything durable.
     let (first, more) = if bits.all(50..51) { (more, None) } else { (None, more) };
     first.map_or(Ok(()), |first| run.one_if_there(first, Which::A))?;
     run.one_if_there(One::Set, Which::A)?;
@@ -411,7 +413,8 @@ fn use_it(run: &mut Run, bits: Bits, all: bool) -> Result<Vec<(State, Content)>,
     more.map_or(Ok(()), |more| run.one_if_there(more, Which::A))?;
     run.use_collections((bits.0 >> 46) as usize)?;
     if run.exists(Which::A) && !run.exists(Which::B) {
-        // The creation or removal of the root was interrupted, so some pages may just have been cleared.
+        // The creation or removal of the root may have been interrupted, or recovery may have freed its
+        // pages.
         run.one(One::Push, Which::A)?;
         run.op(Op::Change(Change::Create))?;
     }
@@ -422,7 +425,7 @@ fn use_it(run: &mut Run, bits: Bits, all: bool) -> Result<Vec<(State, Content)>,
     if all || bits.all(36..37) {
         run.check()?;
         run.collect_all()?;
-        // Uses the freed memory again.
+        // Allocates after the collection has freed memory.
         run.one_if_there(One::Stuff, Which::A)?;
         run.one_if_there(One::Replace, Which::A)?;
         if run.is_on_disk() {
@@ -438,7 +441,8 @@ fn after(error: String) -> String {
     format!("after a recovery, {error}")
 }
 
-/// Decisions by the bits of an image's hash, so that they do not depend on the images before it.
+/// Decisions by the bits of the hash of an image or of a recovered heap, so that they do not depend on what
+/// was explored before.
 #[derive(Debug, Clone, Copy)]
 struct Bits(u64);
 
@@ -448,7 +452,7 @@ impl Bits {
         bits.all(|n| self.0 >> n & 1 == 1)
     }
 
-    /// Returns how the heap of this image is opened.
+    /// Returns the setting with which the heap is opened if it is used.
     fn setting(self, wal: bool) -> Setting {
         Setting {
             pin: self.all(0..1),
@@ -462,7 +466,7 @@ impl Bits {
     }
 }
 
-/// Kind of run that a trace comes from.
+/// Kind of run whose points are crashed.
 #[derive(Debug, Clone, Copy)]
 enum Level {
     Program,

@@ -6,18 +6,19 @@ use std::str::FromStr;
 
 use pheap::sim::disk::{Call, Fault, Which};
 
-/// One call that fails. If it is an extension, all later ones fail as well.
+/// One call that fails. If it is an extension, all later ones of the file on this disk fail as well, until
+/// the run heals the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failing {
     /// The file of the call.
     pub which: Which,
     /// Kind of the call.
     pub call: Call,
-    /// Number of calls of this kind and file before it that succeed.
+    /// Number of calls of this kind on this file before it, which succeed.
     pub after: usize,
     /// Whether the error is `ENOSPC` (a full disk) or `EIO` (a broken one).
     pub full: bool,
-    /// Whether the page cache forgets the data of the failed sync before the heap is opened again.
+    /// Whether the page cache forgets the data of a failed sync before the heap is opened again.
     pub evict: bool,
 }
 
@@ -33,7 +34,7 @@ const CALLS: [(Call, &str); 7] = [
 
 const FILES: [(Which, &str); 2] = [(Which::Data, "data"), (Which::Log, "log")];
 
-/// Returns each kind of call on each file.
+/// Returns each pair of a file and a kind of call.
 pub(crate) fn kinds() -> impl Iterator<Item = (Which, Call)> {
     FILES.iter().flat_map(|(which, _)| CALLS.iter().map(|(call, _)| (*which, *call)))
 }
@@ -74,8 +75,8 @@ impl FromStr for Failing {
 }
 
 impl Failing {
-    /// Returns the fault for a disk, if earlier disks of the run had `before` calls of this kind. `None` if
-    /// the failure was on one of them.
+    /// Returns the fault for a disk, if earlier disks of the run had `before` such calls on this file. `None`
+    /// if the failing call was one of these.
     pub fn on_disk(self, before: usize) -> Option<Fault> {
         let times = if self.call == Call::Extend { usize::MAX } else { 1 };
         let error = if self.full { ENOSPC } else { EIO };
@@ -83,7 +84,8 @@ impl Failing {
         Some(Fault { which: self.which, call: self.call, after, times, error })
     }
 
-    /// Returns all failures that are possible if a run makes `calls` calls of each kind.
+    /// Returns the failures that are tried if a run makes `calls` calls of each kind on each file: one or two
+    /// for each call.
     pub fn all(calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
         let mut all = Vec::new();
         for (which, call) in kinds() {

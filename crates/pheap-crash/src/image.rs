@@ -11,8 +11,8 @@ pub struct Image {
     hash: u64,
 }
 
-/// Returns the contribution of a word to the hash: zero for a zero word, so trailing zeros do not change the
-/// hash.
+/// Returns the contribution of a word to [`Image::hash`]: zero for a zero word, so trailing zeros do not
+/// change this hash.
 fn share(word: u32, value: u64) -> u64 {
     if value == 0 { 0 } else { mix(mix(u64::from(word) + 1) ^ value) }
 }
@@ -29,8 +29,8 @@ impl Image {
         &self.words
     }
 
-    /// Advances to a point: applies the words that became durable before it, and sets the length of the
-    /// medium.
+    /// Advances to the next point: applies the words that became durable since the point before, and sets the
+    /// length of the medium. It must not become shorter.
     pub fn advance(&mut self, point: &Point) {
         if self.words.len() < point.words {
             self.words.resize(point.words, 0);
@@ -43,7 +43,8 @@ impl Image {
         self.words.truncate(point.words);
     }
 
-    /// Returns the words of `pending` that are `chosen`, and the hash of the image that they would make.
+    /// Returns the words of `pending` that are `chosen`, and a hash of the image that they would make and of
+    /// its length. Entries of one word must follow one another; the last chosen one counts.
     pub fn choose(&self, pending: &[(u32, u64)], chosen: &[bool]) -> (Vec<(u32, u64)>, u64) {
         let mut changes: Vec<(u32, u64)> = Vec::new();
         for (&(word, value), _) in pending.iter().zip(chosen).filter(|(_, chosen)| **chosen) {
@@ -59,7 +60,7 @@ impl Image {
         (changes, mix(hash ^ self.words.len() as u64))
     }
 
-    /// Returns the words after these changes.
+    /// Returns the words with these changes.
     pub fn with(&self, changes: &[(u32, u64)]) -> Vec<u64> {
         let mut words = self.words.clone();
         for &(word, value) in changes {

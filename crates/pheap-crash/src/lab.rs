@@ -1,4 +1,4 @@
-//! Explores the programs of the schedule, and prints the progress.
+//! Explores the programs of the schedule, or one program, and prints the progress.
 
 use std::io;
 use std::path::Path;
@@ -9,18 +9,18 @@ use pheap_crash::shrink::shrink;
 use pheap_crash::{Explorer, Limits, Program};
 use pheap_testkit::Rng;
 
-/// Time for which a shorter program is looked for after a failure.
+/// Time after which the search for a shorter program that fails begins no further program.
 const SHRINK: Duration = Duration::from_secs(20);
 
-/// The run stops after this many failures.
+/// After this many failures, a run of the schedule begins no further program.
 const FAILURES: u64 = 5;
 
-/// When to stop.
+/// When to stop. A run also stops after [`FAILURES`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Until {
-    /// Begins with the first program, and stops after this many images.
+    /// Begins with the first program, and begins no further one after this many images.
     Images(u64),
-    /// Begins where the last run stopped, and stops after this time.
+    /// Begins where the last run stopped, and begins no further program after this time.
     Time(Duration),
 }
 
@@ -45,7 +45,7 @@ impl Lab {
         self.explorer.totals().failures > 0
     }
 
-    /// Explores all points of a program.
+    /// Explores a program, with its opening and all its operations, and prints the totals.
     pub(crate) fn explore(&mut self, program: &Program) {
         self.explore_one(program, false);
         println!("{}", self.explorer.totals());
@@ -63,7 +63,7 @@ impl Lab {
         }
     }
 
-    /// Explores a program of a stage, then with some of its calls failing.
+    /// Explores a program of a stage. If it is on a disk, explores it again with some of its calls failing.
     fn explore_with_faults(&mut self, program: &Program, stage: &Stage) {
         let limits = (stage.limits)(self.seed);
         self.explorer.set_limits(limits);
@@ -92,7 +92,7 @@ impl Lab {
     /// Explores the programs of the schedule, and writes the place that it has reached to the file `path`.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file or its folder cannot be written.
     pub(crate) fn run(&mut self, until: Until, path: &Path) -> io::Result<()> {
         let (fingerprint, mut place) = (fingerprint(self.seed), Place::default());
         if let Until::Time(_) = until {
@@ -125,8 +125,8 @@ impl Lab {
         place.write(path, fingerprint)
     }
 
-    /// Explores programs of a stage from a place on. Returns the number of its programs, `None` if they are
-    /// endless, and the place after the last explored program.
+    /// Explores programs of a stage from a place on. Returns the number of the stage's programs, or `None` if
+    /// they are endless; and the place after the last explored program.
     fn stage(&mut self, stage: &Stage, mut place: Place, until: Until) -> (Option<usize>, Place) {
         let programs = stage.programs(self.seed);
         let len = (stage.kind != Kind::Random).then_some(programs.len());

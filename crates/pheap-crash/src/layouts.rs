@@ -1,22 +1,23 @@
 //! The layouts of a root, and the migrations between them.
 //!
 //! The content of a root does not depend on its layout, so the [model](crate::model) does not know layouts. A
-//! root is created as a [`Record`], and becomes a [`Store`] when it needs [collections](crate::shelf). A
-//! [migration](change) gives either of them its other layout. It also sets a field, which shows whether the
-//! migration has happened. An operation that needs the first layout [migrates the root
-//! back](crate::objects::handle).
+//! root is created as a [`Record`], and becomes a [`Store`] when it needs [collections](crate::shelf). Each
+//! of them has another layout. A [migration](change) changes the root from one of its two layouts to the
+//! other, and sets a field, which shows whether the migration has happened. An operation that needs the first
+//! layout [migrates the root back](crate::objects::handle).
 
 use pheap::{Commit, Error, Heap, P, Persist, Root, Txn, View, field};
 
 use crate::model::RootState;
 use crate::shelf::Shelf;
 
-/// The object of a root without collections. It has more than 256 bytes, so `#[txn]` logs its fields, and it
-/// has several cache lines.
+/// The object of a root without collections. It has more than 256 bytes, so a store to a field does not copy
+/// the whole object, and it has several cache lines.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Record<'r> {
-    /// See [`RootState`], also for the other fields.
+    /// See [`RootState`], also for the other fields. The state has the content of the objects that they point
+    /// to.
     pub x: u64,
     /// Bytes that share one word.
     pub bytes: [u8; 8],
@@ -24,7 +25,7 @@ pub struct Record<'r> {
     pub gap: [u64; 30],
     /// A number in another cache line than `x`.
     pub y: u64,
-    /// Never `None`. It is an `Option` because zeros must be a valid value: a crash may leave zeros.
+    /// Never `None`. It is an `Option` so that zeros are a valid value: a crash may leave zeros.
     pub slice: Option<P<'r, [u64]>>,
     /// A large object; `None` if there is none.
     pub big: Option<P<'r, [u64]>>,
@@ -32,7 +33,7 @@ pub struct Record<'r> {
     pub list: Option<P<'r, Node<'r>>>,
 }
 
-/// A node of a list. It is so large that a span has four slots, so free slots are soon used again.
+/// A node of a list. It is so large that a span has few slots, so free slots are soon used again.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Node<'r> {
@@ -42,7 +43,7 @@ pub struct Node<'r> {
     pub check: u64,
     /// The next node.
     pub next: Option<P<'r, Node<'r>>>,
-    /// Zeros: words that do not change add no images.
+    /// Zeros. Where the memory is already zero, they add no images.
     pub gap: [u64; 121],
     /// The value again, at the end of the node.
     pub tail: u64,
@@ -65,8 +66,8 @@ pub struct Store<'r> {
     pub shelf: Shelf<'r>,
 }
 
-/// The other layout of a [`Record`]: other order of fields, one cache line. So the migrations in the two
-/// directions differ.
+/// The other layout of a [`Record`]: it has another order of fields, and is smaller than a cache line. So the
+/// migrations in the two directions differ.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Other<'r> {
@@ -133,7 +134,7 @@ impl Handle {
     /// durable.
     ///
     /// # Errors
-    /// As for [`Root::txn_deferred`].
+    /// As for [`Root::txn_deferred`] and [`Root::read_deferred`].
     pub fn defer<R>(
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Record<'r>>) -> pheap::Result<R>,
@@ -224,10 +225,10 @@ fn to_first(heap: &Heap, name: &str, x: Option<u64>) -> pheap::Result<bool> {
     Ok(done || move_shelf()?)
 }
 
-/// Migrates a root to its other layout, and sets a field.
+/// Migrates a root from one of its two layouts to the other, and sets a field.
 ///
 /// # Errors
-/// As for [`Heap::migrate`].
+/// As for [`Heap::migrate`]. [`Error::Aborted`] if the root has none of these layouts.
 pub fn change(heap: &Heap, name: &str, model: &mut RootState, value: u64) -> pheap::Result<()> {
     model.x = value;
     if to_first(heap, name, Some(value))? {

@@ -1,15 +1,16 @@
 //! Explores the images that a crash can leave of a heap.
 //!
-//! A [`Program`] is a few operations over two or three roots. It runs on the simulated medium of `pheap`. The
-//! medium notes a point at each fence and at each acknowledgement: the durable content, and the changed words
-//! that may have reached the medium. For each point the explorer makes images with subsets of these words,
-//! opens them, and compares the recovered state with a model: it must be the whole state before or after the
-//! operation that was running. Then the explorer runs transactions on the recovered heap, crashes again, and
-//! compares again. It also crashes some of the recoveries.
+//! A [`Program`] is a few operations over up to three roots. It runs on the simulated medium of `pheap`. The
+//! medium notes a point before each event that makes words durable, such as a fence, and at each
+//! acknowledgement. A point tells what is durable, and which changed words may have reached the medium. For
+//! each point the explorer makes images with subsets of these words, opens those that it has not seen, and
+//! compares the recovered state with a model. It must be the whole state before or after the operation that
+//! was running; if commits are not synced, it may also be a state since the last sync. Some recovered heaps
+//! run transactions, crash again, and are compared again. The explorer also crashes some of the recoveries.
 //!
-//! Programs on a disk have a write-ahead log and are explored in the same way. There, points are syncs and
-//! acknowledgements, and any subset of sectors may have reached the disk. A killed process is different: its
-//! writes can be read, and are not durable.
+//! Programs on a disk have a write-ahead log and are explored in the same way. There, the events are calls
+//! that make something durable, such as syncs, and subsets of the written sectors may have reached the disk.
+//! A killed process is different: its writes can be read, and are not durable.
 //!
 //! | file | |
 //! |---|---|
@@ -19,18 +20,18 @@
 //! | [`layouts`], [`shelf`], [`ops`] | the persistent types; the effects of operations |
 //! | [`objects`] | finding and reading roots |
 //! | [`medium`], [`fault`] | simulated memory and disks, and calls that fail |
-//! | [`tuning`] | tuning numbers for short programs |
+//! | [`tuning`] | smaller thresholds for short programs |
 //! | [`run`] | running a program on a simulated medium |
 //! | [`image`], [`disk_image`], [`subset`] | the images that a crash leaves |
-//! | [`explore`] | crashes at every point |
+//! | [`explore`] | crashes at the points of a program |
 //! | [`steered`] | crashes that an input chooses |
 //! | [`schedule`] | the order of programs, and the progress in it |
 //! | [`shrink`] | shrinking a failing program |
 //! | [`report`] | totals and crashes |
 //! | [`seeded`] | seeded bugs that the explorer must find |
-//! | [`contention`] | threads that meet at every lock |
-//! | [`threads`] | two threads, in all orders, and crashes at each step |
-//! | [`mutate`] | the mutation score: each flush, fence, log entry … left out, one at a time |
+//! | [`contention`] | threads that meet at locks |
+//! | [`threads`] | two threads, in many orders, and crashes at their points |
+//! | [`mutate`] | the mutation score: flushes, fences, log entries … left out, one at a time |
 
 pub mod contention;
 pub mod disk_image;

@@ -1,5 +1,5 @@
-//! Explores crash images and prints the failures. The last line of the output is JSON. The exit status is 1
-//! after a failure.
+//! Explores crash images and prints the failures. The last line of the output is JSON, except after an error
+//! and with `threads --barriers`. The exit status is 1 after a failure or an error.
 
 mod lab;
 
@@ -14,23 +14,22 @@ use pheap_crash::seeded::{self, Seeded};
 use pheap_crash::threads;
 use pheap_crash::{Explorer, Limits, Program};
 
-/// Crashes heaps at every fence, sync and acknowledgement, between them, and inside recovery, and checks what
-/// is left.
+/// Crashes heaps at fences, syncs and acknowledgements, between them, and inside recovery, and checks what is
+/// left.
 ///
-/// Explores short programs with every image that there is, then longer ones with fewer, always in the same
-/// order.
+/// Explores short programs with many images, then longer ones with fewer. A seed always gives the same order.
 #[derive(Parser, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Explore a million images, from the beginning. This is the default.
+    /// Explore about a million images, from the beginning. This is the default.
     #[arg(long)]
     quick: bool,
-    /// Explore this many images, from the beginning.
+    /// Explore about this many images, from the beginning.
     #[arg(long, value_name = "N", conflicts_with_all = ["quick", "long"])]
     images: Option<u64>,
-    /// Explore for this many seconds, from where the last run stopped.
+    /// Explore for about this many seconds, from where the last run stopped.
     #[arg(long, value_name = "SECONDS", conflicts_with = "quick")]
     long: Option<u64>,
     /// Explore this program only, all of it: "pin: push a; both; kill", or "wal fail-log-sync-1: push a".
@@ -49,19 +48,19 @@ struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Leaves out each flush, fence, log entry, checksum test and lock, one place in the source at a time,
-    /// and reports what notices.
+    /// Leaves out each flush, fence, log entry, write, sync, checksum test and lock that its programs reach,
+    /// one place in the source at a time, and reports which program notices.
     Mutate(mutate::Args),
-    /// Runs two threads in all orders up to a bound, and crashes them at each step.
+    /// Runs two threads in many orders, and crashes them at each point.
     Threads(threads::Args),
 }
 
 /// File that records where the last run stopped.
 const PROGRESS: &str = "target/pheap-crash.progress";
-/// Number of images of a quick run.
+/// A quick run stops after the program with which it has opened this many images.
 const QUICK: u64 = 1_000_000;
 
-/// Examining an image makes hundreds of small allocations.
+/// Examining an image makes many small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -31,7 +31,7 @@ fn bytes(words: &[u64]) -> Vec<u8> {
 }
 
 impl Content {
-    /// Returns the readable words of a memory.
+    /// Returns the words of a memory that can be read, with the stores that are not durable.
     ///
     /// # Panics
     /// If the content is a disk.
@@ -64,14 +64,14 @@ impl Content {
         }
     }
 
-    /// Makes a memory with these bytes.
+    /// Makes a memory with these bytes, of which whole words count.
     pub fn of_bytes(bytes: &[u8]) -> Content {
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         Content::Memory(bytes.chunks_exact(8).map(word).collect(), Vec::new())
     }
 
-    /// Returns a disk whose file a process had mapped. The process changed the heap from `self` to `now` and
-    /// was killed, so the changes are not durable.
+    /// Returns a disk whose file a process had mapped. The process changed the content of a memory, `self`,
+    /// to `now` and was killed, so the changes are not durable.
     pub fn mapped(self, now: &[u64]) -> Content {
         let Content::Disk(mut image, _) = self.on_disk() else { unreachable!("it is one now") };
         let now = bytes(now);
@@ -80,10 +80,10 @@ impl Content {
         Content::Disk(image, new)
     }
 
-    /// Converts the disk of an orderly closed heap to memory.
+    /// Converts the disk of an orderly closed heap to memory. Returns a memory unchanged.
     ///
     /// # Errors
-    /// If the disk has changes that are not durable, or if `removed` is set and there is a log.
+    /// If the heap's file has changes that are not durable, or if `removed` is set and there is a log.
     pub fn in_memory(self, removed: bool) -> Result<Content, String> {
         let Content::Disk(DiskImage { data: durable, .. }, _) = &self else { return Ok(self) };
         let durable = durable.clone();
@@ -105,7 +105,7 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// Makes a medium with this content.
+    /// Makes a medium with this content. A disk tears sectors.
     pub fn new(content: Content) -> Medium {
         match content {
             Content::Memory(words, pending) => Medium::Memory(Arc::new(Sim::with_pending(words, &pending))),
@@ -120,7 +120,7 @@ impl Medium {
     /// Opens the heap of the medium.
     ///
     /// # Errors
-    /// As for [`Options::open`].
+    /// The error of the opening.
     pub fn open(&self, options: &Options) -> pheap::Result<Heap> {
         match self {
             Medium::Memory(sim) => options.simulate(sim),
@@ -133,7 +133,8 @@ impl Medium {
         self.open(options).map_err(|error| format!("opening fails: {error}"))
     }
 
-    /// Notes that `n` operations have been acknowledged, of which `safe` must survive a power failure.
+    /// Notes that `n` operations have been acknowledged, of which `safe` must survive a power failure; in
+    /// memory, all must. This is a point.
     pub fn acknowledge(&self, n: usize, safe: usize) {
         match self {
             Medium::Memory(sim) => sim.acknowledge(n),
@@ -157,7 +158,7 @@ impl Medium {
         }
     }
 
-    /// Returns a number that identifies the durable content and the pending changes.
+    /// Returns a hash of the durable content and the pending changes.
     pub fn digest(&self) -> u64 {
         match self {
             Medium::Memory(sim) => sim.digest(),
@@ -181,15 +182,16 @@ impl Medium {
         }
     }
 
-    /// Looks for stores to the open heap that were not announced to the simulator.
+    /// Looks for stores to the open heap in memory. A store that was not announced to the simulator is a
+    /// violation.
     pub fn look(&self) {
         if let Medium::Memory(sim) = self {
             sim.look();
         }
     }
 
-    /// Describes the words of a memory that were found changed although they were neither logged nor fresh. A
-    /// disk has none: nothing is looked for there.
+    /// Describes the changes of words of a memory that were found and had not been announced. A disk has
+    /// none: nothing is looked for there.
     pub fn violations(&self) -> Vec<String> {
         match self {
             Medium::Memory(sim) => sim.violations(),
@@ -205,7 +207,8 @@ impl Medium {
         }
     }
 
-    /// Makes a call of the disk fail, and makes its writes short. Has no effect on memory.
+    /// Makes a call of the disk fail if `fault` is given, and its writes short if `short` is set. Has no
+    /// effect on memory.
     pub fn spoil(&self, fault: Option<Fault>, short: bool) {
         let Some(disk) = self.disk() else { return };
         if let Some(fault) = fault {
@@ -216,12 +219,12 @@ impl Medium {
         }
     }
 
-    /// Returns the number of calls of this kind on this file.
+    /// Returns the number of calls of this kind on this file; 0 for a memory.
     pub fn calls(&self, which: Which, call: Call) -> usize {
         self.disk().map_or(0, |disk| disk.calls(which, call))
     }
 
-    /// Returns the number of calls that have failed.
+    /// Returns the number of calls that have failed; 0 for a memory.
     pub fn failed(&self) -> usize {
         self.disk().map_or(0, SimDisk::failed)
     }
@@ -276,7 +279,7 @@ impl Moment {
         }
     }
 
-    /// Visits the subsets of the pending changes that a power failure can leave.
+    /// Visits subsets of the pending changes that a power failure can leave, as many as `breadth` allows.
     pub fn subsets<B>(
         &self,
         breadth: Breadth,
@@ -298,8 +301,8 @@ impl Moment {
         self
     }
 
-    /// Returns the moment at which each pending change was written, and the moments since the last point at
-    /// which a process can be killed. There may be none of these.
+    /// Returns the moment at which each pending change was written, and the moments since the last point
+    /// after which a process can be killed. The second list may be empty.
     fn moments(&self) -> (Vec<u32>, Vec<u32>) {
         let (order, from, to): (Vec<u32>, u32, u32) = match self {
             Moment::Memory(point) => {
@@ -318,8 +321,9 @@ impl Moment {
         (order, moments)
     }
 
-    /// Returns the sets of pending changes that processes leave that are killed since the last point, at most
-    /// `few` and two more. Each is a prefix in the order of the writes. The last one has all changes.
+    /// Returns sets of pending changes that a process leaves that is killed since the last point: at most
+    /// `few` and two more. Each is a prefix in the order of the writes. The last set has all changes. There
+    /// may be no sets.
     pub fn kills(&self, few: usize, rng: &mut Rng) -> Vec<Vec<bool>> {
         let (order, mut moments) = self.moments();
         while moments.len() > few + 2 {
@@ -328,7 +332,8 @@ impl Moment {
         moments.iter().map(|last| order.iter().map(|moment| moment <= last).collect()).collect()
     }
 
-    /// Returns one of these sets by number. `None` if there are none.
+    /// Returns the set with this number, modulo their number, of all that a killed process can leave. `None`
+    /// if there are none.
     pub fn kill(&self, choice: usize) -> Option<Vec<bool>> {
         let (order, moments) = self.moments();
         let last = moments[choice.checked_rem(moments.len())?];
@@ -364,7 +369,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the hash of the medium if the `chosen` pending changes are left. `killed` means that they can
+    /// Returns a hash of the medium if the `chosen` pending changes are left. `killed` means that they can
     /// be read and are not durable.
     pub fn hash(&self, moment: &Moment, chosen: &[bool], killed: bool) -> u64 {
         let hash = match (self, moment) {

@@ -10,15 +10,15 @@ pub const SLICE: usize = 34;
 /// Content of a root.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct RootState {
-    /// A number in the first cache line of the root object.
+    /// A number. In the first layout it is in the first cache line of the root object.
     pub x: u64,
-    /// A number in another cache line of the root object.
+    /// A number. In the first layout it is in another cache line than `x`.
     pub y: u64,
     /// Bytes that share one word.
     pub bytes: [u8; 8],
     /// [`SLICE`] numbers in a separate object.
     pub slice: Vec<u64>,
-    /// Many numbers, in an object too large for the short path.
+    /// Many numbers, in an object too large for a redo record.
     pub big: Option<Vec<u64>>,
     /// The values of a linked list.
     pub list: Vec<u64>,
@@ -40,15 +40,15 @@ impl RootState {
         RootState { x: value, slice: (0..SLICE as u64).map(|i| value + i).collect(), ..RootState::default() }
     }
 
-    /// Returns the number of objects of the root and of a held list, whose nodes have the values `held`. Each
-    /// value belongs to one node. Objects of collections do not count: their number depends on the layout of
-    /// the collection.
+    /// Returns the number of objects of the root and of a held list, whose nodes have the values `held`.
+    /// Nodes with the same value count as one. The objects that the vector points to count. The buffers and
+    /// nodes of collections do not: their number depends on the layout of the collection.
     pub fn objects(&self, held: &[u64]) -> u64 {
         let nodes: BTreeSet<&u64> = self.list.iter().chain(held).collect();
         2 + u64::from(self.big.is_some()) + (nodes.len() + self.vec.len()) as u64
     }
 
-    /// Returns each value with its name.
+    /// Returns the text of each value by its name. Elements and entries have separate names.
     fn parts(&self) -> BTreeMap<String, String> {
         let RootState { x, y, bytes, slice, big, list, map, tree, versions, vec, text } = self;
         let mut parts = BTreeMap::new();
@@ -74,14 +74,14 @@ pub struct State {
 }
 
 impl State {
-    /// Returns a number that identifies the state.
+    /// Returns a hash of the state.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Describes how `found` differs from this state. Lists the first few differences of each root.
+    /// Describes how `found` differs from this state. Lists a few differences of each root.
     pub fn difference(&self, found: &State) -> String {
         let mut text = String::new();
         let names: BTreeSet<&String> = self.roots.keys().chain(found.roots.keys()).collect();

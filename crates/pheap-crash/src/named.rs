@@ -1,6 +1,6 @@
 //! Enums whose variants have names, which the text of programs uses.
 
-/// Declares an enum of named variants. `or Inner` adds a variant for each variant of `Inner`.
+/// Declares an enum of named variants. `or Inner` adds a variant that holds an `Inner` and has its name.
 macro_rules! named {
     (
         $(#[$meta:meta])* pub enum $Enum:ident { $($(#[$doc:meta])* $Variant:ident = $name:literal,)* }
@@ -14,7 +14,7 @@ macro_rules! named {
         }
 
         impl $Enum {
-            /// All variants that have a name here.
+            /// The variants that have a name here, without those of `Inner`.
             pub const ALL: &[$Enum] = &[$($Enum::$Variant),*];
 
             /// Returns the name.
@@ -25,7 +25,7 @@ macro_rules! named {
                 }
             }
 
-            /// Returns the variant with this name.
+            /// Returns the variant with this name, if there is one.
             pub fn named(name: &str) -> Option<$Enum> {
                 let found = $Enum::ALL.iter().copied().find(|one| one.name() == name);
                 $(let found = found.or_else(|| $Inner::named(name).map($Enum::$Inner));)?

@@ -12,11 +12,11 @@ use crate::shelf::{Item, Shelf};
 /// Handles of roots by name.
 pub type Handles = HashMap<String, Found>;
 
-/// Longest list. A longer one is a cycle.
+/// Longest list. A longer one is taken for a cycle.
 const MAX_NODES: usize = 1000;
 
-/// Returns the hexadecimal number behind `mark` in the `Debug` text of `what`. Only this text has the address
-/// of a pointer and of a heap.
+/// Returns the hexadecimal number behind the last `mark` in the `Debug` text of `what`. This text has the
+/// address of a pointer or of a heap.
 fn said(what: &impl std::fmt::Debug, mark: &str) -> u64 {
     let text = format!("{what:?}");
     let hex = text.rsplit(mark).next().and_then(|rest| rest.split(|c: char| !c.is_ascii_hexdigit()).next());
@@ -34,7 +34,8 @@ struct Places {
 }
 
 impl Places {
-    /// Checks that `p` lies in the heap and is aligned, so that it can be read. Notes the object.
+    /// Checks that the object of `bytes` bytes at `p` lies in the heap and is aligned, so that it can be
+    /// read. Notes its range.
     fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
         let start = said(&p, "(0x");
         if !start.is_multiple_of(8) || start < self.heap.start || bytes > self.heap.end.saturating_sub(start)
@@ -189,7 +190,7 @@ pub fn found(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Fo
     Ok(found)
 }
 
-/// Returns the root in its first layout. Migrates it first if it has the other one.
+/// Returns the root in its first layout. Migrates it before if it has the other one.
 pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Handle> {
     if let Found::First(handle) = found(heap, handles, name)? {
         return Ok(handle);
@@ -202,7 +203,8 @@ pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<H
     }
 }
 
-/// Returns the root with collections. Migrates it first if it has none.
+/// Returns the root with collections, in its first layout. Migrates it before if it has none, or has its
+/// other layout.
 pub fn store(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Root<Store<'static>>> {
     if let Handle::Store(root) = handle(heap, handles, name)? {
         return Ok(root);
@@ -235,20 +237,20 @@ pub fn list<'r>(heap: &Heap, view: &View<'r>, first: P<'r, Node<'r>>) -> Result<
 pub struct Seen {
     /// Content of the roots.
     pub state: State,
-    /// Report of the check of the heap, if there was one.
+    /// Report of the check of the heap. A heap is checked if a root has collections.
     pub report: Option<Report>,
 }
 
 impl Seen {
-    /// Returns the number of objects that belong to collections.
+    /// Returns the number of objects that belong to collections. 0 if the heap was not checked.
     pub fn owned(&self) -> u64 {
         self.report.as_ref().map_or(0, owned)
     }
 }
 
-/// Reads the whole heap. Checks each pointer before following it, because a wrong protocol may leave any
-/// value. Pointers within collections are followed by the code of the collections, so a heap with collections
-/// is checked as a whole first.
+/// Reads all roots. Checks each pointer before following it, because a wrong protocol may leave any value.
+/// Pointers within collections are followed by the code of the collections, so the whole heap is checked
+/// before the first collection is read.
 pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
     let mut places = Places::of(heap);
     let mut seen = Seen::default();
@@ -282,10 +284,10 @@ pub fn observe(heap: &Heap, handles: &mut Handles) -> Result<State, String> {
     see(heap, handles).map(|seen| seen.state)
 }
 
-/// Types of objects that do not belong to collections.
+/// The types of the lab whose objects do not belong to collections.
 const TYPES: [&str; 7] = ["Record", "Other", "Store", "OtherStore", "Node", "Item", "[u64]"];
 
-/// Returns the number of objects that belong to collections.
+/// Returns the number of objects in the report that belong to collections.
 pub fn owned(report: &Report) -> u64 {
     let owned = report.usage.iter().filter(|usage| !TYPES.contains(&usage.type_name.as_str()));
     owned.map(|usage| usage.objects).sum()

@@ -14,22 +14,22 @@ use crate::program::{Both, One};
 
 /// Elements of an object that is too large for a redo record.
 const BIG: usize = 150;
-/// Elements of an object that needs its own arena. It has more than one piece of an undo entry.
+/// Elements of an object for which a heap of one arena must grow. An undo entry of all of it has two pieces.
 const GROW: usize = 4608;
 /// Elements of the object of [`One::Fill`].
 const FILL: usize = 512;
 
-/// Number of nodes allocated at once: more than a span has.
+/// Number of nodes of [`One::Stuff`].
 const STUFF: u64 = 5;
-/// Elements of an object. A span has [`WASTE`] such objects.
+/// Elements of an object of [`One::Waste`], and number of these objects.
 const WASTED: usize = 127;
 const WASTE: usize = 4;
 /// Elements of an object that is too large for every heap of the lab.
 const TOO_MUCH: usize = 4 << 20;
-/// Number of stores of [`One::Weary`]: enough that a transaction over four objects stops using its write set.
+/// Number of stores of [`One::Weary`], to four elements in turn.
 const WEARY: u64 = 100;
 
-/// Creates a root, in a new heap or in place of one that was removed.
+/// Creates a root with the content of [`RootState::new`].
 pub fn create(heap: &pheap::Heap, name: &str, value: u64) -> pheap::Result<Handle> {
     let model = RootState::new(value);
     let root = heap.root_or(name, |tx| {
@@ -75,8 +75,8 @@ fn pop<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<P<'r, Node<'
     Ok(first)
 }
 
-/// Allocates more fresh objects than fit a record, in a short transaction. It reads the root before it writes
-/// to it, and not again.
+/// Allocates more fresh objects than fit a redo record. It reads the root before it writes to it, and not
+/// again.
 #[txn]
 fn stuff<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let mut list = tx[p].list;
@@ -98,8 +98,8 @@ fn cut<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
 
 fn pop_free<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
     let first = pop(tx, p)?;
-    // SAFETY: a node is in one list only, and this one was just unlinked. If it is held, the transaction or
-    // nested part is rolled back, and frees nothing.
+    // SAFETY: a node is in one list only, and this one was just unlinked. A run commits this only if the node
+    // is not held; else the transaction or nested part is rolled back, and frees nothing.
     unsafe { tx.__free_at_commit(first) };
     Ok(())
 }
@@ -123,11 +123,11 @@ fn replace<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> phea
     Ok(old)
 }
 
-/// Makes changes, then various changes in nested parts that fail, then a change in a nested part that
+/// Makes changes, then various changes in two nested parts that fail, then a change in a nested part that
 /// succeeds, and one after it.
 fn nest<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64, long: bool) -> pheap::Result<()> {
     push(tx, p, value)?;
-    // Twice: the transaction then knows where the copy of the field is. The nested part must look it up
+    // Twice: the transaction may then know where the copy of the field is. The nested part must look it up
     // again.
     tx[p].x = 0;
     tx[p].x = value;
@@ -136,7 +136,7 @@ fn nest<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64, long: bool) -> p
         nest_failing(tx, p, long)?;
     }
     tx.nested(p, |tx, p| Ok(tx[p].y = value + 1))?;
-    // To an element that was not written before.
+    // To an element that only the failing parts may have written before.
     let slice = slice(tx, p);
     Ok(tx[slice.at(20)] = value)
 }
@@ -150,7 +150,7 @@ fn nest_failing<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, long: bool) -> pheap
             Err(as_it_should())
         });
         aborted(failed)?;
-        // The failed inner part knew the copy of this field.
+        // The failed inner part may have known the copy of this field.
         set(tx, p, 3)?;
         // A node that this transaction allocated.
         cut(tx, p)?;
@@ -184,7 +184,7 @@ pub fn hold(root: &Handle, model: &mut RootState) -> pheap::Result<Held<Node<'st
     })
 }
 
-/// Replaces the list by a new node followed by the held node.
+/// Replaces the list by a new node followed by the held list.
 pub fn relink(
     root: &Handle,
     model: &mut RootState,
@@ -209,14 +209,14 @@ fn many<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result
 
 fn overlap<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
-    // Two overlapping ranges, neither within the other, make the transaction long.
+    // A short transaction becomes long at the second of two overlapping ranges, neither within the other.
     tx.slice_mut(slice, 1..3)[0] = value;
     let _ = tx.slice_mut(slice, 2..4);
     let sum = tx[slice].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
     Ok(tx[slice.at(20)] = sum)
 }
 
-/// Writes an element, then reads the whole slice. One copy replaces the smaller ones.
+/// Writes an element, reads the whole slice, then writes another element.
 fn widen<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
     tx[slice.at(1)] = value;
@@ -224,15 +224,15 @@ fn widen<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Resul
     Ok(tx[slice.at(20)] = sum)
 }
 
-/// Uses its copies of four elements so often that the transaction gives them up on the way.
+/// Writes four elements many times.
 fn weary<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
     (0..WEARY).for_each(|i| tx[slice.at(i as usize % 4)] = value + i);
     Ok(())
 }
 
-/// Allocates a large object, mostly zeros. Words that are already zero on the medium make no further images,
-/// which saves time.
+/// Allocates a large object and links it. Most callers give it mostly zeros: words that are already zero on
+/// the medium make no further images, which saves time.
 #[txn]
 fn large<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> pheap::Result<()> {
     let big = tx.alloc_slice_copy(elements)?;
@@ -240,13 +240,13 @@ fn large<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> pheap:
     Ok(())
 }
 
-/// Allocates objects of a separate size class, and links none of them.
+/// Allocates [`WASTE`] objects, and links none of them.
 fn waste<'r>(tx: &Txn<'r>, value: u64) -> pheap::Result<()> {
     let elements = sparse(WASTED, 32, value);
     (0..WASTE).try_for_each(|_| tx.alloc_slice_copy(&elements).map(drop))
 }
 
-/// Asks for more memory than there is. This completes a running collection.
+/// Asks for more memory than there is. pheap completes a running collection before it refuses.
 fn too_much(tx: &Txn<'_>) -> pheap::Result<()> {
     match tx.alloc_slice(TOO_MUCH, |_| 0u64) {
         Err(Error::ReservationFull { .. } | Error::OutOfSpace { .. }) => Ok(()),
@@ -255,7 +255,8 @@ fn too_much(tx: &Txn<'_>) -> pheap::Result<()> {
     }
 }
 
-/// Completes a collection while only this transaction has a pointer to the list.
+/// Asks for more memory than there is while only this transaction has a pointer to the list. So a collection
+/// that runs ends there.
 fn without<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let list = tx[p].list;
     tx[p].list = None;
@@ -270,12 +271,12 @@ fn sparse(len: usize, step: usize, value: u64) -> Vec<u64> {
     (0..len).map(|i| if i % step == step - 1 { value + i as u64 } else { 0 }).collect()
 }
 
-/// Applies [`One::Set`] to the model.
+/// Sets the field that [`One::Set`] and similar operations set, in the model.
 pub fn set_model(model: &mut RootState, value: u64) {
     model.x = value;
 }
 
-/// Sets a field in a deferred transaction, reads it in a deferred read, then waits for both.
+/// Sets a field in a deferred transaction, makes a deferred read, then waits for both.
 pub fn defer(root: &Handle, model: &mut RootState, value: u64) -> pheap::Result<()> {
     set_model(model, value);
     let [changed, seen] = root.defer(|tx, p| set(tx, p, value))?;
@@ -286,7 +287,7 @@ pub fn defer(root: &Handle, model: &mut RootState, value: u64) -> pheap::Result<
 
 /// Runs a transaction over one root, or a step of an operation that has several.
 pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap::Result<()> {
-    // The model has the state after the transaction, also if its outcome is unknown.
+    // Gets the state after the transaction, also if the transaction fails or its outcome is unknown.
     match what {
         One::Set | One::Burst => {
             set_model(model, value);
@@ -399,7 +400,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
                 if is_first {
                     return large(tx, p, &elements);
                 }
-                // As much as a write set can hold.
+                // Four ranges, each as long as a copy of a write set may be.
                 let big = tx[p].big.expect("the step before has made it");
                 for at in (0..FILL).step_by(FILL / 4) {
                     tx.slice_mut(big, at..at + FILL / 4).fill(value);
@@ -501,11 +502,11 @@ fn change_both<'r, 's>(
     Ok(())
 }
 
-/// Runs a transaction over three roots.
+/// Runs a transaction over three roots. With [`Both::Last`] it changes nothing in the first.
 pub fn three(roots: [&Handle; 3], models: [&mut RootState; 3], what: Both, value: u64) -> pheap::Result<()> {
     let first = usize::from(what == Both::Last);
     (value..).zip(models).skip(first).for_each(|(value, model)| set_model(model, value));
-    // The third root is always a record.
+    // No program gives the third root collections.
     let Handle::Record(c) = roots[2] else { return Err(Error::abort("the third root has collections")) };
     match (roots[0], roots[1]) {
         (Handle::Record(a), Handle::Record(b)) => pheap::txn((a, b, c), |((ta, a), (tb, b), (tc, c))| {

@@ -1,4 +1,4 @@
-//! Programs: a few operations on a heap with two or three roots, and their text.
+//! Programs: a few operations on a heap with up to three roots, and their text.
 //!
 //! A program is replayed by its text: `pin: push a; both; kill; set b`. With a failing call of the disk it is
 //! `wal fail-log-sync-2: push a; set b`.
@@ -19,7 +19,7 @@ pub(crate) use shape::Shape;
 pub use shelved::{Shelved, THIN, filled_map, filled_tree};
 
 named! {
-    /// One of the two roots. The second may be removed, created again and renamed.
+    /// One of the first two roots. The second may be removed, created again and renamed.
     pub enum Which {
         /// The first root.
         A = "a",
@@ -29,7 +29,8 @@ named! {
 }
 
 named! {
-    /// A transaction over one root.
+    /// An operation on one root: one transaction, or several for [`Churn`](One::Churn),
+    /// [`Burst`](One::Burst), [`Fill`](One::Fill) and [`MapChurn`](Shelved::MapChurn).
     pub enum One {
         /// Sets a field.
         Set = "set",
@@ -45,34 +46,37 @@ named! {
         Push = "push",
         /// Unlinks a node.
         Pop = "pop",
-        /// Sets all elements of the slice, one by one: more objects than the write set takes.
+        /// Sets all elements of the slice, one by one: more copies than the write set takes.
         Many = "many",
-        /// Writes two overlapping ranges, neither within the other: the transaction spills.
+        /// Takes two overlapping ranges, neither within the other, so that the transaction spills, and
+        /// writes.
         Overlap = "overlap",
-        /// Writes an element, and reads the slice.
+        /// Writes an element, reads the slice, and writes another element.
         Widen = "widen",
-        /// Writes elements until the transaction gives up its copies.
+        /// Writes four elements of the slice many times.
         Weary = "weary",
         /// Allocates an object that is too large for a redo record.
         Big = "big",
-        /// Allocates an object that needs a new arena.
+        /// Allocates an object for which a heap of one arena must grow.
         Grow = "grow",
-        /// Writes to places all over the large object: more than the write set takes, and perhaps more than
-        /// the log holds.
+        /// Takes the whole large object, which is longer than a copy may be, and writes to places all over
+        /// it.
         Wide = "wide",
         /// Unlinks a node and frees it at commit.
         PopFree = "pop-free",
         /// Unlinks a node, and overwrites its pointer to the next one.
         Cut = "cut",
-        /// Unlinks a node and holds a pointer to it, which the run reads after each operation from then on.
+        /// Unlinks a node and holds a pointer to it. The run reads the held list after each step until the
+        /// pointer is released.
         Hold = "hold",
         /// Releases the held pointer.
         LetGo = "let-go",
-        /// Links the held node behind a new one, in place of the list.
+        /// Links the held list behind a new node, in place of the list.
         Relink = "relink",
         /// Allocates some nodes at once.
         Stuff = "stuff",
-        /// Unlinks a node, allocates an object that needs a new arena, and links the node again.
+        /// Unlinks a node, allocates an object for which a heap of one arena must grow, and links the node
+        /// again behind a new one.
         Carry = "carry",
         /// Replaces the slice by a new one.
         Replace = "replace",
@@ -82,11 +86,11 @@ named! {
         Unlink = "unlink-big",
         /// Unlinks the large object, and frees it at commit.
         FreeBig = "free-big",
-        /// Pushes and pops until a collection ends.
+        /// Pushes a node and frees it again, ten times. In an eager heap, collections may end meanwhile.
         Churn = "churn",
         /// Frees and allocates, then fails.
         AbortFree = "abort-free",
-        /// Allocates objects that are never linked: as many as a span has.
+        /// Allocates some objects that are never linked.
         Waste = "waste",
         /// Allocates, asks for more memory than there is, and fails. The request completes a running
         /// collection.
@@ -96,9 +100,9 @@ named! {
         Without = "without",
         /// Sets all elements of the slice, then does the same.
         WithoutLong = "without-long",
-        /// Makes changes, and more in nested parts, of which one fails.
+        /// Makes changes, and more in nested parts, of which some fail.
         Nest = "nest",
-        /// The same, with a long transaction in the failing part.
+        /// The same, with writes in the failing parts that make the transaction long.
         NestLong = "nest-long",
         /// Makes short writes, then fails.
         Abort = "abort",
@@ -106,9 +110,10 @@ named! {
         AbortLong = "abort-long",
         /// Makes long writes and allocations, then panics.
         Panic = "panic",
-        /// Seventy short transactions: the log needs a second segment.
+        /// Sixty-six short transactions, which set a field.
         Burst = "burst",
-        /// Wide short transactions, until the log is full and emptied.
+        /// Twenty-two transactions that write a whole large object. The first allocates it if there is none
+        /// of this length.
         Fill = "fill",
     } or
     /// An operation on the collections of the root.
@@ -116,7 +121,7 @@ named! {
 }
 
 named! {
-    /// A transaction over both roots, or all three.
+    /// A transaction over the first two roots, or all three.
     pub enum Both {
         /// Sets a field of each.
         Set = "both",
@@ -137,19 +142,20 @@ named! {
         Abort = "both-abort",
         /// Inserts keys into both hash maps.
         Map = "both-map",
-        /// Sets a field of each, and of a third root, which it creates if necessary.
+        /// Sets a field of each, and of a third root. Another transaction creates that before if necessary.
         Three = "three",
-        /// Reads the first root, and sets a field of the second and of the third.
+        /// Sets a field of the second root and of the third, and changes nothing in the first. The third is
+        /// created as for `Three`.
         Last = "last",
     }
 }
 
 named! {
-    /// An operation that is not a transaction over existing roots.
+    /// An operation of another kind.
     pub enum Change {
         /// Creates the first root.
         CreateA = "create a",
-        /// Creates the second root.
+        /// Creates the second root, with its first name.
         Create = "create b",
         /// Removes the second root.
         Remove = "remove b",
@@ -157,7 +163,7 @@ named! {
         Rename = "rename b",
         /// Closes the heap and opens it again.
         Close = "close",
-        /// Kills the process: all stores are there when the heap is opened again.
+        /// Kills the process: all its stores and writes are there when the heap is opened again.
         Kill = "kill",
         /// Cuts the power: only durable content is there when the heap is opened again.
         Power = "power",
@@ -167,20 +173,21 @@ named! {
         Relocate = "relocate",
         /// Closes the heap and opens it at another address.
         Move = "move",
-        /// Migrates the first root to its other layout, and sets a field.
+        /// Migrates the first root from one of its layouts to the other, and sets a field.
         Migrate = "migrate a",
-        /// Collects all roots.
+        /// Waits until the live objects are known, and collects all roots.
         Collect = "collect",
         /// Waits until the live objects are known.
         Ready = "ready",
-        /// Sets a field of the first root in a deferred transaction, reads it in a deferred read, then waits
-        /// for both.
+        /// Sets a field of the first root in a deferred transaction, makes a deferred read, then waits for
+        /// both.
         Defer = "defer a",
         /// Syncs the heap.
         Sync = "sync",
         /// Makes a checkpoint.
         Checkpoint = "checkpoint",
-        /// Makes a checkpoint, and sets a field of the first root in the middle of it.
+        /// Makes a checkpoint, and sets a field of the first root in the middle of it; or after it, if the
+        /// checkpoint does not sync the heap's file.
         SetAmid = "set-amid-checkpoint",
         /// Moves the heap from memory to a disk, as a file that a killed process had mapped; or from a disk
         /// to memory, after an orderly end.
@@ -189,12 +196,12 @@ named! {
 }
 
 /// An operation. Most are one transaction or change, which takes effect as a whole, or not at all. Some are
-/// several of these.
+/// several of these; each of them takes effect as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// A transaction over one root.
+    /// An operation on one root.
     One(One, Which),
-    /// A transaction over both roots.
+    /// A transaction over several roots.
     Both(Both),
     /// An operation of another kind.
     Change(Change),
@@ -227,39 +234,40 @@ impl FromStr for Op {
 /// The initial heap of a program, and the way in which it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Setting {
-    /// The medium is empty at first, and the program creates the heap. Otherwise there is a heap with two
+    /// The medium is empty at first, and opening it creates the heap. Otherwise there is a heap with two
     /// roots.
     pub empty: bool,
     /// All transactions use undo logging.
     pub pin: bool,
-    /// The heap can grow only once.
+    /// The heap can have two arenas at most.
     pub full: bool,
-    /// The second root was created first. Then its log takes the undo entries of transactions over both.
+    /// The second root was created first. Has no effect on a used or empty heap.
     pub swapped: bool,
-    /// The heap is [used](Setting::is_used). A collection begins after any allocation, and takes the smallest
-    /// possible step after each transaction.
+    /// The initial heap is [used](Setting::is_used). A collection of a root begins as soon as it has
+    /// allocated anything, and takes short steps.
     pub eager: bool,
-    /// The heap is used and was not closed. A collection runs that finds the live objects.
+    /// The initial heap is used and was not closed. A collection runs that finds the live objects.
     pub crashed: bool,
-    /// The heap is opened at another address than before.
+    /// The heap is opened at the address that the generation of the run chooses, mostly another one than
+    /// before.
     pub moved: bool,
     /// The heap is on a disk, with a write-ahead log.
     pub wal: bool,
-    /// The log is synced on demand.
+    /// A write-ahead log is synced on demand.
     pub lazy: bool,
-    /// The log is short, and there is little memory for changed pages.
+    /// A write-ahead log is short, and there is little memory for changed pages.
     pub small: bool,
-    /// The disk writes fewer bytes at once than requested.
+    /// The disk writes a random number of the requested sectors at once.
     pub short: bool,
 }
 
 impl Setting {
-    /// Returns whether the heap has roots with [lists](USED), large objects and garbage.
+    /// Returns whether the initial heap has roots with [lists](USED), a large object and garbage.
     pub fn is_used(self) -> bool {
         self.eager || self.crashed
     }
 
-    /// Returns whether the heap is nearly full and a collection runs most of the time.
+    /// Returns whether the size of the heap is limited and its initial content is that of a used one.
     pub fn is_short_of_room(self) -> bool {
         self.full && self.is_used()
     }
@@ -277,7 +285,7 @@ impl Setting {
 pub const USED: [usize; 2] = [3, 2];
 
 impl Setting {
-    /// Returns the settings that have one flag less.
+    /// Returns each setting that has one flag less than this one.
     pub(crate) fn simpler(self) -> Vec<Setting> {
         let mut all = Vec::new();
         for i in 0..self.clone().flags().len() {
@@ -321,10 +329,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns the failures that are possible if the program makes `calls` calls of each kind.
+    /// Returns the failures to try if the program makes `calls` calls of each kind on each file.
     pub fn failures(&self, calls: impl Fn(File, Call) -> usize) -> Vec<Failing> {
         let mut all = Failing::all(calls);
-        // A heap that comes from memory is lost if the page cache forgets it before it is durable.
+        // A program that converts its heap may lose it if the page cache forgets it before it is durable.
         let converts = self.ops.contains(&Op::Change(Change::Convert));
         all.retain(|failing| !(converts && failing.evict));
         all

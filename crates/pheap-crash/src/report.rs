@@ -24,19 +24,19 @@ pub struct Totals {
     pub programs: u64,
     /// Points explored.
     pub points: u64,
-    /// Images that were opened.
+    /// Images that were opened, without those opened again to use them.
     pub images: u64,
-    /// Images opened whose recovered heap equalled no earlier one, and was used.
+    /// Images opened whose recovered heap was examined. Most equalled no earlier one.
     pub examined: u64,
     /// Images opened whose recovery was explored in turn.
     pub deep: u64,
-    /// Images that equalled earlier ones, and were not opened.
+    /// Images that equalled earlier ones, and were not opened again.
     pub duplicates: u64,
     /// Programs on a disk with a write-ahead log.
     pub wal_programs: u64,
     /// Programs with a call that fails.
     pub faults: u64,
-    /// Images opened with a write-ahead log.
+    /// Images opened on a disk, where heaps have a write-ahead log.
     pub wal_images: u64,
     /// Programs that failed.
     pub failures: u64,
@@ -75,7 +75,7 @@ pub struct Crash {
     acknowledged: usize,
     /// The pending changes, and whether the crash left them.
     pending: Vec<(String, bool)>,
-    /// Whether the process was killed. Its writes up to some call are there.
+    /// Whether the process was killed. Its stores or writes up to some moment are there.
     killed: bool,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Crash {
         if pending.is_empty() {
             return Ok(());
         }
-        // List the shorter of the two.
+        // Lists the changes that are left or those that are not, whichever are fewer.
         let which = reached * 2 <= pending.len();
         write!(f, "\n    {}:", if which { "these" } else { "all but these" })?;
         for (name, _) in pending.iter().filter(|piece| piece.1 == which).take(24) {

@@ -24,14 +24,15 @@ pub use catch::{catching, no_panic};
 pub use fail::Calls;
 pub use start::{Ready, calls, ready, run};
 
-/// Returns the addresses at which this thread maps heaps. Heaps are at the first one unless they move.
+/// Returns the addresses at which runs of this thread map heaps. New heaps are at the first one unless they
+/// move.
 pub(crate) fn bases() -> [u64; 3] {
     [0, 1, 2].map(|number| pheap::sim::base() - (number << 40))
 }
 
-/// Bytes of an arena: the pages that two roots need, and one more.
+/// Bytes of an arena.
 const ARENA: u64 = 64 << 10;
-/// Limit of the log in bytes, by default and with [`Setting::small`].
+/// Limit of a write-ahead log in bytes, by default and with [`Setting::small`].
 const LOG: (u64, u64) = (1 << 20, 64 << 10);
 /// Name of the third root.
 const THIRD: &str = "c";
@@ -41,22 +42,24 @@ const FILL: (usize, usize) = (22, 4);
 const CHURN: (usize, usize) = (20, 12);
 const MAP_CHURN: (usize, usize) = (12, 2);
 
-/// The part of a run between two openings of its heap.
+/// The part of a run on one medium. It begins with an opening; after a call of a disk has failed, it may have
+/// further ones.
 #[derive(Debug, Clone)]
 pub struct Phase {
-    /// Content of the medium at its beginning.
+    /// Content of the medium at its beginning. A run that notes no points leaves it empty.
     pub start: Content,
     /// The points, each with the number of the operation that was running: 0 for the first opening, 1 for the
-    /// first operation. `None` for points of repeated steps, which other points cover.
+    /// first operation. `None` for points that are not explored: those of most repeated steps and of some
+    /// steps that prepare others, and those before the failing call.
     pub points: Vec<(Moment, Option<usize>)>,
 }
 
 /// Record of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
-    /// The phases, from opening to opening.
+    /// The phases, in order.
     pub phases: Vec<Phase>,
-    /// The state after each step: element `n` is the state after `n` acknowledged steps.
+    /// The state after each step: element `n` is the state after `n` steps. Openings count as steps.
     pub states: Vec<State>,
 }
 
@@ -121,7 +124,7 @@ fn first_of(violations: &[String]) -> Result<(), String> {
     }
 }
 
-/// A held pointer, and the values of the list that begins there.
+/// A held pointer, and the values of the list that began there when it was taken.
 type Chain = (Held<Node<'static>>, Vec<u64>);
 
 /// A run in progress.
@@ -129,29 +132,30 @@ type Chain = (Held<Node<'static>>, Vec<u64>);
 pub struct Run {
     how: Opening,
     setting: Setting,
-    /// The smallest of the values that the run writes.
+    /// The value of a step is this number plus 1000 for each step before it.
     values: u64,
     medium: Medium,
     heap: Option<Heap>,
-    /// Address at which the heap is opened, if it moves.
+    /// Address at which the heap is opened, if the run chooses one.
     base: Option<u64>,
     /// Handles of the roots, by name.
     handles: Handles,
-    /// The held pointer of each root.
+    /// The held pointer of each of the first two roots.
     held: [Option<Chain>; 2],
     state: State,
-    /// Number of objects that belong to collections.
+    /// Number of objects that belonged to collections when the heap was read last.
     owned: u64,
     trace: Trace,
     /// Number of the operation that is running; 0 for the opening.
     op: usize,
     /// Whether the points of the current step are left out of the exploration.
     quiet: bool,
-    /// Whether acknowledged steps may be missing: they were not durable, and the page cache forgot them.
+    /// Whether acknowledged steps may be missing, because they were not durable when the power failed or the
+    /// page cache forgot data.
     lost: bool,
     /// Number of acknowledged steps, and how many of these must survive a power failure.
     acknowledged: (usize, usize),
-    /// Number of calls on media that are no longer in use, and how many of these failed.
+    /// Number of calls of each kind on media that are no longer in use, and how many of all these failed.
     calls: Calls,
     failed: usize,
 }
@@ -184,13 +188,14 @@ impl Opening {
     }
 }
 
-/// Finds a root, and gives it the layout that the operation needs.
+/// A function that finds a root by name, and gives it the layout that an operation needs.
 type Find<H> = fn(&Heap, &mut Handles, &str) -> pheap::Result<H>;
 
 impl Run {
     /// Starts a run on a medium with this content. The heap must hold `state`; if that is `None`, the state
-    /// is read from the heap. The run writes values of its `generation`. No other run writes the same values,
-    /// so each write changes its word.
+    /// is read from the heap. The values that the steps write depend on `generation`. Runs that write to the
+    /// same heap one after the other should have different generations, so that new values differ from old
+    /// ones.
     pub fn open(
         how: impl Into<Opening>,
         content: Content,
@@ -231,7 +236,7 @@ impl Run {
     }
 
     /// The second part of [`open`](Run::open): reads the heap, and compares it with `state` if that is given.
-    /// Returns the report of the check, if there was one.
+    /// Returns the report of the check, if a root has collections.
     pub fn settle(&mut self, state: Option<State>) -> Result<Option<Report>, String> {
         let Seen { state: found, report } = self.observe_opened()?;
         if let Some(state) = state {
@@ -246,8 +251,8 @@ impl Run {
         Ok(report)
     }
 
-    /// Returns a number that identifies the recovered heap: the content of the medium, and the heap's
-    /// statistics and address.
+    /// Returns a hash of the recovered heap: of the content of the medium, and of the heap's address and some
+    /// statistics. The heap must be open.
     pub fn digest(&self) -> u64 {
         let known = self.heap.as_ref().map(|heap| {
             let stats = heap.stats();
@@ -258,7 +263,8 @@ impl Run {
         hasher.finish()
     }
 
-    /// Abandons the heap as a process that dies does.
+    /// Abandons the heap as a process that dies does. Returns an error if a word changed that was not
+    /// announced.
     pub fn abandon(mut self) -> Result<(), String> {
         self.medium.look();
         if let Some(heap) = self.let_go() {
@@ -267,20 +273,20 @@ impl Run {
         first_of(&self.medium.violations())
     }
 
-    /// Drops the handles and held pointers, and takes the heap.
+    /// Drops the handles and held pointers, and takes the heap out of the run.
     fn let_go(&mut self) -> Option<Heap> {
         self.handles.clear();
         self.held = Default::default();
         self.heap.take()
     }
 
-    /// Drops the heap.
+    /// Drops the heap. Returns an error if that panics.
     fn end(&mut self) -> Result<(), String> {
         let heap = self.let_go();
         no_panic(|| drop(heap))
     }
 
-    /// Ends the run. Returns its record.
+    /// Ends the run, which closes the heap. Returns its record, without the points of that close.
     pub fn finish(mut self) -> Result<Trace, String> {
         self.collect();
         self.medium.look();
@@ -305,13 +311,13 @@ impl Run {
         self.medium.disk().is_some()
     }
 
-    /// Returns the number of steps made.
+    /// Returns the number of steps made. An opening is one.
     fn steps(&self) -> usize {
         self.trace.states.len().saturating_sub(1)
     }
 
     fn collect(&mut self) {
-        // Until the call fails, the run equals that of the program without a failing call.
+        // Until the call fails, the points are those of the program without a failing call.
         let quiet = self.quiet || (self.how.failing.is_some() && self.failures() == 0);
         let op = (!quiet).then_some(self.op);
         if let Some(phase) = self.trace.phases.last_mut() {
@@ -337,8 +343,8 @@ impl Run {
         self.trace.states.push(self.state.clone());
         self.tell(safe);
         let found = match self.observe() {
-            // A read waits until the data that it returns is durable, so it can fail although the step did
-            // not: a rollback does not report a failed sync.
+            // A call may also fail while the heap is read: a read waits until the data that it returns is
+            // durable.
             Err(error) if self.failures() > failures => {
                 let unknown = Error::OutcomeUnknown { source: std::io::Error::other(error) };
                 return self.recover(unknown, self.state.clone());
@@ -354,7 +360,7 @@ impl Run {
         self.medium.durable()
     }
 
-    /// Runs a transaction or a change on the open heap.
+    /// Runs a transaction or a change on the open heap, and acknowledges it.
     fn step(
         &mut self,
         step: impl FnOnce(&Heap, &mut Handles, &mut State, u64) -> pheap::Result<()>,
@@ -367,7 +373,7 @@ impl Run {
         match catching(|| Ok(step(heap, handles, &mut state, value)))? {
             Ok(()) => self.state = state,
             Err(Error::OutOfSpace { .. }) if self.setting.full || self.is_failing() => {
-                // The transaction has changed nothing.
+                // The step has changed nothing.
                 self.heal();
             }
             Err(error) if self.is_failing() => return self.recover(error, state),
@@ -376,7 +382,7 @@ impl Run {
         self.acknowledge(!self.setting.lazy, failures)
     }
 
-    /// Runs a transaction or a change on a root.
+    /// Runs a transaction or a change on one of the first two roots.
     fn step_on<H>(
         &mut self,
         which: Which,
@@ -390,7 +396,7 @@ impl Run {
         })
     }
 
-    /// Runs a transaction on both roots.
+    /// Runs a transaction on the first two roots.
     fn step_on_both<H>(
         &mut self,
         find: Find<H>,
@@ -409,9 +415,9 @@ impl Run {
         self.state.roots.contains_key(&Run::name(&self.state, which))
     }
 
-    /// Returns whether the operation has something to work on. In a sensible program it does not if an
-    /// earlier operation found no space, the disk has failed, or the power failed before an earlier operation
-    /// was durable.
+    /// Returns whether the operation has something to work on. In a sensible program it may have nothing if
+    /// an earlier operation found no space, the disk has failed, or the power failed before an earlier
+    /// operation was durable.
     pub(crate) fn applies(&self, op: Op) -> bool {
         let mut shape = Shape::default();
         for which in [Which::A, Which::B] {
@@ -438,7 +444,7 @@ impl Run {
         }
     }
 
-    /// Runs a transaction on one root.
+    /// Runs an operation of one step on one root.
     pub fn one(&mut self, what: One, which: Which) -> Result<(), String> {
         let what = match what {
             // A held node may not be freed, and the list behind it must stay as it is.
@@ -467,12 +473,12 @@ impl Run {
         result.and_then(|()| self.look_at_held())
     }
 
-    /// Runs a transaction on one root if the root exists.
+    /// Runs an operation of one step on one root if the root exists.
     pub fn one_if_there(&mut self, what: One, which: Which) -> Result<(), String> {
         if self.exists(which) { self.one(what, which) } else { Ok(()) }
     }
 
-    /// Returns whether the first node of the list is held, directly or behind a held node.
+    /// Returns whether the first node of the list has the value of a held node, or of one behind it.
     fn first_is_held(&self, which: Which) -> bool {
         let first = self.state.roots.get(&Run::name(&self.state, which)).and_then(|root| root.list.first());
         let held = self.held[which as usize].as_ref();
@@ -487,7 +493,8 @@ impl Run {
         })
     }
 
-    /// Runs an operation.
+    /// Runs an operation. If it has nothing to work on after a failure of an earlier one, a step does
+    /// nothing.
     pub fn op(&mut self, op: Op) -> Result<(), String> {
         self.op += 1;
         let may_have_failed = self.setting.full || self.setting.lazy || self.how.failing.is_some();
@@ -508,12 +515,12 @@ impl Run {
                         One::Churn => One::PopFree,
                         other => other,
                     };
-                    // A push that failed has left no node to pop.
+                    // A push that failed may have left no node to pop.
                     if may_have_failed && !self.applies(Op::One(what, which)) {
                         return self.step(|_, _, _, _| Ok(()));
                     }
                     self.one(what, which)?;
-                    // Checks each step, because a cycle may end in it. The next cycle would hide its
+                    // Checks each step, because a cycle may end in it. The next cycle could hide its
                     // mistakes.
                     if matches!(op, Op::One(One::Churn, _)) { self.check() } else { Ok(()) }
                 })
@@ -561,13 +568,13 @@ impl Run {
             Op::Change(change @ (Change::Sync | Change::Checkpoint)) => {
                 let is_sync = change == Change::Sync;
                 self.step(|heap, _, _, _| if is_sync { heap.sync() } else { heap.checkpoint() })?;
-                // The steps before it survive a power failure.
+                // This step and those before it survive a power failure.
                 self.tell(true);
                 Ok(())
             }
             Op::Change(Change::Defer) => {
                 self.step_on(Which::A, handle, ops::defer)?;
-                // The operation has waited, so this holds with every sync policy.
+                // The operation has waited for its commit, so this holds with every sync policy.
                 self.tell(true);
                 Ok(())
             }

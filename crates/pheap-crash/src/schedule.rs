@@ -1,5 +1,5 @@
-//! The schedule: the programs in the order in which they are explored, and the length of random programs. It
-//! is the same on every machine, so a run can continue where another one stopped.
+//! The schedule: the programs in the order in which they are explored. It depends on the seed only, so a run
+//! can continue where another one stopped.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,22 +14,23 @@ use pheap_testkit::Rng;
 /// A set of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// All programs with this number of operations, in all settings, each with its alphabet.
+    /// All sensible programs with this number of operations, in all settings, each with its alphabet.
     All(usize),
-    /// All programs with this number of operations of the [core alphabet](core()), in memory and on a disk.
+    /// All sensible programs with this number of operations of the [core alphabet](core()), in memory and on
+    /// a disk.
     Core(usize),
     /// Random programs of three to eight operations, without end.
     Random,
 }
 
-/// Number of a program's calls that fail, each in a separate program.
+/// Number of failing calls that are tried for a program on a disk, each in a separate program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Faults {
     /// All of them.
     All,
     /// This number of them.
     Some(usize),
-    /// One of them, in one of this number of programs.
+    /// One of them, in one of this number of programs on average.
     OneIn(usize),
 }
 
@@ -44,7 +45,7 @@ pub struct Stage {
     pub faults: Faults,
 }
 
-/// The stages: short programs with every image first, then longer ones with fewer.
+/// The stages: short programs first, then longer ones with fewer images, then some of them with more.
 pub const STAGES: [Stage; 10] = [
     Stage { kind: Kind::All(0), limits: Limits::thorough, faults: Faults::All },
     Stage { kind: Kind::Core(1), limits: Limits::thorough, faults: Faults::All },
@@ -68,7 +69,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Reads the place from a file. Returns `None` if the file does not exist or belongs to another schedule.
+    /// Reads the place from a file. Returns `None` if the file cannot be read, has no place, or belongs to
+    /// another schedule.
     pub fn read(path: &Path, fingerprint: u64) -> Option<Place> {
         let text = fs::read_to_string(path).ok()?;
         let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -76,10 +78,10 @@ impl Place {
         (of == fingerprint).then_some(Place { stage: stage as usize, program: program as usize })
     }
 
-    /// Writes the place to a file, so that another run can continue there.
+    /// Writes the place to a file, so that another run can continue there. Makes its folder if necessary.
     ///
     /// # Errors
-    /// As for [`fs::write`].
+    /// As for [`fs::create_dir_all`] and [`fs::write`].
     pub fn write(self, path: &Path, fingerprint: u64) -> io::Result<()> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         fs::write(path, format!("{fingerprint} {} {}\n", self.stage, self.program))
@@ -87,7 +89,7 @@ impl Place {
 }
 
 impl Stage {
-    /// Returns the programs of the stage, shuffled by the seed, so that all kinds of programs come early.
+    /// Returns the programs of the stage, shuffled by the seed, so that many kinds of programs come early.
     /// Empty for an endless stage.
     pub fn programs(&self, seed: u64) -> Vec<Program> {
         let plain = Setting::default();
@@ -113,8 +115,8 @@ impl Stage {
         let plain_on_disk = settings.iter().position(|setting| setting.wal).unwrap_or(0);
         loop {
             let any = |rng: &mut Rng| settings[rng.below(settings.len())];
-            // Half of the programs have no setting or only a log, one in eight has two settings, and one in
-            // eight is nearly full.
+            // Half of the attempts have no setting or only a log, one in eight combines two settings, and one
+            // in eight combines one with a used heap of limited size.
             let setting = match rng.below(8) {
                 0..2 => settings[0],
                 2..4 => settings[plain_on_disk],
@@ -136,7 +138,7 @@ impl Stage {
     }
 }
 
-/// Returns a number that identifies the schedule. Places are only valid in the same schedule.
+/// Returns a hash of what the schedule is made from. Places are only valid in the same schedule.
 pub fn fingerprint(seed: u64) -> u64 {
     let mut text = String::new();
     for setting in settings() {

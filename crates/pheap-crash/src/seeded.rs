@@ -2,8 +2,8 @@
 
 use pheap::sim::{Bug, set_bug};
 
-/// Calls a macro with the names of tests and their bugs. From `TrustLogName` on, no program of one thread
-/// shows the bug.
+/// Calls a macro with the names of tests and their bugs. From `TrustLogName` on, the tests find the bug
+/// without the explorer's programs.
 #[macro_export]
 macro_rules! each_bug {
     ($go:ident) => {
@@ -76,7 +76,7 @@ pub fn parse(name: &str) -> Result<Bug, String> {
         .ok_or_else(|| format!("there is no bug {name:?}, only {}", names()))
 }
 
-/// Keeps a bug switched on for this thread until it is dropped.
+/// Keeps a bug switched on until it is dropped, for the thread that makes and drops it.
 #[derive(Debug)]
 pub struct Seeded(());
 

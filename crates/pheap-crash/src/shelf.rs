@@ -1,18 +1,16 @@
 //! The collections of a root.
 //!
-//! A root gets collections from the first operation that needs them, which migrates it to a
-//! [layout](crate::layouts::Store) with collections. Other programs have heaps without the many types of
-//! collections, which each opening would read.
+//! The first operation that needs collections migrates its root to a [layout](crate::layouts::Store) that has
+//! them. So the heaps of other programs do not have the many types of collections.
 
 use pheap::{P, PBTreeMap, PHashMap, PSnapMap, PString, PVec, Persist};
 
-/// One collection of each kind. The vector and the keys of the ordered maps contain pointers, which move
-/// between buffers.
+/// Five collections of different kinds. The vector contains pointers, which move between buffers. The keys of
+/// the ordered maps are pointers, too.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Shelf<'r> {
-    /// A hash map. Its values have the number and the inverse, so that a bucket is too large for a redo
-    /// record.
+    /// A hash map. Its values have a number and the inverted number.
     pub map: PHashMap<'r, u64, [u64; 2]>,
     /// An ordered map that owns its keys.
     pub tree: PBTreeMap<'r, P<'r, str>, u64>,

@@ -1,15 +1,16 @@
-//! Shrinks failing programs: removes operations, settings and failing calls that do not matter.
+//! Shrinks failing programs: removes operations, settings and the failing call if the program fails without
+//! them.
 
 use std::time::{Duration, Instant};
 
 use crate::explore::{Explorer, Failure};
 use crate::program::Program;
 
-/// Returns the programs that are a little shorter.
+/// Returns the sensible programs that have fewer operations, one setting less, or no failing call.
 fn shorter(program: &Program) -> Vec<Program> {
     let mut all = Vec::new();
     let len = program.ops.len();
-    // Removes the first half first: the failure is often in the last operation, or a crash in it.
+    // Removes the first half first, because the last operation often matters.
     for (from, to) in [(0, len / 2), (len / 2, len)].into_iter().filter(|_| len > 3) {
         let mut ops = program.ops.clone();
         ops.drain(from..to);
@@ -29,8 +30,8 @@ fn shorter(program: &Program) -> Vec<Program> {
     all
 }
 
-/// Returns the failure of the shortest program found that also fails, perhaps in another way. Searches for
-/// `most` at most.
+/// Returns the failure of the shortest program found that also fails, perhaps in another way. Begins no
+/// further program after the time `most`.
 pub fn shrink(explorer: &Explorer, failure: Box<Failure>, most: Duration) -> Box<Failure> {
     let started = Instant::now();
     let mut best = failure;

@@ -1,8 +1,7 @@
 //! Crashes that an input chooses, for fuzzing. The [`Script`] chooses the program, the point at which the
 //! power fails or the process is killed, the image, the operations after it, and the crashes in these.
 //!
-//! The explorer tries a few crashes at each point. Here a fuzzer chooses a few crashes by the coverage of
-//! earlier ones.
+//! The explorer tries many crashes at each point. Here the input has a few crashes, which a fuzzer chooses.
 
 mod keep;
 mod mutate;
@@ -27,7 +26,7 @@ pub struct Steered {
     ready: Ready,
 }
 
-/// A crash that a heap has survived. Fuzzers keep inputs that lead to new values of it.
+/// A crash that a heap has survived. A fuzzer can keep the inputs that lead to new values of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Survived {
     /// Number of crashes before it.
@@ -47,8 +46,8 @@ pub struct Survived {
 /// A script that has found a bug.
 #[derive(Debug)]
 pub struct Broken {
-    /// The script. Its program is without the operations, and without the failing call, that are not
-    /// sensible. What was left out later, and of the runs after crashes, is still there.
+    /// The script. Its program is without the operations that have nothing to work on, and may have a similar
+    /// failing call. What was left out of the runs after crashes is still there.
     pub script: Script,
     /// The crashes, the first one first. Empty if the program fails without a crash.
     pub crashes: Vec<report::Crash>,
@@ -67,7 +66,7 @@ impl fmt::Display for Broken {
 /// A run that may be crashed, and the crashes that led to it.
 struct Level {
     trace: Trace,
-    /// The operations of the run. The first one has number 1.
+    /// The operations of the run. The first one has the number 1 in the trace.
     ops: Vec<Op>,
     /// States that are also allowed until the opening is acknowledged.
     first: Vec<State>,
@@ -79,7 +78,7 @@ impl Steered {
     /// Makes the initial heaps of programs.
     ///
     /// # Errors
-    /// If an empty heap cannot be made.
+    /// If one of the initial heaps cannot be made.
     pub fn new() -> Result<Steered, String> {
         Ok(Steered { ready: ready()? })
     }
@@ -106,8 +105,8 @@ impl Steered {
     ) -> Result<(), String> {
         let mut trace = run(&script.program, &self.ready)?;
         if script.program.failing.is_some() && points(&trace).is_empty() {
-            // No call failed, and the points before a failing call are not explored. Run the program without
-            // it.
+            // The points before the failing call are not explored, and there are no others: most likely no
+            // call failed. Runs the program without it.
             trace = run(&Program { failing: None, ..script.program.clone() }, &self.ready)?;
         }
         let ops = script.program.ops.clone();
@@ -133,7 +132,8 @@ fn points(trace: &Trace) -> Vec<(usize, usize)> {
     trace.phases.iter().enumerate().flat_map(of).collect()
 }
 
-/// Crashes a run, recovers, and runs the following operations. Returns `None` if the run has no points.
+/// Crashes a run, recovers, and runs the following operations. Returns `None` if the run has no explored
+/// points.
 fn recover(
     level: &Level,
     depth: usize,
@@ -162,7 +162,8 @@ fn recover(
     };
     let opening = point.acknowledged().0 == 0;
     let allowed: Vec<&State> = allowed.iter().chain(if opening { &level.first[..] } else { &[] }).collect();
-    // Content that a killed process had read and not made durable is still not durable.
+    // The changes of a killed process are not durable when the heap is opened, and may be lost until that is
+    // acknowledged. What the killed process had read may be lost, too.
     let first = match kept.killed {
         true if opening => [trace.allowed_after_kill(point, since), &level.first].concat(),
         true => trace.allowed_after_kill(point, since).to_vec(),
@@ -195,7 +196,7 @@ fn recover(
             catching(|| run.op(op)).map_err(after)?;
         }
     }
-    // A check writes the heap's pending changes first, and the failing call could be one of these writes.
+    // A check writes the heap's pending changes before, and the failing call could be one of these writes.
     if then.failing.is_none() {
         run.check().map_err(after)?;
     }
@@ -203,8 +204,8 @@ fn recover(
     Ok(Some(Level { trace, ops, first, crashes: crashes.clone() }))
 }
 
-/// Returns the program without operations that have nothing to work on, and without a failing call that its
-/// disk does not have.
+/// Returns the program without operations that have nothing to work on. Replaces the failing call by a
+/// similar one if programs like this are not tried with it.
 fn sensible(program: Program) -> Program {
     let mut sensible = Program { ops: Vec::new(), ..program };
     for op in program.ops {
@@ -217,9 +218,9 @@ fn sensible(program: Program) -> Program {
     sensible
 }
 
-/// Returns the operations after a crash with a failing call only if the disk has it. Opening the heap may
-/// create its log. After `killed`, the page cache must not forget, because the writes of the killed process
-/// would be lost.
+/// Returns the operations after a crash. Replaces the failing call by a similar one if programs like this are
+/// not tried with it. After `killed`, drops a failing call after which the page cache forgets data, because
+/// the writes of the killed process would be lost.
 fn settled(then: Program, killed: bool) -> Program {
     let mut like = then.clone();
     like.setting.moved = true;
@@ -230,7 +231,7 @@ fn settled(then: Program, killed: bool) -> Program {
     Program { failing, ..then }
 }
 
-/// Returns the failure, or a similar one that is possible.
+/// Returns the failure if it is one of those that are [tried](Program::failures), or else a similar one.
 fn possible(failing: Failing, program: &Program) -> Option<Failing> {
     let all =
         program.failures(

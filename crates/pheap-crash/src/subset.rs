@@ -9,13 +9,13 @@ use pheap_testkit::Rng;
 /// Number of subsets that are tried at each point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breadth {
-    /// All subsets, if there are at most two to the power of this number.
+    /// All subsets, if there are at most this many changes.
     pub exhaustive: usize,
-    /// Otherwise none, all, and this number of each of these kinds: one change alone; all but one; the first
-    /// few in the order of the writes, as a killed process leaves them; all others; all of a page; all of the
-    /// other pages.
+    /// Otherwise none, all, and up to this number of each of these kinds: one change alone; all but one; the
+    /// first few in the order of the writes, as a killed process leaves them; all others; all of a page; all
+    /// of the other pages. Of the last two kinds there are up to four, if this number is smaller.
     pub corners: usize,
-    /// And this number of random subsets.
+    /// And then this number of random subsets.
     pub random: usize,
 }
 
@@ -26,11 +26,10 @@ impl<B, F: FnMut(&[bool]) -> ControlFlow<B>> Visit<B> for F {}
 
 /// A change that may have reached the medium.
 pub trait Piece {
-    /// Returns a number that pieces share which often reach the medium together.
+    /// Returns a number that pieces share which may often reach the medium together.
     fn group(&self) -> u64;
 
-    /// Returns a number that pieces share which lie near each other. They mostly belong to the same data
-    /// structure.
+    /// Returns a number that pieces share which lie near each other.
     fn area(&self) -> u64;
 }
 
@@ -47,7 +46,7 @@ impl Piece for (u32, u64) {
 }
 
 impl Piece for DiskChange {
-    /// The page: kernels write whole pages.
+    /// The page and the file of a sector. All other changes are one group.
     fn group(&self) -> u64 {
         match self {
             DiskChange::Sector(Which::Data, number, _) => u64::from(number / 8),
@@ -61,9 +60,9 @@ impl Piece for DiskChange {
     }
 }
 
-/// Calls `visit` with subsets of `pending`, one flag for each change, until it breaks. `order` has the moment
-/// of each write; writes of the same moment have no order. `None`: the changes are in the order of the
-/// writes.
+/// Calls `visit` with subsets of `pending`, one flag for each change, until it breaks. A subset may come
+/// several times. `order` has the moment of each write; writes of the same moment have no order. `None`: the
+/// changes are in the order of the writes.
 pub fn subsets<B>(
     pending: &[impl Piece],
     order: Option<&[u32]>,
@@ -132,7 +131,8 @@ pub fn subsets<B>(
     ControlFlow::Continue(())
 }
 
-/// Returns all numbers below `len`, or `most` random ones of them.
+/// Returns all numbers below `len` if there are at most `most`; else `most` random ones, perhaps with
+/// repetitions.
 fn some_of(len: usize, most: usize, rng: &mut Rng) -> Vec<usize> {
     if len <= most { (0..len).collect() } else { (0..most).map(|_| rng.below(len)).collect() }
 }

@@ -1,9 +1,9 @@
-//! Tuning numbers for the heaps of the lab. The numbers of the crate are made for large programs. With these,
-//! short programs reach both sides of each number.
+//! Thresholds for the heaps of the lab. Those of the crate suit large programs. These are smaller, so that
+//! short programs come to both sides of them.
 
 use pheap::sim::Tuning;
 
-/// Tuning of all heaps of the lab.
+/// Thresholds of the heaps of the lab.
 pub const SMALL: Tuning = Tuning {
     copies: 32,
     unindexed: 4,

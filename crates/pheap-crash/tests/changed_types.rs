@@ -18,8 +18,8 @@ use pheap_crash::subset::Breadth;
 use pheap_crash::tuning::SMALL;
 use pheap_testkit::Rng;
 
-/// The tests copy images all the time. With the C library's allocator, the memory of each image goes back to
-/// the kernel at once.
+/// The tests copy images all the time. The C library's allocator may return the memory of each image to the
+/// kernel at once.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -46,10 +46,10 @@ struct Old<'r> {
 #[repr(C)]
 struct Size(u64);
 
-/// What the root leads to no more.
+/// A value to which the root does not lead. Converting it would be a mistake.
 const DEAD: Size = Size(u64::MAX);
 
-/// Some of it in place, some larger.
+/// The same root with other items and larger sizes.
 #[derive(Persist, Default)]
 #[repr(C)]
 #[persist(id = "Root")]
@@ -90,7 +90,7 @@ type Map<V> = PSnapMap<'static, u64, V>;
 
 fn make_map(heap: &Heap) -> pheap::Result<()> {
     let map = heap.root::<Map<Size>>("it")?;
-    // In several transactions, so that versions have nodes that are no more.
+    // In several transactions, so that there are older versions.
     for from in (0..ITEMS * 4).step_by(20) {
         map.txn(|tx, map| (from..from + 20).try_for_each(|id| map.insert(tx, &id, &Size(id)).map(drop)))?;
     }
@@ -116,7 +116,7 @@ struct Case {
     make: fn(&Heap) -> pheap::Result<()>,
     evolve: fn(&Heap) -> pheap::Result<bool>,
     check: fn(&Heap) -> Result<(), String>,
-    /// Whether the root can be opened as the old type, and as the new type.
+    /// Opens the root as the old type, and as the new type.
     found: fn(&Heap) -> [Result<(), Error>; 2],
 }
 
@@ -186,7 +186,7 @@ fn is_clean(heap: &Heap) -> Result<(), String> {
     if report.is_clean() { Ok(()) } else { Err(report.to_string()) }
 }
 
-/// Another root is changed after each step, by another thread.
+/// Converts the root. After each step, another thread changes another root.
 fn evolve(heap: &Heap) -> pheap::Result<bool> {
     let other = heap.root::<u64>("other")?;
     let add = || {
@@ -200,7 +200,7 @@ fn evolve(heap: &Heap) -> pheap::Result<bool> {
     heap.evolve::<After>("it").with::<Size, Sizes>().on_progress(step).run()
 }
 
-/// Content that a crash can have left while the root was being converted, and whether that was done.
+/// Converts the root. Returns content that a crash can leave during the conversion.
 fn crashes(case: Case, content: &Content, options: &Options, breadth: Breadth, seed: u64) -> Vec<Content> {
     let medium = Medium::new(content.clone());
     let heap = medium.open(options).unwrap();
@@ -225,7 +225,8 @@ fn crashes(case: Case, content: &Content, options: &Options, breadth: Breadth, s
     left
 }
 
-/// Opens the heap that is left, checks it, and goes on. Returns whether the conversion was in the middle.
+/// Opens the heap that is left, checks it, and converts the root if that is not done. Returns whether the
+/// crash was in the middle of the conversion.
 fn go_on(case: Case, content: &Content, options: &Options) -> Result<bool, String> {
     let medium = Medium::new(content.clone());
     let heap = catching(|| medium.open(options).map_err(|e| format!("opening fails: {e}")))?;
@@ -269,7 +270,7 @@ fn explore(case: Case, durability: Durability, pin: bool, breadth: Breadth) {
         let was =
             go_on(case, left, &options).unwrap_or_else(|error| panic!("{durability:?}, {pin}, {i}: {error}"));
         middle += u64::from(was);
-        // Another crash while it goes on.
+        // In some of the cases, crashes once more while the conversion goes on.
         if was && middle % 40 == 0 {
             let few = Breadth { exhaustive: 0, corners: 1, random: 1 };
             for (j, again) in crashes(case, left, &options, few, i as u64).iter().enumerate().step_by(7) {
@@ -297,7 +298,7 @@ fn a_crash_at_any_moment_of_long_transactions() {
 
 #[test]
 fn a_crash_at_any_moment_on_a_disk() {
-    // It waits for the disk at its end only, so there are few moments.
+    // There are few points, so more images of each are tried.
     explore(OBJECTS, Durability::Wal, false, Breadth { exhaustive: 4, corners: 8, random: 24 });
 }
 
@@ -311,7 +312,7 @@ fn a_map_of_versions_on_a_disk() {
     explore(VERSIONS, Durability::Wal, false, Breadth { exhaustive: 4, corners: 8, random: 24 });
 }
 
-/// Whether a handle of the old type gets a version during the conversion.
+/// Returns whether a handle of the old type gets a version during the conversion.
 fn is_given_out(bug: Option<Bug>) -> bool {
     let options = Options::new()
         .tuning(SMALL)

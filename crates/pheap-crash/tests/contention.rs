@@ -1,4 +1,5 @@
-//! Threads meet at every lock: with one left out, they would have been inside of it at a time.
+//! Mutants of locks: with a lock left out, two threads would meet inside of it, which a program notices. And
+//! bugs in waiting and forking.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,10 +9,11 @@ use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, set_mutant, s
 use pheap_crash::contention::{programs, seeded};
 use pheap_crash::mutate::source::Source;
 
-/// A mutant is one for the whole process, and its effects are, too.
+/// A mutant of a lock applies to the whole process, so only one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// `likely` programs have been at the site.
+/// Returns whether a program notices the mutant that leaves the lock out. Begins with the `likely` programs,
+/// which have been at the site.
 fn is_noticed(site: Site, likely: &[usize]) -> bool {
     let start = Instant::now();
     let all = programs();
@@ -43,10 +45,10 @@ fn every_lock_counts() {
     let survives = |site: &Site| source.argument(site.file, site.line, site.kind, "drop").is_some();
     let argued = found.keys().filter(|site| survives(site)).count();
     println!("{} locks, of which {argued} have an argument", found.len());
-    // All of them take more than a minute.
+    // One in so many locks, because all of them take long.
     let every = if std::env::var_os("PHEAP_ALL_LOCKS").is_some() { 1 } else { 24 };
     let missed: Vec<Site> = (found.into_iter().step_by(every))
-        // Nothing is noticed that would not happen, so that another attempt takes nothing away.
+        // A meeting that is noticed would have happened, so further attempts cannot make a wrong one pass.
         .filter(|(site, likely)| !survives(site) && !(0..3).any(|_| is_noticed(*site, likely)))
         .map(|(site, _)| site)
         .collect();
@@ -58,7 +60,7 @@ fn every_bug_in_who_waits_for_whom_is_found() {
     let _alone = ALONE.lock();
     for &(bug, name, program) in seeded() {
         assert_eq!(program(None), Ok(()), "{name}");
-        // A failure that is noticed has happened, so more attempts cannot hide it.
+        // It depends on the timing whether the bug shows, so this is tried several times.
         let found = (0..10).find_map(|_| program(Some(bug)).err());
         println!("{bug:?}: {found:?}");
         assert!(found.is_some(), "{name} does not notice {bug:?}");

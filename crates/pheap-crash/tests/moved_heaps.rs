@@ -20,12 +20,12 @@ use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::{Breadth, subsets};
 use pheap_testkit::Rng;
 
-/// The tests copy images all the time. With the C library's allocator, the memory of each image goes back to
-/// the kernel at once.
+/// The tests copy images all the time. The C library's allocator may return the memory of each image to the
+/// kernel at once.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Addresses for heaps. The first is where a run of this thread has its own.
+/// Returns addresses for heaps. Runs of this thread make new heaps at the first.
 fn bases() -> [u64; 6] {
     [0, 1, 2, 3, 4, 5].map(|number| base() - (number << 40))
 }
@@ -35,13 +35,13 @@ type Left = (Vec<u64>, State);
 
 struct Opened {
     state: State,
-    /// The medium after an orderly end of the opening.
+    /// The durable content after the opening.
     end: Vec<u64>,
-    /// Images that a crash during the opening can have left.
+    /// Some of the images that a crash during the opening can leave.
     crashes: Vec<Vec<u64>>,
 }
 
-/// Opens an image at `base`. Tries so many subsets at each point on the way.
+/// Opens an image at `base`, and reads it. `breadth` limits the crashes at each point of the opening.
 fn open(image: &[u64], base: u64, breadth: Breadth, seed: u64) -> Result<Opened, String> {
     let sim = Arc::new(Sim::new(image.to_vec()));
     let options = Options::new().arena_size(64 << 10).reserve(16 << 20).base(base);
@@ -71,7 +71,7 @@ fn open(image: &[u64], base: u64, breadth: Breadth, seed: u64) -> Result<Opened,
     Ok(Opened { state, end, crashes })
 }
 
-/// Images to begin with: what crashes leave at the end of a program.
+/// Returns images to begin with: some of those that crashes leave at the end of a program.
 fn left_by(text: &str) -> Result<Vec<Left>, String> {
     let program: Program = text.parse()?;
     let trace = run(&program, &ready()?)?;
@@ -92,7 +92,8 @@ fn left_by(text: &str) -> Result<Vec<Left>, String> {
     images.into_iter().map(|image| Ok((image.clone(), open(&image, bases()[0], none, 0)?.state))).collect()
 }
 
-/// Opens the images at the second address, crashes on the way, opens them at other addresses, and goes on.
+/// Opens the images at the second address, crashes on the way, opens what is left at several addresses, and
+/// crashes some of these openings. Returns the number of openings after crashes.
 fn explore(left: &[Left], breadth: Breadth) -> Result<usize, String> {
     let mut known = HashSet::new();
     let mut opened = 0;
@@ -133,7 +134,7 @@ fn check(expected: &State, found: &State, when: &str) -> Result<(), String> {
     Err(format!("{when}, the heap holds something else:\n{}", expected.difference(found)))
 }
 
-/// Transactions on a heap that has moved, another crash, and once more.
+/// Runs transactions on a heap that has moved, cuts the power, and checks the heap.
 fn use_it(image: Vec<u64>, state: &State) -> Result<(), String> {
     let mut run = Run::open(Setting::default(), Content::Memory(image, Vec::new()), Some(state.clone()), 2)?;
     for one in [One::Push, One::Set, One::Many, One::Push] {
@@ -146,7 +147,7 @@ fn use_it(image: Vec<u64>, state: &State) -> Result<(), String> {
 
 const BREADTH: Breadth = Breadth { exhaustive: 4, corners: 4, random: 8 };
 
-/// Logs with redo records, with undo entries, and empty ones; one root or two; large objects.
+/// Programs that leave various logs, one root or two, and large objects.
 const PROGRAMS: [&str; 6] = [
     "push a; push a; push b",
     "push a; big a; wide a",
@@ -166,7 +167,7 @@ fn a_crash_at_any_moment_of_a_relocation_does_no_harm() {
     }
 }
 
-/// More bases than a header can list: the last relocation is completed before there is another.
+/// Relocations to more bases than a header can list.
 #[test]
 fn relocations_can_be_cut_short_again_and_again() {
     let left = left_by("push a; push b; both-push").unwrap();
@@ -177,7 +178,7 @@ fn relocations_can_be_cut_short_again_and_again() {
             let seed = (number * 100 + i) as u64;
             let opened = open(&image, base, Breadth { exhaustive: 1, corners: 1, random: 3 }, seed).unwrap();
             check(state, &opened.state, "after some crashes").unwrap();
-            // In the middle of the pointers, if there is such a crash.
+            // A late crash of the opening, which may be in the middle of the pointers.
             image = opened.crashes[opened.crashes.len() * 3 / 4].clone();
             // The header's slots: words 2 (its number) and 9 (how many bases it lists).
             let newest = if image[2] > image[512 + 2] { 0 } else { 512 };
@@ -203,7 +204,7 @@ fn full_list() -> (Vec<u64>, State, u64) {
 }
 
 /// The disk tears its writes. A sync fails, then the power fails, while one relocation follows another. One
-/// of the headers is whole at any time.
+/// of the headers must be whole at any time.
 #[test]
 fn a_disk_fails_while_relocations_are_completed() {
     let (image, state, base) = full_list();

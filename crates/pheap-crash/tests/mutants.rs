@@ -1,7 +1,6 @@
 //! Tries some of the mutants, so that the code that tries all of them keeps working:
-//! `cargo run -p pheap-crash -- mutate`.
-//! The test runs in a process without other tests: it simulates heaps in threads, at an address that other
-//! tests would use, too.
+//! `cargo run -p pheap-crash -- mutate`. The test is alone in its process, because mutants of locks apply to
+//! the whole process.
 
 use std::path::Path;
 use std::slice;
@@ -13,11 +12,11 @@ use pheap_crash::mutate::hints::{self, Hints};
 use pheap_crash::mutate::programs::Case;
 use pheap_crash::mutate::source::Source;
 
-/// Tries every so manyth mutant of which it is known what notices it, with that.
-/// `runner` is the program `pheap-crash`. Returns how many were tried.
+/// Tries one in `every` of the recorded mutants, with the program that noticed it. `runner` is the program
+/// `pheap-crash`. Returns how many mutants were tried.
 ///
 /// # Errors
-/// A mutant that is not noticed any more.
+/// If a mutant is not noticed any more, or a program cannot be tried.
 fn sample(runner: &Path, every: usize) -> Result<usize, String> {
     let source = Source::read();
     let mut tried = 0;
@@ -25,7 +24,7 @@ fn sample(runner: &Path, every: usize) -> Result<usize, String> {
         let case: Case = text.parse()?;
         let found = explore_all(slice::from_ref(&case))?;
         let mutants = found.iter().flat_map(|(&site, reached)| reached.mutants(site));
-        // If the line is not there any more, the next run of the whole will forget it.
+        // If the line is not there any more, the next run of all mutants with `--save` forgets it.
         let named = mutants.filter(|mutant| hints::name(&source, mutant) == *name);
         for mutant in named.take(1) {
             tried += 1;

@@ -11,7 +11,7 @@ use pheap_crash::seeded::Seeded;
 #[repr(C)]
 struct Objects<'r> {
     number: u64,
-    /// More than `#[txn]` takes a copy of for a field.
+    /// Makes the object so large that a store to a field does not copy the whole object.
     gap: [u64; 32],
     versions: PSnapMap<'r, u64, u64>,
     large: Option<P<'r, [[u64; 16]]>>,
@@ -19,7 +19,7 @@ struct Objects<'r> {
 
 type Handle = Root<Objects<'static>>;
 
-/// A heap that cannot grow, with an object for whose old content it has no room.
+/// Returns a heap that cannot grow. It has an object for whose old content there is no room.
 fn heap() -> (Heap, Handle) {
     const SIZE: u64 = 1 << 20;
     let options = Options::new().durability(Durability::Process).arena_size(SIZE).max_size(SIZE);
@@ -29,7 +29,7 @@ fn heap() -> (Heap, Handle) {
     (heap, root)
 }
 
-/// From here on the transaction happens in memory.
+/// Overwrites that object. Its old content cannot be logged, so the transaction cannot be committed.
 fn doom<'r>(tx: &mut Txn<'r>, objects: P<'r, Objects<'r>>) {
     let large = tx[objects].large.unwrap();
     tx[large].fill([8; 16]);
@@ -60,7 +60,7 @@ fn doomed_map() -> bool {
     seen == Some(3)
 }
 
-/// Whether a transaction that cannot be logged takes a part back.
+/// Returns whether a transaction that cannot be logged rolls a part back.
 fn doomed() -> bool {
     let (_heap, root) = heap();
     let mut seen = 0;
@@ -83,7 +83,8 @@ fn set<'r>(tx: &mut Txn<'r>, objects: P<'r, Objects<'r>>, number: u64) {
     tx[objects].number = number;
 }
 
-/// Whether the first store of a transaction is taken back, which is one of `#[txn]` to a field in a part.
+/// Returns whether the first store of a transaction is rolled back. `#[txn]` makes it, to a field, in a
+/// nested part.
 fn first_store(long: bool) -> bool {
     let heap = Options::new().pin_undo(long).in_memory().unwrap();
     let root: Handle = heap.root("objects").unwrap();

@@ -22,7 +22,7 @@ struct Objects<'r> {
 
 type Handle = Root<Objects<'static>>;
 
-/// A heap that cannot grow, with a pair and as much else as it has room for: no log of a region does, either.
+/// Returns a heap that cannot grow, with a pair and a large object for whose old content there is no room.
 fn heap() -> (Heap, Handle) {
     const SIZE: u64 = 1 << 20;
     let options = Options::new().durability(Durability::Process).arena_size(SIZE).max_size(SIZE);
@@ -42,18 +42,18 @@ fn pair<'r>(tx: &Txn<'r>, objects: P<'r, Objects<'r>>) -> P<'r, Pair> {
     tx[objects].pair.unwrap()
 }
 
-/// Has the transaction find all of the pair, or a part.
+/// Finds a value, the pair or a part of it, several times, so that the transaction caches it.
 fn find<'r, T: Persist<At<'r> = T>>(tx: &mut Txn<'r>, value: P<'r, T>, change: impl Fn(&mut T)) {
     (0..3).for_each(|_| change(&mut tx[value]));
 }
 
-/// The stores of `#[txn]` look there first.
+/// Stores with `#[txn]`, which may look in the cache first.
 #[txn]
 fn set<'r>(tx: &mut Txn<'r>, pair: P<'r, Pair>, number: u64) {
     tx[pair].b = number;
 }
 
-/// Stores that a function comes back to, around something that happens in the last round.
+/// Stores in a loop. `happens` runs between the two stores of the last round.
 #[txn]
 fn set_around<'r>(tx: &mut Txn<'r>, pair: P<'r, Pair>, number: u64, mut happens: impl FnMut(&mut Txn<'r>)) {
     for round in 0..=number {
@@ -73,14 +73,14 @@ fn values(root: &Handle) -> (u64, u64) {
     .unwrap()
 }
 
-/// Whether the end of a transaction does not reach the next one.
+/// Returns whether the next transaction has forgotten the cache of the one before.
 fn end() -> bool {
     let (_heap, root) = heap();
     for number in [1, 2] {
         root.txn(|tx, objects| {
             let pair = pair(tx, objects);
             if number == 2 {
-                // So that the copy of the pair lies elsewhere this time.
+                // So that the copy of the pair has another address this time.
                 let large = tx[objects].large.unwrap();
                 tx[large.at(0)][0] = 7;
             }
@@ -92,7 +92,7 @@ fn end() -> bool {
     values(&root) == (2, 0)
 }
 
-/// Whether a value that was stored in place after a spill is there.
+/// Returns whether a value that was stored after a spill is there.
 fn spill() -> bool {
     let (_heap, root) = heap();
     root.txn(|tx, objects| {
@@ -106,7 +106,7 @@ fn spill() -> bool {
     values(&root) == (1, 2)
 }
 
-/// Whether a store to a part is seen when a copy of the whole has taken the part's place.
+/// Returns whether a store to a part is seen after a copy of the whole has replaced the copy of the part.
 fn wider() -> bool {
     let (_heap, root) = heap();
     root.txn(|tx, objects| {
@@ -120,7 +120,7 @@ fn wider() -> bool {
     values(&root) == (3, 2)
 }
 
-/// Whether a transaction that cannot be logged any more sees its own stores, until it is rolled back.
+/// Returns whether a transaction that cannot be logged any more sees its own stores, until it is rolled back.
 fn doom() -> bool {
     let (_heap, root) = heap();
     let mut seen = 0;
@@ -128,7 +128,7 @@ fn doom() -> bool {
         let pair = pair(tx, objects);
         find(tx, pair, |pair| pair.a = 1);
         let large = tx[objects].large.unwrap();
-        // More copies than there is room for in a log, and then something of which none is made.
+        // Many copies, and then a store to a range too long for a copy.
         (0..3000).for_each(|i| tx[large.at(i)][0] = 7);
         find(tx, pair, |pair| pair.a = 1);
         tx[large].fill([8; 16]);
@@ -141,12 +141,12 @@ fn doom() -> bool {
     seen == 2
 }
 
-/// Whether a value that was read before it was written is read from its copy afterwards.
+/// Returns whether a value that was read before it was written is read from its copy afterwards.
 fn copy() -> bool {
     let (_heap, root) = heap();
     root.txn(|tx, objects| {
         let pair = pair(tx, objects);
-        // Without any copy, the transaction would look for none.
+        // So that the transaction has a copy: without any, it would look for none.
         let large = tx[objects].large.unwrap();
         tx[large.at(0)][0] = 7;
         assert_eq!(tx[pair].a, 0);
@@ -192,7 +192,7 @@ fn spill_in_a_loop() -> bool {
     values(&root) == (3, 3)
 }
 
-/// when its log cannot grow,
+/// The same when the log of the transaction cannot grow.
 fn doom_in_a_loop() -> bool {
     let (_heap, root) = heap();
     let mut seen = 0;
@@ -204,7 +204,7 @@ fn doom_in_a_loop() -> bool {
         find(tx, pair, |pair| pair.a = 1);
         set_around(tx, pair, 3, |tx| {
             tx[large].fill([8; 16]);
-            tx[field!(pair.b)] = 9; // in memory of its own from here on
+            tx[field!(pair.b)] = 9; // to private memory
         });
         seen = tx[field!(pair.b)];
         Ok(())

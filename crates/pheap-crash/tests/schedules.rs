@@ -1,5 +1,5 @@
-//! Two threads run in all orders up to a bound, with a crash at each step. The programs hold, and the
-//! explorer notices each missing barrier.
+//! Two threads run in many orders, with crashes at each point. The programs hold, and the explorer notices
+//! each mistake of a list.
 
 use std::sync::Mutex;
 
@@ -8,10 +8,10 @@ use pheap_crash::threads::explore::{Exploration, Limits, Seed};
 use pheap_crash::threads::program::PROGRAMS;
 use pheap_crash::threads::{patient, quick};
 
-/// Heaps of programs are at one address, one at a time.
+/// The heaps of all explorations have the same address, so only one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// An image takes hundreds of small allocations.
+/// Examining an image makes many small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -38,7 +38,7 @@ struct New {
     twice: u64,
 }
 
-/// Whether the next conversion panics halfway.
+/// Whether the next conversion of the item in the middle panics.
 static CUT_SHORT: AtomicBool = AtomicBool::new(false);
 
 impl Migrate<Old> for New {
@@ -50,7 +50,7 @@ impl Migrate<Old> for New {
     }
 }
 
-/// The same words with another name for one.
+/// A root of two words. [`NewName`] has another name for the first.
 #[derive(Persist, Default)]
 #[repr(C)]
 #[persist(id = "contention::Named")]
@@ -93,7 +93,7 @@ pub(super) fn accepted() -> Result<(), String> {
     let old = || {
         is_fine(heap.root::<OldName>("x").and_then(|root| {
             for _ in 0..20 {
-                // Long enough for another thread to come.
+                // Gives other threads time to come.
                 root.txn(|tx, named| {
                     tx[named].a += 1;
                     yield_now();
@@ -146,7 +146,7 @@ pub(super) fn converted() -> Result<(), String> {
         }));
     };
     let convert = || is_fine(heap.evolve::<After>("x").with::<Old, New>().run());
-    // The program gives no conversion, so this fails.
+    // Without a conversion of the items, this cannot convert the root.
     let mistaken = || is_fine(heap.evolve::<After>("x").run());
     let look = |_| {
         let ids = heap.existing_root::<After>("x").and_then(|root| {
@@ -198,7 +198,7 @@ impl Migrate<Second> for Third {
 
 type Map<V> = PSnapMap<'static, u64, V>;
 
-/// Asks for durable versions of maps without the lock of the root, while the maps are converted.
+/// Reads durable versions of maps while the maps are converted.
 pub(super) fn maps() -> Result<(), String> {
     let heap = in_memory();
     let again = |_| {
@@ -208,12 +208,12 @@ pub(super) fn maps() -> Result<(), String> {
                     (from..from + 50).try_for_each(|n| map.insert(tx, &n, &First(n)).map(drop))
                 })?;
             }
-            // A search for held pointers looks at as many slots.
+            // So that a search for held pointers has many slots to look at.
             let many: Vec<_> = (0..5000).map(|_| map.durable_snapshot()).collect();
             drop(many);
             Ok(())
         });
-        // A thread that opens the map with the second type may be faster, and convert it.
+        // A thread that opens the map as the second type may have converted it before.
         let is_full = match fill {
             Ok(()) => true,
             Err(Error::Migrated { .. }) => false,
@@ -244,7 +244,7 @@ where
     V: 'static + Copy + Send + Sync + pheap::Plain + for<'r> Persist<At<'r> = V>,
 {
     let Ok(map): pheap::Result<Root<Map<V>>> = heap.existing_root("x") else { return };
-    // Also after the map was converted: this takes the same locks.
+    // Goes on after the map was converted: the calls then fail, and take locks.
     for _ in 0..1000 {
         if let Ok(version) = map.durable_snapshot() {
             let seen = version.read(|map| map.iter().all(|(n, v)| *n == value(v)));

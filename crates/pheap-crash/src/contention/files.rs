@@ -12,7 +12,7 @@ fn in_file() -> Options {
     small().durability(Durability::Process)
 }
 
-/// Opens and closes different heaps at the same time.
+/// Opens and closes different heaps at the same time. Then closes a heap while other threads use it.
 pub(super) fn opening() -> Result<(), String> {
     let folder = tempdir();
     let open = |name: &str| {
@@ -41,7 +41,7 @@ pub(super) fn opened_twice() -> Result<(), String> {
     outcome()
 }
 
-/// Opens a heap that another program has open, and has locked.
+/// Opens a heap whose file is locked, as by another program.
 pub(super) fn locked_by_others() -> Result<(), String> {
     let folder = tempdir();
     let path = folder.path().join("a");
@@ -54,7 +54,7 @@ pub(super) fn locked_by_others() -> Result<(), String> {
             other => return Err(format!("a heap that others have open was opened: {other:?}")),
         }
     }
-    // The file of a heap that is open here is locked for other programs.
+    // The file of an open heap is locked for other programs.
     let _open = in_file().open(&path).unwrap();
     let other = File::options().read(true).write(true).open(&path).unwrap();
     if other.try_lock().is_ok() || other.try_lock_shared().is_ok() {

@@ -95,7 +95,7 @@ pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
     outcome()
 }
 
-/// Waits until a file exists.
+/// Waits until a file exists, for [`LONG`] at most. Returns whether it exists.
 fn comes(file: &Path) -> bool {
     let start = Instant::now();
     while !file.exists() && start.elapsed() < LONG {
@@ -120,7 +120,7 @@ pub(super) fn left_behind(bug: Option<Bug>) -> Result<(), String> {
             });
             end(true)
         })?;
-        // Until the child runs, it has the locks of its parent.
+        // Until the child runs, it may have the file locks of its parent.
         let opened = if comes(&there) { options.open(&path).map(drop) } else { Err(Error::Forked) };
         std::fs::write(over, "").unwrap();
         opened.map_err(|error| format!("{durability:?}, with the child of its last user: {error}"))?;

@@ -1,4 +1,4 @@
-//! Threads that use a heap in memory.
+//! Threads that use a heap. Most programs have it in memory.
 
 use std::sync::Mutex;
 
@@ -63,7 +63,7 @@ pub(super) fn given_up() -> Result<(), String> {
     run(20, &[&|_| give_up(&a), &|_| give_up(&b)], &[&|_| drop(heap.stats())])
 }
 
-/// Runs out of space, which rolls transactions back and begins a collection, while other threads read.
+/// Runs transactions that find no space and are rolled back, while other threads read.
 pub(super) fn no_space() -> Result<(), String> {
     let heap = small().max_size(1 << 20).in_memory().expect("a heap in memory");
     let list = heap.root::<List>("list").unwrap();
@@ -217,7 +217,7 @@ pub(super) fn collections() -> Result<(), String> {
         heap.wait_ready().unwrap();
         list.collect().unwrap();
     };
-    // The collection frees the spans of these roots.
+    // The collection has spans of these roots to free.
     let (one, two) = (heap.root::<u64>("one").unwrap(), heap.root::<u64>("two").unwrap());
     let large = |root: &Root<u64>| {
         root.txn(|tx, _| tx.alloc_slice_copy(&[1u64; 2048]).map(drop)).unwrap();
@@ -282,8 +282,8 @@ pub(super) fn closing() -> Result<(), String> {
     Ok(())
 }
 
-/// Closes a heap while other threads use it and, with `checkpoints`, make checkpoints all the time. Each
-/// operation must end with success or [`Error::Closed`].
+/// Closes a heap while other threads use it and, with `checkpoints`, make checkpoints all the time. The
+/// operations must end with success or [`Error::Closed`].
 pub(super) fn closed_while(
     checkpoints: bool,
     options: &Options,
@@ -294,7 +294,7 @@ pub(super) fn closed_while(
     let is_fine =
         |result: pheap::Result<()>| assert!(matches!(result, Ok(()) | Err(Error::Closed)), "{result:?}");
     let change = |_| is_fine(replace(&list, 50));
-    // Closing reaches this root last.
+    // A root that was created after the others, and sorts behind them.
     let last = heap.root::<u64>("z").unwrap();
     let add = |_| is_fine(add(&last));
     let read = |_| is_fine(length(&list).map(drop));

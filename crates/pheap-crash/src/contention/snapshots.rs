@@ -35,7 +35,7 @@ pub(super) fn snapshots() -> Result<(), String> {
         heap.remove_root("map").unwrap();
     };
     let add = |_| other.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
-    // Uses one handle as long as it works: finding the root takes other locks.
+    // Uses a handle many times, as long as it works, because finding the root takes other locks.
     let again = |what: &dyn Fn(&Root<Map>) -> pheap::Result<()>| {
         if let Ok(map) = heap.existing_root::<Map>("map") {
             let _ = (0..1000).take_while(|_| what(&map).is_ok()).count();

@@ -1,7 +1,7 @@
 //! Threads that could wait for ever: because later threads overtake them, or for each other.
 //!
-//! No clock decides the result. A thread stays inside until another thread sleeps, which means that it waits
-//! for the lock.
+//! Most threads do not wait for a time: a thread stays inside until another one is found asleep, which is
+//! taken to mean that it waits for the lock.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
@@ -31,7 +31,7 @@ fn roots() -> (Heap, [Root<u64>; 2]) {
 struct Crowd {
     waiting: AtomicI32,
     done: AtomicBool,
-    /// Visits that began while it slept.
+    /// Estimate of the number of visits that began while it slept.
     overtaken: AtomicU64,
 }
 
@@ -43,7 +43,7 @@ struct Visitors {
 }
 
 impl Visitors {
-    /// Stays inside until the other thread has come in as well, or waits for the lock.
+    /// Stays inside until the other thread has come in as well, seems to wait for the lock, or all is done.
     fn stay(&self, me: usize, crowd: &Crowd) {
         let mine = self.begun.fetch_add(1, Relaxed) + 1;
         if mine.is_multiple_of(EVERY) && sleeps(crowd.waiting.load(Relaxed)) {
@@ -57,8 +57,8 @@ impl Visitors {
     }
 }
 
-/// Runs `waits` in one thread while two threads for each of two roots `visit` it. Fails if `enough` visits
-/// begin while one call of `waits` sleeps.
+/// Runs `waits` in one thread while two threads for each of two roots `visit` it. Fails if about `enough`
+/// visits begin while one call of `waits` sleeps.
 fn overtaken(
     bug: Option<Bug>,
     enough: u64,

@@ -24,7 +24,7 @@ fn counters(heap: &Heap) -> [Root<u64>; 3] {
     THREADS.map(|name| heap.root::<u64>(name).unwrap())
 }
 
-/// Creates arrays that fill logs and memory.
+/// Creates a root with an array for each of [`THREADS`].
 fn arrays(heap: &Heap, words: usize) -> [Root<P<'static, [u64]>>; 3] {
     THREADS.map(|name| heap.root_or::<P<'static, [u64]>>(name, |tx| tx.alloc_slice(words, |_| 0)).unwrap())
 }
@@ -77,7 +77,8 @@ fn polled(root: &Root<u64>) -> Pin<Box<Commit>> {
     commit
 }
 
-/// Runs transactions for which no thread waits, or a task does. Some are the first of their heap.
+/// Runs deferred transactions. Tasks poll some, nobody waits for others, and a thread waits for the rest.
+/// Some are the first of their heap.
 pub(super) fn deferred() -> Result<(), String> {
     let folder = tempdir();
     for number in 0..12 {
@@ -132,7 +133,7 @@ pub(super) fn memory() -> Result<(), String> {
     let (_folder, heap) = in_folder(&options);
     let [a, b, c] = &arrays(&heap, 8 << 10);
     let fill = |root: &Root<_>, number| fill(root, number).unwrap();
-    // Short transactions, each of which changes another page.
+    // Short transactions, each of which changes a word of another page.
     let scatter = |root: &Root<P<'static, [u64]>>, number| {
         for page in 0..16 {
             root.txn(|tx, array| {
@@ -142,7 +143,6 @@ pub(super) fn memory() -> Result<(), String> {
             .unwrap();
         }
     };
-    // Reads do not wait for memory.
     let read = |root: &Root<P<'static, [u64]>>| {
         assert_eq!(root.read(|view, array| view[view[array]].len()).unwrap(), 8 << 10)
     };
@@ -153,7 +153,7 @@ pub(super) fn memory() -> Result<(), String> {
     )
 }
 
-/// Begins with a short log, which grows during checkpoints and syncs.
+/// Fills a log, which grows, during checkpoints and syncs.
 pub(super) fn grows() -> Result<(), String> {
     for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
         let options = with_log().sync_policy(policy).log_limit(2 << 20);
@@ -176,7 +176,7 @@ pub(super) fn closing() -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the first changes of a heap that was closed, during a sync and a close. All acknowledged changes
+/// Makes the first changes of a heap after it was opened, during a sync and a close. All acknowledged changes
 /// must be there later.
 pub(super) fn first_changes() -> Result<(), String> {
     let folder = tempdir();
@@ -229,7 +229,7 @@ fn on_failing_disk(which: Which, call: Call, after: usize) -> Result<(), String>
     run(10, &[&|n| work(a, n), &|n| work(b, n), &|n| work(c, n), &others], &[])
 }
 
-/// Fails each kind of call at several moments.
+/// Fails writes and syncs of the log and of the heap's file from several moments on.
 pub(super) fn failing() -> Result<(), String> {
     for (which, call) in [
         (Which::Log, Call::Datasync),
@@ -244,7 +244,7 @@ pub(super) fn failing() -> Result<(), String> {
     outcome()
 }
 
-/// Fails the disk when the log grows.
+/// Fails extensions of the log, and then its syncs, which are those after it has grown.
 pub(super) fn failing_alone() -> Result<(), String> {
     for after in 0..2 {
         on_failing_disk(Which::Log, Call::Extend, after)?;
@@ -253,7 +253,7 @@ pub(super) fn failing_alone() -> Result<(), String> {
             with_log().sync_policy(SyncPolicy::OnDemand).log_limit(1 << 20).simulate_disk(&disk).unwrap();
         let [a, b, c] = &arrays(&heap, 2 << 10);
         let small = heap.root::<u64>("small").unwrap();
-        // The only syncs are those after the log has grown.
+        // The transactions do not sync the log: its growth does.
         disk.fail(Fault { which: Which::Log, call: Call::Datasync, after, times: usize::MAX, error: 5 });
         let work = |root: &Root<_>, number| is_fine(fill(root, number));
         run(20, &[&|n| work(a, n), &|n| work(b, n), &|n| work(c, n)], &[&|_| is_fine(add(&small))])?;

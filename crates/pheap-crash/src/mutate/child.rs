@@ -13,8 +13,7 @@ use pheap::sim::mutant::{Mutant, fired, set_mutant};
 use super::programs::{Case, Effort};
 use crate::Explorer;
 
-/// A program that runs for longer is taken to hang. Most take a few milliseconds, and the longest some
-/// seconds.
+/// A process that prints nothing for longer is taken to hang in its program.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Result of the search.
@@ -27,13 +26,13 @@ pub enum Verdict {
         /// First line of its failure.
         why: String,
     },
-    /// None of this number of programs fails.
+    /// No program fails, although programs were tried this number of times.
     Survived(usize),
 }
 
-/// Explores programs with a mutant until one fails that does not fail without it. Returns the failure. The
-/// first program, which is the hint, is tried with every effort before the others. Prints the program that is
-/// next.
+/// Explores programs with a mutant until one fails or the time is over. Returns the failure. The first
+/// program, which may be a hint, is tried with every effort before the others. Prints each program before it
+/// is tried. Returns an error if the program also fails without the mutant.
 fn search(mutant: Mutant, cases: &[Case], budget: Duration) -> Result<Option<String>, String> {
     let explorer = Explorer::new(Effort::Quick.limits())?;
     let started = Instant::now();
@@ -115,7 +114,7 @@ impl Child {
     /// Waits for the result.
     ///
     /// # Errors
-    /// If a program fails without the mutant, or the child ends before the first program.
+    /// If the search in the child returns an error, or the child ends before the first program.
     pub fn wait(mut self) -> Result<(Mutant, Verdict), String> {
         let (mut program, mut programs) = (String::new(), 0);
         let verdict = loop {

@@ -1,8 +1,8 @@
-//! Heaps with a wrong bit. Crashes do not leave these, but checksums must notice them.
+//! Heaps with a wrong bit. Crashes do not leave these; checksums are to notice them.
 //!
-//! Metadata that has a copy, or can be reconstructed, is replaced: the heap opens with its content. If other
-//! metadata is wrong, the heap must be refused. It is a failure if a heap opens with other content, or breaks
-//! when it is used.
+//! Metadata that has a copy, or can be reconstructed, is replaced: the heap must open. If other metadata is
+//! wrong, the heap must be refused (only a wrong type table allows both). It is a failure if a heap opens
+//! with other content, or breaks when it is used.
 
 use std::ops::Range;
 
@@ -18,23 +18,23 @@ use pheap_testkit::{PAGE, newest_slot, word};
 named! {
     /// The part of a heap that is damaged.
     pub enum Damage {
-        /// One of the two headers.
+        /// The newer one of the two headers.
         Header = "header",
-        /// The head of an arena.
+        /// The head of the first arena.
         Arena = "arena",
-        /// The entries of a span table.
+        /// The entries of a span table that are not zero.
         Entries = "entries",
         /// The fields of a region's header that have no copy.
         Region = "region",
-        /// A name of a root.
+        /// The names of the roots.
         Name = "name",
-        /// The type table.
+        /// The entries in the first page of the type table.
         Types = "types",
         /// The bitmaps of live slots that an orderly close has stored.
         LiveSlots = "live-slots",
         /// The head of a write-ahead log that is in use.
         LogHead = "log-head",
-        /// The mark of the log: up to where its content is in the heap's file.
+        /// The marks of the log, which tell up to where its content is in the heap's file.
         LogMark = "log-mark",
         /// The head of a segment of the log that is not in use.
         LogSegment = "log-segment",
@@ -146,8 +146,8 @@ impl Heap {
     }
 }
 
-/// Runs a program, damages the newest header that it leaves, and opens the heap. The other header must have
-/// the same information.
+/// Runs a program that ends with a restart, damages the newest header that the end has left, one bit at a
+/// time, and opens the heap. The other header must have the same information.
 ///
 /// # Errors
 /// The first failure.
@@ -181,10 +181,11 @@ impl Damage {
         Heap::new(self.in_log())
     }
 
-    /// Damages the heap one bit at a time, and opens it.
+    /// Damages the heap, one of some bits at a time, and opens it.
     ///
     /// # Errors
-    /// If the heap opens and must not, does not open and must, or opens with a mistake.
+    /// If the heap opens and must not, does not open and must, or opens with a mistake; or if there is
+    /// nothing to damage.
     pub fn explore(self, heap: &Heap) -> Result<(), String> {
         let places = heap.places(self);
         if places.iter().all(Range::is_empty) {

@@ -1,6 +1,7 @@
-//! The program that noticed each mutant when this was last recorded. It is tried first, which saves minutes.
+//! The program that noticed each mutant when this was last recorded. It is tried first, which saves time.
 //!
-//! A mutant is identified by the text of its line, because line numbers change.
+//! A mutant is identified by its mutation, its kind, its file, and the text of its line, because line numbers
+//! change. If a file has equal lines, they are counted.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub fn name(source: &Source, mutant: &Mutant) -> String {
 }
 
 impl Hints {
-    /// Reads the hints. Returns none if that fails.
+    /// Reads the hints. There are none if the file cannot be read.
     pub fn read() -> Hints {
         let text = std::fs::read_to_string(path()).unwrap_or_default();
         let programs = text.lines().filter_map(|line| line.rsplit_once('\t'));
@@ -49,7 +50,7 @@ impl Hints {
         self.programs.iter()
     }
 
-    /// Returns the program that noticed a mutant.
+    /// Returns the program that noticed a mutant, if it is recorded.
     pub fn of(&self, source: &Source, mutant: &Mutant) -> Option<&str> {
         self.programs.get(&name(source, mutant)).map(String::as_str)
     }
@@ -64,7 +65,7 @@ impl Hints {
         self.programs.remove(&name(source, mutant));
     }
 
-    /// Removes the hints of mutants that no longer exist.
+    /// Removes the hints of mutants that are not among `mutants`.
     pub fn keep(&mut self, source: &Source, mutants: &[Mutant]) {
         let names: Vec<String> = mutants.iter().map(|mutant| name(source, mutant)).collect();
         self.programs.retain(|name, _| names.contains(name));

@@ -1,15 +1,15 @@
-//! The mutation score. One mutant at a time leaves out or delays a flush, fence, log entry, write, sync or
-//! checksum test of the protocols. Some program must then fail. A mutant that no program notices shows a hole
-//! in the tests, unless the source argues that it is harmless.
+//! The mutation score. One mutant at a time leaves out or delays a flush, fence, log entry, write, sync,
+//! checksum test or lock. Some program must then fail. A mutant that no program notices shows a hole in the
+//! tests, unless the source argues that it is harmless.
 //!
 //! 1. Each [program](programs) runs without a mutant, to find the sites that it reaches. A site of the
-//!    [`source`] that no program reaches counts as a mutant that survives.
+//!    [`source`] that no program reaches counts as a mutant that survives, too.
 //! 2. For each mutant, the programs that reach its site are explored until one fails or the time is over.
-//!    Programs made for mutants come first, then the quickest. This happens in a [separate process](child),
-//!    because a mutant may hang or crash. A program that failed is explored again without the mutant: it must
-//!    not fail then.
+//!    They are tried in the order of their [rank](Case::rank) and time. This happens in a
+//!    [separate process](child), because a mutant may hang or crash. A program that failed is explored again
+//!    without the mutant: it must not fail then.
 //! 3. A mutant that survives needs an argument in the source, in a comment above the line:
-//!    `SURVIVES drop: …`, or `SURVIVES delay: …`.
+//!    `SURVIVES drop: …`, or `SURVIVES delay: …`; `SURVIVES unreached: …` for a site that no program reaches.
 //!
 //! | file | |
 //! |---|---|
@@ -66,7 +66,7 @@ pub struct Args {
 /// A site that programs reach.
 #[derive(Debug, Clone)]
 pub struct Reached {
-    /// Whether the operation of the site can come late. Set for locks, too, which have no such mutant.
+    /// Whether the request of the site can be delayed. Set for locks, too, which have no such mutant.
     pub delays: bool,
     /// Numbers of the programs that reach it, in the order in which they are tried.
     pub cases: Vec<usize>,
@@ -85,7 +85,7 @@ impl Reached {
 /// Runs each program without a mutant. Returns the sites that it reaches.
 ///
 /// # Errors
-/// The failure of a program that fails without a mutant.
+/// The failure of a program that fails without a mutant, or if an initial heap cannot be made.
 pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
     let explorer = Explorer::new(Effort::Quick.limits())?;
     let mut found: BTreeMap<Site, Reached> = BTreeMap::new();
@@ -120,7 +120,11 @@ pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
 /// argument.
 ///
 /// # Errors
-/// If a program fails without a mutant, or the source cannot be read.
+/// If a program fails without a mutant, a program or process cannot be started, or the hints cannot be
+/// written.
+///
+/// # Panics
+/// If the source cannot be read.
 pub fn run(args: &Args) -> Result<bool, String> {
     if let Some(mutant) = args.child {
         child::be(mutant, Duration::from_secs(args.budget));

@@ -16,16 +16,16 @@ use crate::{Explorer, Limits, Program};
 pub enum Effort {
     /// Few images.
     Quick,
-    /// More images, and transactions after each recovery.
+    /// More images, and transactions on each recovered heap that is examined.
     Thorough,
-    /// As thorough, with crashes in each recovery.
+    /// As thorough, with crashes in each recovery of a program.
     Deep,
-    /// The limits that the explorer has for short programs.
+    /// The limits named [wide](Limits::wide).
     Wide,
 }
 
 impl Effort {
-    /// All efforts, from the quickest to the longest.
+    /// All efforts, in the order in which they are tried.
     pub const ALL: [Effort; 4] = [Effort::Quick, Effort::Thorough, Effort::Deep, Effort::Wide];
 
     /// Returns the limits of the exploration.
@@ -99,8 +99,9 @@ impl FromStr for Case {
 }
 
 impl Case {
-    /// Returns the rank in which the case is tried: cases made for mutants first, then longer programs, which
-    /// show more, then programs of one operation. `time` is its duration.
+    /// Returns the rank in which the case is tried, the lowest first: quick cases made for mutants, then
+    /// programs of several operations, which show more, then short programs, then failing calls and deep
+    /// programs, then all others. `time` is the duration of the case.
     pub fn rank(&self, time: Duration) -> u8 {
         match self {
             Case::Damage(_) | Case::Situation(_) if time < Duration::from_millis(300) => 0,
@@ -113,8 +114,8 @@ impl Case {
         }
     }
 
-    /// Makes the initial heap without a mutant. The returned function explores the case, and returns its
-    /// failure.
+    /// Makes the initial heap, if the case has one. Must be called without a mutant. The returned function
+    /// explores the case, and returns its failure.
     ///
     /// # Errors
     /// If the initial heap cannot be made.
@@ -143,10 +144,10 @@ impl Case {
     }
 }
 
-/// Explores a case.
+/// A function that explores a case.
 pub type Explore<'c> = Box<dyn FnOnce() -> Result<(), String> + 'c>;
 
-/// Programs of more than one operation. Most are from the tests, which explain them.
+/// Programs of more than one operation. Some are from the tests, which explain them.
 const LONGER: &[&str] = &[
     // In memory.
     "set a; set a",
@@ -160,7 +161,7 @@ const LONGER: &[&str] = &[
     "many a; set a",
     "pin: set a; set a",
     "big a; wide a",
-    // The header of a heap that was closed is still in caches.
+    // The header of a closed heap may still be in caches.
     "big a; close",
     "grow a; wide a",
     "pin: grow a; wide a",
@@ -182,7 +183,7 @@ const LONGER: &[&str] = &[
     "grow a; unlink-big a; collect; push b; grow b",
     "grow a; free-big a; grow b",
     "grow a; unlink-big a; collect; power",
-    // A span takes pages that several spans had before.
+    // A span may take pages that several spans had before.
     "stuff a; stuff a; push b; push b; push b; push b; push b; stuff a; remove b; push a; push a; push a; push a",
     "wal: stuff b; stuff b; stuff a; stuff a; stuff a; replace b; replace b; remove b; push a; push a; push a; push a; push a",
     "wal: stuff b; stuff b; stuff a; stuff a; stuff a; remove b; push a; push a; push a; push a; push a; power",
@@ -211,7 +212,7 @@ const LONGER: &[&str] = &[
     "crashed moved: push a; relocate; churn a",
     "push a; push b; convert; set a; power",
     "pin: big a; wide a; convert; push a; convert; set a",
-    // Bitmaps of live slots that an earlier close has stored are in the same pages.
+    // For bitmaps of live slots that an earlier close has stored.
     "replace a; close",
     "wal: replace a; close",
     "eager: collect; close; kill; push a; close",
@@ -221,7 +222,7 @@ const LONGER: &[&str] = &[
     "eager: stuff a; close; pop-free a; close; power",
     "fill a; many a",
     "fill a; close",
-    // Of the bases that a heap had, one is left after it has moved.
+    // For the bases that a heap has had before it moved.
     "crashed moved: close; push a",
     // On a disk.
     "wal eager: push a; close",
@@ -251,7 +252,7 @@ const LONGER: &[&str] = &[
     "wal small: fill a; checkpoint; fill b; fill a; power",
     "wal small: push a; set-amid-checkpoint; push a",
     "wal eager: push a; cut a; churn a",
-    // Large objects lie where small ones of another root were.
+    // Large objects may lie where small ones of another root were.
     "wal: push b; push b; remove b; big a; big a; big a; big a; power",
     "wal lazy: set a; set b",
     "wal lazy: push a; sync; push b",
@@ -262,7 +263,7 @@ const LONGER: &[&str] = &[
     "wal lazy: fill a; fill b; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; fill b",
 ];
 
-/// Programs that write headers. Each of the two header slots must have the same information.
+/// Programs that write headers. At the end, each of the two header slots must have the same information.
 const HEADERS: &[&str] = &[
     "kill",
     "close",
@@ -318,13 +319,13 @@ const DEEP: &[&str] = &[
     "wal crashed: push a",
 ];
 
-/// Operations that write to the log of a disk. Each runs after up to [`RECORDS`] short records, so that its
-/// record lies at different places of a sector.
+/// Operations that write to the log of a disk. Each runs after fewer than [`RECORDS`] short records, so that
+/// its record lies at different places of a sector.
 const ALIGNED: &[&str] =
     &["remove b", "remove b; create b", "rename b", "grow a", "create b", "migrate a", "collect"];
 const RECORDS: usize = 8;
 
-/// Programs on a disk. Each is tried once for each of its calls, which fails.
+/// Programs on a disk. Each is tried with each of its calls failing, in one or two ways.
 const FAILING: &[&str] = &[
     "wal: push a",
     "wal: push a; set a",
@@ -338,11 +339,12 @@ const FAILING: &[&str] = &[
     "push a; convert; push a",
 ];
 
-/// Returns all cases: programs of one operation in each setting, longer ones, programs with failing calls,
-/// threads, situations and damaged heaps.
+/// Returns all cases: programs of at most one operation in each setting, longer ones, programs with failing
+/// calls, threads, situations and damaged heaps.
 ///
 /// # Errors
-/// If an operation of a program has nothing to work on.
+/// If a program cannot be parsed, has an operation that has nothing to work on, or fails; or if the initial
+/// heaps cannot be made.
 pub fn all() -> Result<Vec<Case>, String> {
     let explorer = Explorer::new(Limits::quick(1))?;
     let mut programs: Vec<Program> =

@@ -55,7 +55,7 @@ impl<'s> Score<'s> {
         }
     }
 
-    /// Counts a line of the source that no program reaches.
+    /// Counts the sites of a line that no program reaches, and prints the result.
     pub fn add_unreached(&mut self, line: &Line) {
         for &kind in line.kinds {
             self.head(line.of(kind));
@@ -73,7 +73,7 @@ impl<'s> Score<'s> {
         }
     }
 
-    /// Returns whether each surviving mutant has an argument.
+    /// Returns whether each surviving mutant and each unreached site has an argument.
     pub fn is_good(&self) -> bool {
         self.survived == 0
     }

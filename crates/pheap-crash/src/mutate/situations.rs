@@ -54,17 +54,17 @@ named! {
         Migrated = "a handle of a root that is migrated waits",
         /// A heap that was closed without a sync gets a write-ahead log.
         Unsynced = "a file that nobody has synced",
-        /// The write-ahead log belongs to another heap, or is an older one.
+        /// The write-ahead log belongs to another heap, is an older one, or is damaged.
         ForeignLog = "a log of another heap",
         /// The log belongs to a copy of the heap.
         Twins = "a log of a copy",
         /// The log of an open heap is removed.
         LogRemoved = "a log that is removed",
-        /// A crash has left spans without an owner, and an object takes the pages of many of them.
+        /// A crash may leave spans without an owner, and an object takes the pages of many of them.
         Reused = "pages that a crash has left",
         /// The same on a disk.
         ReusedOnDisk = "pages that a crash has left on a disk",
-        /// Segments of a log are used again before the checkpoint that freed them is durable.
+        /// Unsynced transactions after a checkpoint write to segments of the log that were used before.
         Recycled = "segments that are used again",
         /// A type whose description is so large that the type table needs another extent.
         Types = "a large type",
@@ -72,7 +72,7 @@ named! {
         Mapped = "a file that is mapped when a sync has failed",
         /// A heap gets a log after the process that closed it had a failed sync.
         Begun = "a log that begins when a sync has failed",
-        /// Transactions for which no thread waits, or a thread waits later.
+        /// Deferred transactions: a thread waits for some of them, later.
         Deferred = "deferred commits",
         /// Snapshots of durable versions during such transactions.
         Durable = "durable snapshots",
@@ -128,14 +128,14 @@ impl Situation {
     }
 
     /// Lets a thread look at a root while a commit of another thread is being synced. The thread must not get
-    /// the result before the sync ends.
+    /// the result within [`PATIENCE`]: the sync ends after that.
     fn waits(self, start: Start) -> Result<(), String> {
         let image = start.content.image();
         let disk = Arc::new(SimDisk::new(image));
         let heap = opened(&disk)?;
         let root = |name: &str| record(&heap, name);
         let (a, b) = (root("a")?, root("b")?);
-        // The log is created and synced now, so that the following transaction does not do it.
+        // Creates and syncs the log, so that the following transaction does not do it.
         b.txn(|_, _| Ok(())).said()?;
         let (told, heard) = channel();
         let (result, done) = channel();
@@ -227,7 +227,7 @@ fn record(heap: &Heap, name: &str) -> Result<Root<Record<'static>>, String> {
     heap.existing_root(name).said()
 }
 
-/// Cuts the power at each wanted point of a medium that began with `start`, and checks the images.
+/// Cuts the power at each wanted point of a medium that began with `start`, and checks some of the images.
 fn crash_everywhere(
     start: Content,
     points: &[Moment],

@@ -1,4 +1,4 @@
-//! The sites in the source of `pheap`, and its arguments for mutants that survive.
+//! The lines of the source of `pheap` that seem to have sites, and its arguments for mutants that survive.
 
 use pheap::sim::mutant::{Kind, Site};
 
@@ -39,9 +39,9 @@ const CALLS: &[(&[Kind], &str)] = &[
 pub struct Line {
     /// The file, relative to the root of the workspace.
     pub file: String,
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub line: u32,
-    /// The kinds of the site.
+    /// The kinds of the sites in the line.
     pub kinds: &'static [Kind],
 }
 
@@ -51,7 +51,7 @@ impl Line {
         self.line == site.line && self.file == site.file
     }
 
-    /// Returns a site of the line.
+    /// Returns a site of this kind in the line. Its column is 0.
     pub fn of(&self, kind: Kind) -> Site {
         Site { kind, file: self.file.clone().leak(), line: self.line, column: 0 }
     }
@@ -60,7 +60,7 @@ impl Line {
 /// The source of `pheap`.
 #[derive(Debug)]
 pub struct Source {
-    /// All lines with a site.
+    /// The lines with sites, except those of tests and helpers.
     pub sites: Vec<Line>,
     /// Functions marked `#[track_caller]`: their callers are the sites.
     pub helpers: Vec<String>,
@@ -69,6 +69,9 @@ pub struct Source {
 
 impl Source {
     /// Reads the source.
+    ///
+    /// # Panics
+    /// If it cannot be read.
     pub fn read() -> Source {
         let mut source = Source { sites: Vec::new(), helpers: Vec::new(), files: Vec::new() };
         for (name, text) in pheap_testkit::sources(concat!(env!("CARGO_MANIFEST_DIR"), "/../pheap/src")) {
@@ -78,8 +81,8 @@ impl Source {
     }
 
     fn add(&mut self, file: String, lines: Vec<String>) {
-        // The check of a heap writes nothing, and the files that backups write are not those of a heap. Both
-        // have functions of the same names.
+        // Files without sites, or with functions of the same names that are none. For example, the check of a
+        // heap writes nothing, and the files that backups write are not those of a heap.
         let skipped = [
             "src/sim",
             "src/faults",
@@ -97,7 +100,7 @@ impl Source {
         let panics = ["/api/", "/collections/", "/ptr.rs", "/ptr/", "/__private/"]
             .iter()
             .any(|part| file.contains(part));
-        // Lines up to this one belong to a helper, or to a test.
+        // Lines up to this one belong to a helper, a test, or a seeded bug.
         let mut passed = 0;
         for (i, text) in lines.iter().enumerate() {
             let code = text.trim_start();
@@ -141,7 +144,7 @@ impl Source {
     pub fn argument(&self, file: &str, line: u32, kind: Kind, what: &str) -> Option<String> {
         let (_, lines) = self.files.iter().find(|(name, _)| name == file)?;
         let is_comment = |i: usize| lines[i].trim_start().starts_with("//");
-        // The comment is above the statement.
+        // The comment is above the statement, whose first line is at most a few lines above.
         let mut at = line as usize - 1;
         for _ in 0..6 {
             let before = lines.get(at.checked_sub(1)?)?.trim_end();
@@ -185,7 +188,7 @@ mod tests {
     fn each_helper_is_in_the_list_of_calls() {
         let source = Source::read();
         assert!(source.helpers.len() > 20, "{:?}", source.helpers);
-        // Functions that only other helpers call, or that panic and are no sites.
+        // Helpers whose calls are not looked for by their name.
         let inner = [
             "sub_assign",
             "add_assign",

@@ -14,7 +14,7 @@ use crate::shelf::{Item, Shelf};
 /// A root with collections.
 type Handle = Root<Store<'static>>;
 
-/// Returns a key of the ordered maps. Increasing values have keys in another order.
+/// Returns a key of the ordered maps. The order of keys differs from the order of values.
 fn key(value: u64) -> String {
     format!("{:016x}", value.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -29,8 +29,8 @@ fn text(value: u64) -> String {
     "ß".repeat(1 + (value / 1000 % 4) as usize * 5) + &value.to_string()
 }
 
-/// Returns more values than the buffer of a vector has room for. The buffer may be twice as long as its
-/// content.
+/// Returns more values than the buffer of a vector has room for, if the buffer is at most twice as long as
+/// its content.
 fn grown(vec: &[u64], value: u64) -> Range<u64> {
     value..value + (vec.len() as u64 + 1).max(8)
 }
@@ -75,7 +75,7 @@ fn change_all<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, model: &RootState, 
     field!(shelf.text).set(tx, &text(value))
 }
 
-/// Runs a transaction over the collections of one root.
+/// Runs a transaction over the collections of one root. Does nothing for operations that the run performs.
 pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> Result<()> {
     let run = |f: &dyn for<'r> Fn(&mut Txn<'r>, P<'r, Shelf<'r>>) -> Result<()>| {
         root.txn(|tx, store| f(tx, field!(store.shelf)))
@@ -172,7 +172,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> R
                 model.versions.insert(key(value), value);
             }
             run(&|tx, shelf| {
-                // Nodes that this transaction allocates.
+                // So the map has nodes that this transaction has allocated.
                 insert_versioned(tx, shelf, value..value + 1)?;
                 insert_versioned(tx, shelf, value + 1..value + 2)?;
                 aborted(tx.nested(shelf, |tx, shelf| {
@@ -183,7 +183,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> R
                 tx.nested(shelf, |tx, shelf| insert_versioned(tx, shelf, value + 2..value + 3))
             })
         }
-        // The run performs the steps of `MapChurn`.
+        // For `Shelve`, finding the root has given it collections. The run performs the steps of `MapChurn`.
         Shelved::Shelve | Shelved::MapChurn => Ok(()),
     }
 }

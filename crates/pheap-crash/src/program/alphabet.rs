@@ -43,8 +43,8 @@ fn ops(text: &str) -> Vec<Op> {
     text.split(';').flat_map(of_group).collect()
 }
 
-/// Returns the operations that programs are enumerated from. Operations that are the same in another setting
-/// are left out, and most of those on the second root, because they equal those on the first.
+/// Returns the operations that programs of this setting are enumerated from. Many operations are left out
+/// that another setting has, and most of those on the second root, because they are like those on the first.
 pub fn alphabet(setting: Setting) -> Vec<Op> {
     let Setting { empty, pin, full, swapped, eager, crashed, moved, wal, lazy, .. } = setting;
     if setting.is_short_of_room() {
@@ -121,8 +121,8 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
     })
 }
 
-/// Returns a few operations of each kind, for all programs of up to four of them: allocations, writes,
-/// growth, an abort, two roots, a collection, and openings. `wal` adds a checkpoint.
+/// Returns a few operations of many kinds, so few that all programs of up to four of them can be explored:
+/// allocations, writes, growth, an abort, two roots, a collection, and openings. `wal` adds a checkpoint.
 pub fn core(wal: bool) -> Vec<Op> {
     let mut all =
         ops("a: set push pop many grow abort; both; a: map-insert map-remove; collect kill relocate");
@@ -130,7 +130,7 @@ pub fn core(wal: bool) -> Vec<Op> {
     all
 }
 
-/// Returns all sensible programs of `len` operations in this setting.
+/// Returns all sensible programs of `len` operations of the setting's alphabet.
 pub fn all(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
     programs(alphabet(setting), setting, len)
 }
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use crate::program::{Both, One, Shelved, Which};
 
-    /// Enumerated, random and fuzzed programs have only operations of an alphabet, so an operation that is in
-    /// none would never run.
+    /// Enumerated, random and fuzzed programs have only operations of an alphabet, on either root. An
+    /// operation that is in none would run only in programs that are given as text.
     #[test]
     fn each_operation_is_in_an_alphabet() {
         // The root does not matter.

@@ -2,8 +2,8 @@
 
 use super::{Both, Change, One, Op, Program, Setting, Shelved, THIN, USED, filled_map, filled_tree};
 
-/// The facts about a heap that decide whether an operation does anything. Each array has an element for each
-/// root.
+/// The facts about a heap that decide whether an operation has something to work on. Each array has an
+/// element for each of the first two roots.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shape {
     pub(crate) exists: [bool; 2],
@@ -27,7 +27,8 @@ impl Shape {
         }
     }
 
-    /// Returns the shape of the heap after `op`. Returns `None` if `op` has nothing to work on.
+    /// Returns the shape of the heap after `op`, if `op` succeeds. Returns `None` if `op` has nothing to work
+    /// on.
     pub(crate) fn after(mut self, op: Op) -> Option<Shape> {
         match op {
             Op::One(one, which) => {
@@ -108,7 +109,8 @@ impl Shape {
 }
 
 impl Program {
-    /// Returns whether each operation has something to work on: its roots exist, and its lists have nodes.
+    /// Returns whether each operation has something to work on, if those before it succeed: its roots exist,
+    /// its lists have nodes, its maps have keys, and so on.
     pub fn is_sensible(&self) -> bool {
         let shape = self.ops.iter().try_fold(Shape::start(self.setting), |shape, &op| shape.after(op));
         shape.is_some()

@@ -5,12 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// Message of the last panic of this thread that was caught.
+    /// Message of the last panic of this thread within [`catching`], until it is taken.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
     static CATCHING: RefCell<usize> = const { RefCell::new(0) };
 }
 
-/// Runs `f`, and turns a panic into an error.
+/// Runs `f`, and turns a panic into an error. The message of a panic within it is not printed.
 pub fn catching<R>(f: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

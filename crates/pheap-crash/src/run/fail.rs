@@ -19,7 +19,8 @@ use pheap_testkit::Rng;
 pub type Calls = HashMap<(File, Call), usize>;
 
 impl Run {
-    /// Adds the calls on the current medium to the counters, before the medium is replaced.
+    /// Adds the calls on the current medium to the counters of earlier media. The medium must not be used
+    /// afterwards.
     pub(super) fn count(&mut self) {
         for key in fault::kinds() {
             *self.calls.entry(key).or_default() += self.medium.calls(key.0, key.1);
@@ -27,7 +28,7 @@ impl Run {
         self.failed += self.medium.failed();
     }
 
-    /// Returns the number of calls of each kind.
+    /// Returns the number of calls of each kind on each file, on all media of the run.
     pub(super) fn all_calls(mut self) -> Calls {
         self.count();
         self.calls.clone()
@@ -38,7 +39,7 @@ impl Run {
         self.failed + self.medium.failed()
     }
 
-    /// Sets up the failing call and the short writes of a new medium.
+    /// Sets up the short writes of a new medium, and the failing call unless a call has failed already.
     pub(super) fn spoil(&self) {
         let failing = self.how.failing.filter(|_| self.failures() == 0).and_then(|failing| {
             failing.on_disk(self.calls.get(&(failing.which, failing.call)).copied().unwrap_or(0))
@@ -51,7 +52,8 @@ impl Run {
         self.medium.failed() > 0
     }
 
-    /// Stops failing calls. Returns whether the page cache has forgotten data that was not durable.
+    /// Stops failing calls. If the failing call evicts, also makes the page cache of the disk forget the data
+    /// of a failed sync, and returns true.
     pub(super) fn heal(&mut self) -> bool {
         let evicts = self.how.failing.is_some_and(|failing| failing.evict);
         if evicts {
@@ -67,7 +69,8 @@ impl Run {
         evicts
     }
 
-    /// Checks that a failing disk can cause this error of an opening. A damaged file is not such an error.
+    /// Returns an error unless a failing disk can cause this error of an opening. A failing disk cannot make
+    /// the file look damaged.
     pub(super) fn may_be_said_by_opening(&self, error: &Error) -> Result<(), String> {
         match error {
             Error::Io { .. }
@@ -78,8 +81,9 @@ impl Run {
         }
     }
 
-    /// Recovers from an error of an operation that would have led to the state `after`. The heap must refuse
-    /// further operations, and have all acknowledged operations when it is opened again.
+    /// Recovers from an error of an operation that would have led to the state `after`: drops the heap and
+    /// opens it again. Before that, after most errors the heap must refuse further operations. See
+    /// [`open_after`](Run::open_after) for the states that it may then have.
     pub(super) fn recover(&mut self, error: Error, after: State) -> Result<(), String> {
         let expected = match error {
             Error::OutcomeUnknown { .. } => after,
@@ -90,10 +94,10 @@ impl Run {
                 self.must_be_shut()?;
                 self.state.clone()
             }
-            // Nothing has changed, and the program may try again.
+            // Nothing has changed, and the heap need not refuse further operations.
             Error::Io { ref context, .. } if context.starts_with("creating the log") => self.state.clone(),
             Error::Io { .. } if self.state == after => after,
-            // The simulator reads mapped pages, where a real heap would get a fault.
+            // A real heap maps its file, and would get a fault where the simulator's read fails.
             Error::Io { .. } if self.how.failing.is_some_and(|failing| failing.call == Call::Read) => {
                 self.state.clone()
             }
@@ -106,7 +110,8 @@ impl Run {
         self.open_after(expected)
     }
 
-    /// Checks that reads, transactions, syncs and checkpoints all fail.
+    /// Checks that syncs and checkpoints fail. If the first root can be found, checks that reads fail, and,
+    /// if it has its first layout, transactions.
     fn must_be_shut(&mut self) -> Result<(), String> {
         let heap = self.heap.as_ref().expect("it is open");
         let name = Run::name(&self.state, Which::A);
@@ -128,7 +133,8 @@ impl Run {
     }
 
     /// Opens a heap that was closed because its disk had failed. `after` is its state if all writes have
-    /// reached the disk.
+    /// reached the disk. The heap must hold the state after the last acknowledged step, or a later one. If the
+    /// page cache has forgotten data, the last step that survives a power failure counts instead.
     pub(super) fn open_after(&mut self, after: State) -> Result<(), String> {
         self.trace.states.push(after);
         let evicted = self.heal();
@@ -147,8 +153,8 @@ impl Run {
         self.look()
     }
 
-    /// Runs a transaction in the middle of a checkpoint: its pages are written, and private pages are not
-    /// released yet.
+    /// Makes a checkpoint, and runs a transaction in the middle of its first sync of the heap's file. If
+    /// there was no such sync, runs the transaction after a checkpoint that succeeds.
     pub(super) fn set_amid_checkpoint(&mut self) -> Result<(), String> {
         let medium = self.medium.clone();
         self.step(|heap, handles, state, value| {

@@ -1,4 +1,5 @@
-//! Checks after each step, in addition to the content of the roots.
+//! Checks of a run in addition to the content of the roots: of held pointers, of live objects, and of the
+//! whole heap.
 
 use crate::report::Said;
 use pheap::{Heap, Report};
@@ -31,8 +32,8 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the number of objects that are reachable from roots and held pointers. The model has those of
-    /// the program. The last reading counted those of collections.
+    /// Returns the number of objects that are reachable from roots and held pointers. The model has those
+    /// outside of collections. The last reading counted those of collections.
     fn objects(&self) -> u64 {
         let of = |which: Which| {
             let root = self.state.roots.get(&Run::name(&self.state, which))?;
@@ -43,7 +44,7 @@ impl Run {
         [of(Which::A), of(Which::B), third].into_iter().flatten().sum::<u64>() + self.owned
     }
 
-    /// Checks that held lists are unchanged.
+    /// Checks that the lists behind held pointers are unchanged.
     pub(super) fn look_at_held(&mut self) -> Result<(), String> {
         let heap = self.heap.as_ref().expect("it is open");
         for which in [Which::A, Which::B] {
@@ -59,7 +60,8 @@ impl Run {
         Ok(())
     }
 
-    /// Collects all garbage. The remaining objects must be the reachable ones.
+    /// Collects all garbage. Then as many objects must be live as can be reached. That is not checked if a
+    /// call of the disk fails.
     pub fn collect_all(&mut self) -> Result<(), String> {
         let failures = self.failures();
         self.step(|heap, _, _, _| {
@@ -79,7 +81,7 @@ impl Run {
         Ok(())
     }
 
-    /// Checks the consistency of the heap.
+    /// Checks the consistency of the heap, and the number of its objects.
     pub fn check(&self) -> Result<(), String> {
         self.check_settled(None)
     }

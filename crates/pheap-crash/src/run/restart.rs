@@ -8,7 +8,8 @@ use crate::program::Change;
 use pheap_testkit::Rng;
 
 impl Run {
-    /// Replaces the medium by one with this content.
+    /// Replaces the medium by one with this content, which begins a phase. Returns an error if a word of the
+    /// old medium changed that was not announced.
     pub(super) fn change_medium(&mut self, content: Content) -> Result<(), String> {
         first_of(&self.medium.violations())?;
         self.count();
@@ -29,10 +30,11 @@ impl Run {
         Ok(self.observe_opened()?.state)
     }
 
-    /// Reads a heap that was just opened.
+    /// Reads a heap that was just opened. If a call of the disk has failed, stops failing calls, opens the
+    /// heap again, and reads it once more.
     pub(super) fn observe_opened(&mut self) -> Result<Seen, String> {
         match self.observe() {
-            // A check writes pending changes, so it can fail on a failing disk.
+            // Reading may check the heap, and a check writes pending changes.
             Err(_) if self.is_failing() => {
                 self.end()?;
                 self.heal();
@@ -43,7 +45,7 @@ impl Run {
         }
     }
 
-    /// Opens the heap.
+    /// Opens the heap. If a call of the disk fails, stops failing calls and opens it once more.
     pub(super) fn open_heap(&mut self) -> Result<(), String> {
         let options = super::options(self.setting, self.base);
         let open = |medium: &Medium| catching(|| Ok(medium.open(&options)));
@@ -105,8 +107,8 @@ impl Run {
             no_panic(|| drop(heap))?;
             content
         };
-        // The stores of such a process are not durable before the heap is opened. They are lost if the power
-        // fails.
+        // A heap that moves from memory to a disk is not durable before it is opened there: it is lost if the
+        // power fails. So these points are not explored.
         self.quiet |= how == Change::Convert && !on_disk;
         let newest_may_be_gone = self.setting.lazy && matches!(how, Change::Power | Change::Torn);
         self.lost |= newest_may_be_gone;
@@ -120,7 +122,7 @@ impl Run {
         self.trace.states.push(self.state.clone());
         self.acknowledge_opening();
         let free_now = self.heap.as_ref().map_or(0, |heap| heap.stats().free_bytes);
-        // Memory that a collection has freed may be garbage again, because its records need not be durable.
+        // Memory that a collection has freed may be garbage again if the records of that are not durable.
         let forgets = self.setting.lazy && !matches!(how, Change::Close | Change::Move);
         if free_now < free && self.failures() == 0 && !forgets {
             return Err(format!("{} bytes of pages are lost", free - free_now));
@@ -128,7 +130,8 @@ impl Run {
         self.compare(&found)
     }
 
-    /// Returns the content that the medium has when the process ends in this way.
+    /// Returns the content that the next process finds if this one ends in this way, which is not an orderly
+    /// one.
     fn left(&self, how: Change) -> Content {
         let phase = self.trace.phases.last().expect("there is one");
         let (point, _) = phase.points.last().expect("the last step was acknowledged");

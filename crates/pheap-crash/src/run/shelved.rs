@@ -7,7 +7,7 @@ use crate::program::{One, Op, Shelved, Which};
 use crate::report::Said;
 
 impl Run {
-    /// Runs a transaction on the collections of one root.
+    /// Runs an operation of one step on the collections of one root.
     pub(super) fn shelved(&mut self, what: Shelved, which: Which) -> Result<(), String> {
         if what != Shelved::Shelve {
             self.shelve(which)?;
@@ -15,7 +15,7 @@ impl Run {
         self.step_on(which, store, |root, model, value| collections::one(root, model, what, value))
     }
 
-    /// Runs transactions on the hash map of a root.
+    /// Runs the steps of [`Shelved::MapChurn`].
     pub(super) fn map_churn(&mut self, which: Which) -> Result<(), String> {
         let (steps, explored) = MAP_CHURN;
         self.shelve(which)?;
@@ -37,7 +37,8 @@ impl Run {
         self.step_on_both(store, collections::both)
     }
 
-    /// Runs one of a few operations, by number, on the collections of the roots that have them.
+    /// Runs one of a few operations, by number, on the first two roots, where a root has collections and the
+    /// operation has something to work on.
     pub fn use_collections(&mut self, number: usize) -> Result<(), String> {
         use Shelved::{
             MapClear, MapFill, MapInsert, MapRemove, SnapFill, SnapThin, StringSet, TreeFill, TreeRemove,
@@ -63,8 +64,8 @@ impl Run {
         Ok(found.said()?.has_shelf())
     }
 
-    /// Gives a root collections, if it has none. The crashes during this are not explored here: the operation
-    /// `shelve` has them.
+    /// Gives a root collections, if it has none. The points of this step are not explored: those of the
+    /// operation `shelve` are.
     fn shelve(&mut self, which: Which) -> Result<(), String> {
         if self.has_shelf(which)? {
             return Ok(());

@@ -10,7 +10,7 @@ pub fn run(program: &Program, ready: &Ready) -> Result<Trace, String> {
     start(program, ready)?.finish()
 }
 
-/// Runs a program. Returns the number of its calls.
+/// Runs a program. Returns the number of its calls of each kind on each file.
 pub fn calls(program: &Program, ready: &Ready) -> Result<Calls, String> {
     Ok(start(program, ready)?.all_calls())
 }
@@ -31,8 +31,9 @@ fn start(program: &Program, ready: &Ready) -> Result<Run, String> {
     Ok(run)
 }
 
-/// The initial media of programs, with heaps of two roots, and their states. In the second heap the second
-/// root was created first. The third heap is [used](Setting::is_used). The fourth is used and was not closed.
+/// The initial content of media for programs whose setting is not `empty`: heaps of two roots, and their
+/// states. In the second heap the second root was created first. The third heap is [used](Setting::is_used).
+/// The fourth is used and was not closed.
 pub type Ready = [(Content, State); 4];
 
 /// Makes the initial heaps of programs.

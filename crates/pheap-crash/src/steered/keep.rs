@@ -5,10 +5,11 @@ use std::fmt;
 use crate::medium::Moment;
 use crate::subset::Piece;
 
-/// The pending changes that a crash leaves. Numbers are taken modulo the number of changes.
+/// The pending changes that a crash leaves. The power fails, except with [`Kill`](Keep::Kill). Numbers are
+/// taken modulo the number of possible values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Keep {
-    /// The power fails, and no pending change has reached the medium.
+    /// No pending change.
     None,
     /// All changes.
     All,
@@ -20,22 +21,22 @@ pub enum Keep {
     First(usize),
     /// The changes whose bit is set. The mask is repeated.
     Mask(Mask),
-    /// The same, with a bit for each cache line, or each page of a disk.
+    /// The same, with a bit for all successive changes of a cache line, or of a page of a disk.
     Groups(Mask),
     /// The process is killed at this moment after the last point. Its writes up to then are there, and not
-    /// durable.
+    /// durable. The same as [`First`](Keep::First) if no process can be killed there.
     Kill(usize),
 }
 
 /// Bits, written as hexadecimal digits. The lowest bit of the first digit comes first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mask {
-    /// Four bits for each digit.
+    /// The digits, each below 16.
     pub digits: Vec<u8>,
 }
 
 impl Mask {
-    /// Largest number of digits.
+    /// Largest number of digits that are parsed.
     pub const MAX: usize = 64;
 
     /// Returns bit `i`. It is not set if there are no digits.
@@ -81,7 +82,8 @@ pub(super) struct Kept {
 }
 
 impl Keep {
-    /// Parses the words of the text behind the number of the point. An unknown word is [`Keep::None`].
+    /// Parses the two words of the text behind the number of the point. An unknown word is [`Keep::None`]. A
+    /// number that cannot be parsed is 0.
     pub fn parse(word: &str, argument: &str) -> Keep {
         let n = argument.parse().unwrap_or(0);
         match word {
@@ -120,8 +122,8 @@ impl Keep {
     }
 }
 
-/// Returns the number of the group of each change, counted from 0. Changes of a group reach the medium
-/// together.
+/// Returns the number of the group of each change, counted from 0. Successive changes with the same
+/// [`Piece::group`] are a group.
 fn groups(point: &Moment) -> Vec<usize> {
     let of: Vec<u64> = match point {
         Moment::Memory(point) => point.pending.iter().map(Piece::group).collect(),

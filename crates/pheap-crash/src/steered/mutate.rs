@@ -10,7 +10,8 @@ use pheap_testkit::Rng;
 /// The parts that scripts are made of.
 #[derive(Debug)]
 pub struct Words {
-    /// All operations. Those of many transactions are here once, all others more often.
+    /// The operations of all alphabets, on either root. Those that a script can have only once are here once,
+    /// all others more often.
     ops: Vec<Op>,
     settings: Vec<Setting>,
     failing: Vec<Failing>,
@@ -40,7 +41,7 @@ impl Words {
         let short: Vec<Op> = ops.iter().copied().filter(|op| !is_repeated(*op)).collect();
         ops.extend(short.repeat(7));
         let mut settings = settings().to_vec();
-        // And each flag alone.
+        // And each of their flags alone.
         let text: String =
             settings.iter().map(|&setting| Program { setting, ..Program::default() }.to_string()).collect();
         for word in text.split([' ', ':']).filter(|word| !word.is_empty()) {
@@ -60,7 +61,7 @@ fn one_of<T: Clone>(all: &[T], rng: &mut Rng) -> T {
 }
 
 impl Script {
-    /// Changes a random part of the script.
+    /// Changes a random part of the script. The result may equal the old script.
     pub fn mutate(&mut self, words: &Words, rng: &mut Rng) {
         match rng.below(8) {
             0..3 => change(&mut self.program, words, Script::OPS, rng),
@@ -147,7 +148,7 @@ fn new_crash(script: &Script, at: usize, words: &Words, rng: &mut Rng) -> Crash 
     change_keep(&mut keep, rng);
     let before = at.checked_sub(1).map(|before| &script.crashes[before]);
     let depth = before.map_or(0, |crash| crash.depth + rng.below(2));
-    // Recoveries have fewer points than programs.
+    // Most recoveries have fewer points than programs.
     Crash { depth, at: rng.below(if depth == 0 { 64 } else { 16 }), keep, then }
 }
 
@@ -206,7 +207,7 @@ mod tests {
         let words = Words::new();
         let mut rng = Rng::new(&[3]);
         let mut scripts = vec![Script::default(), Script::parse("wal: push a\nat 3 mask 5\n> at 1 all")];
-        // Enough that each operation comes up several times, also the rare ones.
+        // Enough for the rare operations to come up.
         for _ in 0..80_000 {
             let mut script = one_of(&scripts, &mut rng);
             if rng.chance(32) {

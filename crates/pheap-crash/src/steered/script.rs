@@ -11,7 +11,7 @@
 //! changes that the crash leaves, and the operations on the heap after the recovery. A line that begins with
 //! `>` is a crash of the run that the previous line starts: during its recovery, or after it.
 //!
-//! Any text is a script. Unknown parts are left out.
+//! Any text is a script. Unknown parts, and parts above the limits of [`Script`], are left out.
 
 use std::fmt;
 
@@ -41,13 +41,13 @@ pub struct Script {
 }
 
 impl Script {
-    /// Largest number of operations of a program.
+    /// Largest number of operations of the program.
     pub const OPS: usize = 8;
     /// Largest number of operations after a crash.
     pub const THEN: usize = 3;
     /// Largest number of crashes.
     pub const CRASHES: usize = 6;
-    /// Largest number of crashes that follow each other.
+    /// Largest number of crashes of which each happens in the run after the one before.
     pub const DEPTH: usize = 3;
 
     /// Parses a text.
@@ -70,7 +70,7 @@ impl Script {
             deepest = (crash.depth + 1).min(Script::DEPTH - 1);
             crash.then.ops.truncate(Script::THEN);
         }
-        // One such operation takes as long as a hundred others.
+        // Keeps the first of these operations, because they take long.
         let ops = self.crashes.iter_mut().map(|crash| &mut crash.then.ops).chain([&mut self.program.ops]);
         let mut repeated = false;
         ops.for_each(|ops| ops.retain(|op| !is_repeated(*op) || !std::mem::replace(&mut repeated, true)));
@@ -92,7 +92,8 @@ impl fmt::Display for Crash {
     }
 }
 
-/// Returns whether an operation consists of many transactions.
+/// Returns whether an operation is one of those of which a script has one at most: they make many
+/// transactions.
 pub(super) fn is_repeated(op: Op) -> bool {
     matches!(op, Op::One(One::Burst | One::Fill | One::Churn, _))
 }
@@ -129,7 +130,7 @@ fn crash(line: &str) -> Crash {
     Crash { depth, at, keep, then }
 }
 
-/// Returns the flags that apply when an existing heap is opened.
+/// Returns the setting without the flags of an initial heap, and without `full`.
 pub(super) fn opened(setting: Setting) -> Setting {
     let Setting { pin, eager, moved, wal, lazy, small, short, .. } = setting;
     Setting { pin, eager, moved, wal, lazy, small, short, ..Setting::default() }

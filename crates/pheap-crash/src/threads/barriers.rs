@@ -1,4 +1,5 @@
-//! Leaves out the protections that threads rely on where they meet. Some program must notice each of these.
+//! Leaves out protections that threads rely on where they meet, one at a time. The program that is named with
+//! a mistake must notice it.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use crate::mutate::source::Source;
 
 const NOTHING: Seed = Seed { mistake: None, bug: None, mutant: None, notes: false };
 
-/// A mistake, and the program that notices it.
+/// A mistake, and a program that must notice it.
 pub type Barrier = (Seed, &'static str);
 
 const fn mistake(mistake: Mistake, program: &'static str) -> Barrier {
@@ -23,7 +24,7 @@ const fn bug(bug: Bug, program: &'static str) -> Barrier {
     (Seed { bug: Some(bug), ..NOTHING }, program)
 }
 
-/// All mistakes.
+/// The mistakes, with the programs that must notice them.
 pub const BARRIERS: &[Barrier] = &[
     mistake(Mistake::NoHeavyFence, "an owner and a writer"),
     mistake(Mistake::NoHeavyFence, "an owner and a reader"),
@@ -45,7 +46,7 @@ pub const BARRIERS: &[Barrier] = &[
 /// then.
 ///
 /// # Errors
-/// If the program does not exist.
+/// If the program does not exist, or its initial heap cannot be made.
 pub fn notice(seed: Seed, program: &str, limits: Limits) -> Result<Option<(u64, String)>, String> {
     let program = PROGRAMS.iter().find(|other| other.name == program).ok_or("there is no such program")?;
     let mut exploration = Exploration::new(*program, limits, seed)?;
@@ -53,7 +54,8 @@ pub fn notice(seed: Seed, program: &str, limits: Limits) -> Result<Option<(u64, 
     Ok(failure.map(|failure| (exploration.totals().schedules, failure.to_string())))
 }
 
-/// Returns the flushes, fences, log entries, writes and syncs that the programs come to, with these programs.
+/// Returns the flushes, fences, log entries, writes and syncs that the programs come to in a few schedules,
+/// each with these programs. Returns an error if a program fails.
 fn sites(limits: Limits) -> Result<BTreeMap<Site, Vec<&'static Program>>, String> {
     let mut reached: BTreeMap<Site, Vec<&Program>> = BTreeMap::new();
     for program in PROGRAMS {
@@ -69,11 +71,12 @@ fn sites(limits: Limits) -> Result<BTreeMap<Site, Vec<&'static Program>>, String
     Ok(reached)
 }
 
-/// Leaves out one protection at a time. Returns whether each of [`BARRIERS`] was noticed.
-/// ([`mutate`](crate::mutate) covers the sites that two short threads do not notice.)
+/// Leaves out one protection at a time: those of [`BARRIERS`], then a site of the source. Prints the results.
+/// Returns whether each of [`BARRIERS`] was noticed. Sites need not be noticed: [`mutate`](crate::mutate)
+/// tests them, too.
 ///
 /// # Errors
-/// If a program fails without a mistake.
+/// If a program fails without a mistake, or its initial heap cannot be made.
 pub fn run(limits: Limits) -> Result<bool, String> {
     let mut all = true;
     for &(seed, program) in BARRIERS {
@@ -95,7 +98,7 @@ pub fn run(limits: Limits) -> Result<bool, String> {
         let mutant = Some(Mutant { site, mutation: Mutation::Drop });
         let mut found = None;
         for program in &programs {
-            // Few schedules are enough: a missing log write, for example, shows in every order.
+            // Few schedules are enough for most: a missing log write, for example, shows in most orders.
             let limits = Limits { preemptions: 1, schedules: 300, ..limits };
             if let Some((schedules, _)) = notice(Seed { mutant, ..NOTHING }, program.name, limits)? {
                 found = Some((program.name, schedules));

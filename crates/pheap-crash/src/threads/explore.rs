@@ -24,28 +24,28 @@ use pheap_testkit::rng::mix;
 /// Limits of the exploration of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Interruptions of a thread that could go on.
+    /// Largest number of interruptions of a thread that could go on, in one schedule.
     pub preemptions: usize,
     /// Largest number of schedules. Those with fewer interruptions come first, in random order.
     pub schedules: usize,
-    /// Largest number of images opened.
+    /// After this many opened images, no further schedule is run.
     pub images: u64,
     /// Subsets at each point.
     pub breadth: Breadth,
-    /// One in this many recovered heaps is used, crashed again, and opened once more.
+    /// About one in this many opened images is used, crashed again, and opened once more.
     pub after_every: u64,
     /// Seed of random choices.
     pub seed: u64,
 }
 
-/// A mistake that is switched on in both threads.
+/// What is switched on in both threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seed {
     /// A mistake in how threads meet.
     pub mistake: Option<Mistake>,
     /// A mistake in a protocol.
     pub bug: Option<pheap::sim::Bug>,
-    /// A mutant, which leaves out a flush, fence, log entry, write or sync.
+    /// A mutant of one place in the source.
     pub mutant: Option<Mutant>,
     /// Whether the sites that the threads come to are recorded.
     pub notes: bool,
@@ -58,7 +58,7 @@ pub struct Totals {
     pub programs: u64,
     /// Schedules run.
     pub schedules: u64,
-    /// Programs whose schedules were all run, up to the limit of interruptions.
+    /// Programs all of whose schedules were run, up to the limit of interruptions.
     pub complete: u64,
     /// Steps of threads.
     pub steps: u64,
@@ -66,9 +66,10 @@ pub struct Totals {
     pub points: u64,
     /// Images of crashes at these points, compared with the results that threads had got.
     pub images: u64,
-    /// Images of crashes at the points of all schedules.
+    /// The same, with the images of points that several schedules come to counted as often.
     pub repeated: u64,
-    /// Images that were opened, because they equalled no earlier one.
+    /// Images that were opened, because they equalled no earlier one, or an earlier one had led to a state
+    /// that is not allowed for them.
     pub opened: u64,
     /// Programs that failed.
     pub failures: u64,
@@ -106,7 +107,7 @@ struct Execution {
     moments: Vec<Moment>,
     events: Vec<Event>,
     steps: Vec<Step>,
-    /// The first error that a thread or the medium has reported.
+    /// The first error that a thread has reported; if there is none, the first violation of the medium.
     wrong: Option<String>,
 }
 
@@ -124,7 +125,7 @@ pub struct Exploration {
     points: HashMap<u64, u64>,
     /// Digests of the states that recovery may find, by a hash of the events.
     allowed: HashMap<u64, Arc<Vec<u64>>>,
-    /// The sites that threads have come to.
+    /// The sites that threads have come to, if these are recorded.
     noted: Vec<Noted>,
 }
 
@@ -153,7 +154,7 @@ impl Exploration {
         Ok(Exploration { program, limits, seed, base, start, totals, known, points, allowed, noted })
     }
 
-    /// Returns the sites that the threads have come to.
+    /// Returns the sites that the threads have come to since the last call, if these are recorded.
     pub fn sites(&mut self) -> Vec<Site> {
         mutant::note_sites(true);
         self.noted.drain(..).for_each(mutant::add_noted);
@@ -167,7 +168,7 @@ impl Exploration {
         self.totals
     }
 
-    /// Explores schedules, those with fewer interruptions first.
+    /// Explores schedules up to the limits, those with fewer interruptions first.
     ///
     /// # Errors
     /// The first failure.
@@ -178,7 +179,7 @@ impl Exploration {
         for preemptions in 0..=self.limits.preemptions {
             let is_last = preemptions == self.limits.preemptions;
             let mut next = Vec::new();
-            // In random order, so that the schedules left out for lack of time are spread evenly.
+            // In random order, so that the schedules that the limits leave out are spread evenly.
             for i in 0..level.len() {
                 let other = i + rng.below(level.len() - i);
                 level.swap(i, other);
@@ -199,7 +200,7 @@ impl Exploration {
         Ok(())
     }
 
-    /// Runs one schedule, and crashes it at each point.
+    /// Runs one schedule, and crashes it at each point. Returns its steps.
     ///
     /// # Errors
     /// The first failure.
@@ -389,7 +390,8 @@ impl Exploration {
         ControlFlow::Break((wrong, chosen.to_vec(), killed))
     }
 
-    /// Opens the image of a crash. Uses the heap in some of the cases.
+    /// Opens the image of a crash, and returns its state. In some of the cases, which `hash` decides, uses
+    /// the heap, crashes it again, and compares.
     fn open(&self, content: Content, hash: u64) -> Result<State, String> {
         let uses = hash != 0 && mix(hash).is_multiple_of(self.limits.after_every);
         let medium = Medium::new(content);
@@ -430,8 +432,8 @@ fn interruptions(plan: &Plan, steps: &[Step]) -> Vec<Plan> {
     let mut more = Vec::new();
     for (at, step) in steps.iter().enumerate().skip(from).filter(|(_, step)| step.switches) {
         for late in [false, true] {
-            // If the late stores make no difference to the other thread, late changes still leave more
-            // images.
+            // If there are late changes and none is a store, the other thread cannot tell the two variants
+            // apart. Then only the late one is taken, which leaves more images.
             let (anything, store) = step.late;
             if late && anything || !late && (store || !anything) {
                 let switches = [&plan.switches[..], &[Switch { at, late }]].concat();

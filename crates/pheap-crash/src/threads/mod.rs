@@ -1,12 +1,13 @@
-//! Two threads: all orders of their steps up to a bound, with the images of crashes at each point.
+//! Two threads: many orders of their steps, with images of crashes at each point.
 //!
 //! The threads of a [`program`] run under a [`scheduler`], one at a time. At each step (a lock, an atomic, a
-//! store to the medium, a flush, a fence, a write, a sync …) the other thread may go on. [`explore`] runs all
-//! schedules with few interruptions. At each point, it makes the images that crashes can leave, and opens
-//! them. It asks the [`model`] whether some order of the operations explains both the results of the threads
-//! and the recovered state. Threads that wait for ever are a failure as well.
+//! store to the medium, a flush, a fence, a write, a sync …) the other thread may go on. [`explore`] runs
+//! schedules with few interruptions, all of them if the limits allow it. At each new point, it makes images
+//! that crashes can leave, and opens the new ones. It asks the [`model`] whether some order of the operations
+//! explains both the results of the threads and the recovered state. Threads that wait for ever are a failure
+//! as well.
 //!
-//! [`barriers`] leaves out protections, one at a time. Some program must notice each.
+//! [`barriers`] leaves out protections, one at a time, to see whether a program notices.
 
 pub mod barriers;
 pub mod explore;
@@ -25,22 +26,22 @@ use scheduler::Plan;
 /// What to do.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// A few schedules of each program, in less than a minute.
+    /// A few schedules of each program.
     #[arg(long)]
     quick: bool,
     /// Only programs whose names contain this.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Run this schedule only, and say which steps it has.
+    /// Run this schedule only, and print its steps.
     #[arg(long, value_name = "SCHEDULE", requires = "only")]
     schedule: Option<Plan>,
-    /// How often a thread is interrupted that could go on.
+    /// How often at most a thread is interrupted that could go on.
     #[arg(long, value_name = "N")]
     preemptions: Option<usize>,
     /// How many schedules of each program are run at most.
     #[arg(long, value_name = "N")]
     schedules: Option<usize>,
-    /// Leave out each barrier instead.
+    /// Leave out protections one at a time instead.
     #[arg(long)]
     barriers: bool,
     /// The seed of the random choices.
@@ -54,7 +55,7 @@ pub fn quick(seed: u64) -> Limits {
     Limits { preemptions: 2, schedules: 150, images: 4000, breadth, after_every: 64, seed }
 }
 
-/// Returns the limits for an hour: all images of a point, up to 2^14.
+/// Returns the limits for a long run: all images of points with up to 14 pending changes.
 pub fn full(seed: u64) -> Limits {
     let breadth = Breadth { exhaustive: 14, corners: 32, random: 512 };
     Limits { preemptions: 2, schedules: 20_000, images: 1 << 22, breadth, after_every: 64, seed }
@@ -94,10 +95,11 @@ impl std::fmt::Display for Totals {
     }
 }
 
-/// Explores the programs that `args` select. Returns whether all of them hold.
+/// Explores the programs that `args` select. Returns whether all of them hold, or all mistakes are noticed.
 ///
 /// # Errors
-/// If no program matches.
+/// If no program matches, or an initial heap cannot be made. With `barriers`, the errors of
+/// [`barriers::run`].
 pub fn run(args: &Args) -> Result<bool, String> {
     if args.barriers {
         return barriers::run(patient(args.seed));

@@ -17,7 +17,7 @@ pub struct Account {
     pub slice: [u64; 2],
     /// The values of a list.
     pub list: Vec<u64>,
-    /// Value of all elements of the large object.
+    /// Value of all elements of the large object; 0 if there is none.
     pub big: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct State {
 }
 
 impl State {
-    /// Returns a number that identifies the state.
+    /// Returns a hash of the state.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -46,7 +46,7 @@ pub enum Outcome {
     Done,
     /// The operation has failed. It had read this number of the last operation.
     After(u64),
-    /// The root no longer exists, or the heap is closed.
+    /// The root no longer exists, the heap is closed, or the thread has no snapshot.
     Gone,
     /// The content of roots.
     Seen(Vec<Account>),
@@ -59,7 +59,7 @@ pub enum Outcome {
 struct Model {
     state: State,
     closed: bool,
-    /// The version of the map that each thread keeps.
+    /// The version of the map of which each thread has a snapshot.
     kept: [Option<BTreeMap<u64, u64>>; 2],
 }
 
@@ -80,7 +80,7 @@ impl Model {
         }
     }
 
-    /// Applies an operation of a thread, which writes `number`. On a closed heap it does nothing.
+    /// Applies an operation of a thread, which writes `number`. On a closed heap it changes nothing.
     fn apply(&mut self, op: Op, number: u64, thread: usize) -> Outcome {
         if self.closed && op != Op::Wait {
             return Outcome::Gone;
@@ -175,8 +175,8 @@ pub fn number(thread: usize, op: usize) -> u64 {
 ///
 /// A state is allowed if some order of operations leads to it. The order has all operations that have
 /// returned, with the results that they returned, and perhaps some that were running. No operation comes
-/// before one that had returned when it began. The state is that after one of the operations, and not before
-/// the last one that survives a power failure. If there is no such order, the result is empty.
+/// before one that had returned when it began. The state is that at the start or after one of the operations,
+/// and not before the last one that survives a power failure. If there is no such order, the result is empty.
 pub fn allowed(start: &State, threads: [&[Op]; 2], events: &[Event], told: bool) -> Vec<State> {
     let mut seen: [Vec<Seen>; 2] = Default::default();
     for (at, event) in events.iter().enumerate() {
@@ -207,8 +207,8 @@ fn is_over(seen: &[Vec<Seen>; 2], next: [usize; 2], such: impl Fn(&Seen) -> bool
     seen.iter().zip(next).all(|(seen, next)| !seen[next..].iter().any(&such))
 }
 
-/// Continues an order of operations from `next` on. `path` has the states that recovery may find of the
-/// operations before.
+/// Continues an order of operations, of which `next` are the first that it does not have yet. `path` has the
+/// states so far that recovery may find.
 fn order(seen: &[Vec<Seen>; 2], next: [usize; 2], model: &Model, path: &[State], found: &mut Vec<State>) {
     if is_over(seen, next, |seen| seen.end.is_some()) {
         for state in path {

@@ -26,23 +26,23 @@ impl Which {
 /// An operation of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// A short transaction, which changes two lines.
+    /// A short transaction, which changes fields in two lines.
     Add(Which),
     /// The same over two roots, this one named first.
     Both(Which),
-    /// A long transaction, which stores its earlier copies in place.
+    /// A transaction that begins short and becomes long, which stores its earlier copies in place.
     Spill(Which),
     /// The same over two roots.
     SpillBoth(Which),
-    /// A short transaction that fails.
+    /// A short transaction that fails, and returns a value that it has read.
     Abort(Which),
-    /// A long transaction that fails.
+    /// The same with a long transaction.
     SpillAbort(Which),
     /// A transaction that panics.
     Panic(Which),
     /// A read.
     Read(Which),
-    /// A read within a read of the first root.
+    /// A read of the other root within a read of this one.
     ReadBoth(Which),
     /// A deferred read: it does not wait until the data is durable.
     ReadLater(Which),
@@ -50,13 +50,13 @@ pub enum Op {
     Defer(Which),
     /// A deferred transaction over two roots.
     DeferBoth(Which),
-    /// Waits for the last deferred transaction of the other thread, or of this one if that has none.
+    /// Waits for the last deferred transaction of the other thread, or of this one if the other has none yet.
     Wait,
     /// Adds a new object to a list.
     Push(Which),
-    /// Removes an object from a list.
+    /// Removes an object from a list, if there is one.
     Pop(Which),
-    /// Allocates a large object, for which the heap must grow.
+    /// Allocates a large object and links it.
     Grow(Which),
     /// Changes the map in two places.
     Insert,
@@ -64,7 +64,7 @@ pub enum Op {
     Look,
     /// The same, in a program that reads it again.
     Keep,
-    /// Reads the snapshot again.
+    /// Reads the snapshot again, if there is one.
     LookAgain,
     /// Removes a root.
     Remove(Which),
@@ -85,7 +85,7 @@ pub enum Op {
 /// The medium of a heap, and its durability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
-    /// Persistent memory. (With `Process`, a killed process leaves the same.)
+    /// Persistent memory.
     Memory,
     /// The same, with undo logging only.
     Undo,
@@ -113,9 +113,9 @@ pub struct Program {
     pub before: [&'static [Op]; 2],
     /// Operations of each thread under the schedule.
     pub threads: [&'static [Op]; 2],
-    /// Whether a collection runs all the time.
+    /// Whether collections begin as soon as anything was allocated.
     pub eager: bool,
-    /// Whether the heap is closed when the last thread has ended.
+    /// Whether the last thread that ends closes the heap.
     pub closes: bool,
 }
 

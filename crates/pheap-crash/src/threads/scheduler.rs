@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use pheap::sim::{Scheduler, is_late, pass_fence};
 
-/// A thread that makes more steps than this runs for ever.
+/// If both threads together make more steps than this, one is taken to run for ever.
 const MANY: usize = 20_000;
-/// Time after which a thread that makes no step is stuck.
+/// If no thread makes a step in two consecutive periods of this length, they are taken to be stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An interruption: the other thread goes on although this one could.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Switch {
-    /// Number of the step before which it happens, of the steps of both threads.
+    /// Number of the step at which it happens, before what follows it. The steps of both threads are counted.
     pub at: usize,
     /// Whether the other thread does not see the late stores of this one yet.
     pub late: bool,
 }
 
-/// A schedule: the thread that begins, and its interruptions. They determine the run.
+/// A schedule: the thread that begins, and the interruptions. They determine the run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Plan {
     /// The thread that begins.
@@ -63,7 +63,7 @@ pub struct Step {
     pub thread: usize,
     /// The operation that follows the step.
     pub what: &'static str,
-    /// Whether the other thread could have gone on.
+    /// Whether the other thread could have gone on instead.
     pub switches: bool,
     /// Whether the thread had late changes, and whether one of them was a store.
     pub late: (bool, bool),
@@ -91,7 +91,7 @@ struct State {
     steps: Vec<Step>,
     /// Number of interruptions that have happened.
     switched: usize,
-    /// Reason why no thread can go on.
+    /// Reason why the run was given up. No thread goes on then.
     stuck: Option<String>,
 }
 
@@ -147,8 +147,8 @@ impl Turns {
         }
     }
 
-    /// Notes that this thread has done the operations before the schedule. The last thread calls `begin`,
-    /// which starts the schedule.
+    /// Notes that this thread has done the operations before the schedule, and waits for its turn. Thread 1,
+    /// which is the last, calls `begin` and starts the schedule.
     pub fn arrive(&self, me: usize, begin: impl FnOnce()) {
         let mut state = self.lock();
         if me == 1 {
@@ -179,7 +179,8 @@ impl Turns {
     /// Waits until both threads have ended. Returns their steps.
     ///
     /// # Errors
-    /// If the threads wait for each other, or run for ever. They then still exist, and keep their heap.
+    /// If a thread waits, or seems to wait, for what never comes, or seems to run for ever. The threads then
+    /// still exist, and keep their heap.
     pub fn join(&self) -> Result<Vec<Step>, String> {
         let mut state = self.lock();
         let mut before = usize::MAX;

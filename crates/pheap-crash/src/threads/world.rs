@@ -15,7 +15,7 @@ use crate::tuning::SMALL;
 
 /// Number of elements of the slice.
 const SLICE: usize = 8;
-/// Number of elements of a large object. The pages of a root have room for one.
+/// Number of elements of a large object.
 const BIG: usize = 1500;
 
 #[derive(Persist)]
@@ -87,7 +87,7 @@ fn add<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, number: u64) -> pheap::Result
     Ok(())
 }
 
-/// Makes the transaction long, with two overlapping copies that are then stored in place.
+/// Makes a short transaction long by taking two overlapping ranges: its copies are then stored in place.
 fn spill<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, number: u64) -> pheap::Result<()> {
     add(tx, p, number)?;
     let slice = tx[p].slice.expect("it was made with one");
@@ -156,7 +156,7 @@ fn entries<'r>(view: &View<'r>, map: &PSnapMap<'r, u64, u64>) -> BTreeMap<u64, u
     map.iter(view).map(|(key, value)| (*key, *value)).collect()
 }
 
-/// Uses a recovered heap. Returns its expected state.
+/// Uses a recovered heap. Returns its state then, or an error if that is not the expected one.
 pub(super) fn use_it(heap: &Heap, state: &State) -> Result<State, String> {
     let mut state = state.clone();
     for (which, account) in &mut state.roots {
@@ -247,7 +247,7 @@ impl Hands {
     /// Runs the operations before the schedule.
     pub(super) fn prepare(&mut self) -> Result<(), String> {
         let ops = self.program.before[self.thread];
-        // The numbers alternate, so that each operation changes something.
+        // The numbers alternate, so that successive operations write different values.
         ops.iter().enumerate().try_for_each(|(i, &op)| self.run(op, 0, i as u64 % 2).map(drop))
     }
 
@@ -274,7 +274,7 @@ impl Hands {
             Err(Error::Closed | Error::NoSuchRoot(_)) => Ok(Outcome::Gone),
             Err(error) => Err(error.to_string()),
         };
-        // A failing transaction also returns a value that it has read.
+        // A transaction that fails has a value that it has read.
         let rolled_back = |result: pheap::Result<()>, last: u64| match result {
             Err(Error::Aborted(_)) => Ok(Outcome::After(last)),
             Ok(()) => Err("it should have failed".to_owned()),

@@ -1,5 +1,4 @@
-//! Programs with collections: the buffers that they give up and take in every kind of transaction, as
-//! openings and the collector find them.
+//! Programs with collections, which allocate and free buffers in many kinds of transactions.
 
 use crate::common::{breaks, holds, holds_at_a_glance};
 use pheap::sim::Bug;

@@ -6,9 +6,8 @@ use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::Breadth;
 use pheap_crash::{Explorer, Failure, Limits, Program, Totals};
 
-/// Limits for a few programs: more than the quick run of many programs explores. Transactions follow every
-/// other recovery, and take as long as all the rest. Each night, `.ci/nightly more_crashes` explores more
-/// images.
+/// Limits for a few programs: more images than the quick limits have. Transactions run on every other
+/// recovered heap that is examined, because they take long.
 pub(crate) fn limits() -> Limits {
     let thorough = Effort::Thorough.limits();
     Limits { after_every: 2, breadth: Breadth { random: 6, ..thorough.breadth }, ..thorough }
@@ -24,18 +23,18 @@ fn program(text: &str) -> Program {
     program
 }
 
-/// No crash breaks any of these programs.
+/// Asserts that none of these programs fails, with crashes within [`limits`].
 #[track_caller]
 pub(crate) fn holds(programs: &[&str]) {
     holds_within(limits(), programs);
 }
 
-/// Those of [`holds_at_a_glance`].
+/// The limits of [`holds_at_a_glance`].
 pub(crate) fn glance() -> Limits {
     Limits { after_every: 4, ..Limits::quick(1) }
 }
 
-/// No crash breaks any of these programs, of those that a quick look finds: for long ones.
+/// Asserts that none of these programs fails, with fewer crashes: for long programs.
 #[track_caller]
 pub(crate) fn holds_at_a_glance(programs: &[&str]) {
     holds_within(glance(), programs);
@@ -49,7 +48,7 @@ pub(crate) fn holds_within(limits: Limits, programs: &[&str]) -> Totals {
     explorer.totals()
 }
 
-/// No crash breaks this program.
+/// Asserts that this program does not fail.
 #[track_caller]
 pub(crate) fn explore(explorer: &mut Explorer, program: &Program) {
     if let Err(failure) = explorer.explore(program, false) {
@@ -57,8 +56,8 @@ pub(crate) fn explore(explorer: &mut Explorer, program: &Program) {
     }
 }
 
-/// Asserts that each of these programs fails with this bug: at a crash during its last operation, or at a
-/// crash in the recovery from that.
+/// Asserts that each of these programs fails with this bug: without a crash, at a crash during its last
+/// operation, or at a crash in the recovery from that.
 #[track_caller]
 pub(crate) fn breaks(bug: Bug, programs: &[&str]) {
     for text in programs {
@@ -66,7 +65,7 @@ pub(crate) fn breaks(bug: Bug, programs: &[&str]) {
     }
 }
 
-/// How such a crash breaks it within these limits, if it does.
+/// Returns such a failure of a program, if these limits with more random subsets find one.
 pub(crate) fn broken(limits: Limits, bug: Bug, text: &str) -> Option<Box<Failure>> {
     let mut explorer = explorer(Limits { breadth: Breadth { random: 64, ..limits.breadth }, ..limits });
     let _seeded = Seeded::new(bug);

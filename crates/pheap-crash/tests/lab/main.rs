@@ -8,6 +8,6 @@ mod seeded;
 mod steered;
 mod wal;
 
-/// An image takes hundreds of small allocations.
+/// Examining an image makes many small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

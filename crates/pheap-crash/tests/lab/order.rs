@@ -20,7 +20,7 @@ fn small_fresh_objects_come_with_the_record() {
 
 #[test]
 fn an_entry_of_the_span_table_comes_with_the_object() {
-    // If it were lost, objects that are allocated after the crash would overwrite the object.
+    // If the entry were lost, objects that are allocated after the crash could overwrite the object.
     holds(&["push a; power; push b; push a", "pin: push a; power; push b", "big a; torn; big b; push a"]);
 }
 
@@ -87,13 +87,13 @@ fn freed_memory_is_not_reused_while_a_record_covers_it() {
         "push b; big b; remove b; grow a",
         "both; remove b; push a",
     ]);
-    // Not only the removal itself: its memory is given away before it is durable.
+    // With the bug, the memory is free before the removal is durable.
     breaks(Bug::ReuseBeforeRemoval, &["push b; remove b", "push b; remove b; create b"]);
 }
 
 #[test]
 fn slots_are_free_only_when_no_record_names_them() {
-    // The objects in them are too large for a record, so an old record would be replayed over them.
+    // The new objects are too large for a record, so an old record could be replayed over them.
     holds_at_a_glance(&[
         "push a; pop a; collect; stuff a",
         "eager: pop a; churn a; stuff a",
@@ -138,7 +138,7 @@ fn live_slots_that_were_stored_are_not_believed_twice() {
 
 #[test]
 fn a_process_may_be_killed_while_it_closes_the_heap() {
-    // The header that says so is in a cache, and the next process writes over the other one.
+    // The header that says so may be in a cache only, and the next process writes over the other one.
     holds(&["close", "push a; close", "eager crashed: close"]);
 }
 
@@ -163,17 +163,17 @@ fn what_is_new_while_a_cycle_runs_stays() {
 
 #[test]
 fn a_cycle_begins_between_two_transactions_and_may_end_within_one() {
-    // The object needs a new arena, and the cycle of the opening ends first. The node that is not linked
-    // until then stays.
+    // The heap must grow for the object, which may end the cycle that the opening began. The node that is not
+    // linked then must stay.
     holds_at_a_glance(&[
         "crashed: carry a; stuff a",
         "crashed pin: carry a; stuff a",
         "eager crashed: carry a; carry a; churn a",
     ]);
-    // No cycle is running.
+    // In heaps that were closed no cycle runs from the beginning.
     holds_at_a_glance(&["push a; carry a; stuff a", "pin: push a; carry a; stuff a"]);
     breaks(Bug::CycleInTransaction, &["pin: push a; carry a"]);
-    // There is no room, and the cycle that is running ends: the transaction goes on, or is rolled back.
+    // There is no room, so that a cycle that runs ends. The transaction goes on, or is rolled back.
     holds_at_a_glance(&[
         "full eager: waste a; without a; push a; collect",
         "full eager: waste a; without-long a; cut a; collect",
@@ -256,7 +256,7 @@ fn what_a_new_root_leads_to_stays() {
         "eager crashed: migrate a; cut a; migrate a; churn a",
         "stuff a; migrate a; collect; migrate a; collect",
     ]);
-    // The churn gives the root its first layout again, when no cycle is running.
+    // The churn gives the root its first layout again, after the collection.
     breaks(Bug::CycleFromOldRoot, &["eager: migrate a; collect; churn a"]);
 }
 
@@ -267,7 +267,7 @@ fn a_record_behind_a_torn_one_stays_dead() {
     holds(&["set a; set a; torn; set a", "burst a; torn; set a"]);
     breaks(Bug::KeepGeneration, &["set a; set a"]);
     // Several entries share one fence: a later entry may be whole while the first one is torn. Then recovery
-    // replays nothing.
+    // must not apply the later one.
     holds(&["pin: grow a; wide a"]);
     breaks(Bug::KeepGeneration, &["pin: grow a; wide a"]);
 }
@@ -284,7 +284,7 @@ fn a_crash_in_recovery_is_a_crash_like_any_other() {
 #[test]
 fn what_a_killed_process_has_left_in_caches_is_made_durable() {
     holds(&["rename b", "moved crashed: move", "both; kill; set a", "pin: pair a; kill; pair a"]);
-    // The header of a closed heap, too.
+    // Also the header of a closed heap.
     holds(&["big a; close", "eager crashed: close", "close; close"]);
 }
 
@@ -327,7 +327,7 @@ fn a_part_of_a_record_counts_with_all_others() {
 
 #[test]
 fn a_part_counts_when_the_log_of_another_one_was_emptied() {
-    // In any order, one by one, or with the next part behind it.
+    // The logs are emptied in either order, some with another part behind.
     holds(&[
         "both; many a; many b",
         "both; many b; both",
@@ -338,7 +338,7 @@ fn a_part_counts_when_the_log_of_another_one_was_emptied() {
     breaks(Bug::RetiredPartsMiss, &["both; many a", "both; many b", "three; many b"]);
 }
 
-/// There is no more space, and `both` finds no room in the log of `b`, which is emptied for its part.
+/// There is no more space, so that one `both` finds no room in the log of `b`, which is emptied for its part.
 const EMPTIED_FOR_A_PART: &str = "full: grow a; \
     burst b; burst b; burst b; burst b; burst b; burst b; burst b; \
     replace b; replace b; replace b; replace b; replace b; replace b; replace b; both; both; both; both; both";
@@ -381,7 +381,8 @@ fn two_bytes_of_one_word_do_not_undo_each_other() {
 
 #[test]
 fn what_an_interrupted_creation_leaves_is_cleared() {
-    // Each recovery from a crash in these allocates and creates the root again, in the same pages.
+    // If the root is missing after a crash, the explorer allocates and creates it again, perhaps in its
+    // pages.
     holds(&["remove b; create b", "remove b; power; create b"]);
 }
 
@@ -403,7 +404,7 @@ fn growth_can_be_interrupted_anywhere() {
 
 #[test]
 fn the_log_can_grow() {
-    // After a removal the new segment is not zero before.
+    // After a removal the pages of the new segment may have old content.
     holds(&[
         "burst a; burst a",
         "remove b; burst a",
@@ -414,7 +415,7 @@ fn the_log_can_grow() {
 
 #[test]
 fn without_space_nothing_happens() {
-    // The first operation takes the last pages, so that the undo log of the second one cannot grow.
+    // The first operation takes most of the pages, so that the undo log of the second one cannot grow.
     let program = "full: grow a; wide a".parse().expect("a program");
     let states = explorer(limits()).run(&program).expect("it runs").states;
     let [.., before, after] = &states[..] else { panic!("there are several") };

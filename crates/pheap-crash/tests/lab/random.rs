@@ -1,4 +1,4 @@
-//! Longer programs than the explorer enumerates.
+//! Random programs.
 
 use crate::common::{self, explorer};
 use pheap::sim::Bug;
@@ -32,7 +32,7 @@ fn programs_of_four_to_eight_operations() {
     }
 }
 
-/// By programs that were not written for it. No crash is needed, only a heap that is nearly full.
+/// Random programs find this bug in used heaps of limited size, without a crash.
 #[test]
 fn a_rollback_into_a_span_that_was_swept_is_found_by_chance() {
     const PROGRAMS: usize = 2000;

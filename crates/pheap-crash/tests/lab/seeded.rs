@@ -1,5 +1,5 @@
-//! The score of the explorer: it finds each bug that a switch turns on, in a small set of programs that pass
-//! without bugs.
+//! Seeded bugs: each is found by a small set of programs, or by the situations. All of these pass without a
+//! bug.
 
 use crate::common::{explore, explorer};
 use pheap::sim::Bug;
@@ -26,8 +26,7 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "wal: migrate a; checkpoint; migrate a; push a",
         "wal small: push a; fill b; fill b; fill b; fill b",
         "wal small: push a; set-amid-checkpoint; push a",
-        // The log goes on in another segment without having grown. Growing would make the segment before that
-        // durable.
+        // For a log that goes on in another segment without having grown, because growth syncs it.
         "wal lazy: fill a; fill b; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; fill b",
     ];
     let in_memory = [
@@ -83,7 +82,7 @@ fn is_of_nested_parts(bug: Bug) -> bool {
 fn find(bug: Bug) -> Option<Failure> {
     let mut explorer = explorer(Limits { deep_every: 16, ..Limits::quick(1) });
     let _seeded = Seeded::new(bug);
-    // First those that are about it.
+    // For bugs of nested parts, begins with the programs that have these.
     let is_of_parts = is_of_nested_parts(bug);
     let (first, then): (Vec<_>, Vec<_>) =
         programs(is_of_the_log(bug)).partition(|program| is_of_parts && program.to_string().contains("nest"));
@@ -99,7 +98,7 @@ fn is_found(bug: Bug) {
     println!("{bug:?} is found by `{}`:\n{failure}", failure.program);
 }
 
-/// Those that take little time.
+/// Returns the situations that take little time.
 fn situations() -> impl Iterator<Item = Situation> {
     use Situation::{Recycled, Reused, ReusedOnDisk, Types};
     Situation::ALL
@@ -108,7 +107,7 @@ fn situations() -> impl Iterator<Item = Situation> {
         .filter(|situation| ![Recycled, Reused, ReusedOnDisk, Types].contains(situation))
 }
 
-/// For bugs that no program of one thread shows: one of the situations does, all of them tried.
+/// For bugs that these programs do not show: asserts that one of the situations does.
 fn is_found_in_a_situation(bug: Bug) {
     let found = situations().find_map(|situation| {
         let start = situation.start().unwrap_or_else(|error| panic!("{situation:?}: {error}"));
@@ -143,7 +142,7 @@ macro_rules! each {
 pheap_crash::each_bug!(each);
 
 fn nothing_is_found(wal: bool) {
-    // With fewer crashes in recoveries than where a bug is looked for, which ends when it is found.
+    // With fewer crashes in recoveries than `find` has, which ends at the first failure.
     let mut explorer = explorer(Limits::quick(1));
     programs(wal).for_each(|program| explore(&mut explorer, &program));
     let totals = explorer.totals();

@@ -1,11 +1,13 @@
-//! Scripts: the text says where each crash happens. The findings of the fuzzer are here, each made as small
-//! as possible.
+//! Scripts: the text says where each crash happens. Findings of the fuzzer are here, each made small.
 
 use pheap::sim::Bug;
 use pheap_crash::seeded::Seeded;
 use pheap_crash::{Script, Steered};
 
-/// Runs a script, and says how many crashes there were.
+/// Runs a script. Returns the number of crashes that the heap has survived.
+///
+/// # Panics
+/// If the script finds a bug.
 fn survives(text: &str) -> usize {
     let steered = Steered::new().unwrap();
     match steered.run(&Script::parse(text)) {
@@ -40,7 +42,7 @@ fn a_script_says_when_the_process_is_killed() {
 #[test]
 fn a_bug_is_found_by_the_script_that_leads_to_it() {
     let steered = Steered::new().unwrap();
-    // One of the pending lines has not reached the medium, or only that one has.
+    // Of each four pending lines, all but one have reached the medium, or only one has.
     let keeps = ["7", "b", "d", "e", "1", "2", "4", "8"].map(|mask| format!("groups {mask}"));
     let found = || {
         let script = |at: usize, keep: &str| Script::parse(&format!("pin: pair a; set a\nat {at} {keep}"));
@@ -51,37 +53,37 @@ fn a_bug_is_found_by_the_script_that_leads_to_it() {
     assert!(found());
 }
 
-/// Of a root that is removed nothing is held.
+/// Removing a root drops the held pointer of it.
 #[test]
 fn a_held_root_is_removed() {
     survives("crashed wal: hold b; remove b; abort-free a");
 }
 
-/// What is freed at a commit while a cycle sweeps was paid for.
+/// A transaction may free objects while a collection sweeps.
 #[test]
 fn objects_are_freed_while_a_cycle_sweeps() {
     survives("eager wal: cut b; cut b; churn b");
     survives("eager pin: cut b; cut b; churn b");
 }
 
-/// Nothing is popped of a list that found no room to grow.
+/// A repeated operation pops nothing from a list that found no room to grow.
 #[test]
 fn repeated_operations_find_no_room() {
     survives("full: grow a; big b; grow b; churn b");
 }
 
-/// A removal that is lost takes its pages back, and so does a collection.
+/// A removal or a collection that is lost in a crash takes its free pages back.
 #[test]
 fn what_became_free_is_lost() {
     survives("wal lazy small short: remove b; power");
     survives("wal lazy: grow a; unlink-big a; collect; kill");
 }
 
-/// A check of a heap may be what its disk refuses.
+/// The failing call may be one of a check of the heap.
 #[test]
 fn a_recovery_meets_a_bad_disk() {
     assert_eq!(survives("crashed wal: set a\nat 0 first 14 | fail-log-sync-1: ready; abort a"), 1);
-    // Or the first thing that is read.
+    // Or one of the first reading of the heap.
     let program = "map-churn a; pop a; replace b; migrate a; big a; free-big a; big a";
     let then = "wal small fail-log-write-1: carry a; pair a; pair a";
     assert_eq!(survives(&format!("eager: {program}\nat 8 none | {then}")), 1);
@@ -93,8 +95,8 @@ fn a_recovery_meets_a_bad_disk() {
     }
 }
 
-/// The log fails within a transaction that is rolled back anyway. Then a removal or a renaming of a root
-/// fails with the heap's error, and is not done.
+/// A sync fails, perhaps within a transaction that is rolled back anyway. Then a removal or a renaming of a
+/// root fails with the heap's error, and is not done.
 #[test]
 fn roots_of_a_failed_heap_stay() {
     for call in 0..8 {
@@ -106,7 +108,7 @@ fn roots_of_a_failed_heap_stay() {
     }
 }
 
-/// Two processes are killed, the first one before the second has made its writes durable. When the power
+/// Two processes are killed, the second before it has made the writes of the first durable. When the power
 /// fails then, the writes of both may be lost.
 #[test]
 fn two_processes_are_killed_before_the_power_fails() {

@@ -74,7 +74,8 @@ fn writes_can_be_short() {
     holds(&["wal short: push a; big a; checkpoint; push a"]);
 }
 
-/// Each call of a program fails once. All acknowledged changes are there when the heap is opened again.
+/// Explores each of these programs with each of its calls failing, in one or two ways. Asserts that there is
+/// no failure of the lab: acknowledged changes are there when the heap is opened again.
 fn survives_faults(programs: &[&str]) {
     let mut explorer = explorer(glance());
     let mut failing = 0;
@@ -106,9 +107,9 @@ fn any_call_may_fail_around_a_commit() {
 #[test]
 fn any_call_may_fail_around_a_checkpoint() {
     survives_faults(&["wal: push a; checkpoint; push a; close; set a", "wal small: fill a; set a"]);
-    // Also when pages are to become holes, and to have space again.
+    // Also when pages become holes, and get space again.
     survives_faults(&["wal: push b; checkpoint; remove b; checkpoint; create b; push b; push a"]);
-    // Also when the pages are read again that are given back.
+    // Also when a transaction changes pages in the middle of a checkpoint.
     survives_faults(&["wal small: push a; set-amid-checkpoint"]);
 }
 
@@ -127,7 +128,7 @@ fn any_call_may_fail_while_a_heap_moves() {
     survives_faults(&["wal: push a; relocate", "wal crashed moved: push a"]);
 }
 
-/// Whether a call that fails, with this bug, breaks one of these programs.
+/// Returns whether a failing call, with this bug, makes one of these programs fail.
 fn fails_with(bug: Bug, programs: &[&str]) -> bool {
     let mut explorer = explorer(glance());
     programs.iter().any(|text| {
@@ -164,12 +165,11 @@ fn what_was_free_before_a_checkpoint_may_be_a_hole_after_it() {
     breaks(Bug::HolesEarly, &["wal lazy: push b; checkpoint; remove b; checkpoint"]);
 }
 
-/// Two crashes happen while a header is written to the same slot. Words of the one header and words of the
-/// other do not pass for a whole header.
+/// Two crashes may happen while a header is written to the same slot. Words of the one header and words of
+/// the other must not pass for a whole header.
 #[test]
 fn two_torn_headers_are_not_one_whole() {
-    // Random numbers in the words decide which words are torn. The code that rules this out has tests in
-    // pheap: `heap/open/wal.rs` and `wal/resume_tests.rs`.
+    // The result may depend on random numbers in the words, so this is tried several times.
     for _ in 0..3 {
         holds(&["wal lazy: push b; checkpoint; remove b; checkpoint; push a; create b; torn; push a"]);
     }

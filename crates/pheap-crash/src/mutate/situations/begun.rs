@@ -1,5 +1,5 @@
-//! A closed heap gets a log with its first change. Its content may be in the page cache only, because a sync
-//! of the process that closed it failed.
+//! A closed heap gets a log. Its content may be in the page cache only, because a sync of the process that
+//! closed it failed.
 
 use crate::report::Said;
 
@@ -17,8 +17,8 @@ use crate::run::{Ready, Run, options};
 use pheap_testkit::Rng;
 
 /// Fails each sync of a heap's file once, while the heap is open as `Process`, changed and closed. Another
-/// process opens it with a log, perhaps syncs it, and changes it. Before that, the page cache may forget the
-/// data that did not reach the disk.
+/// process opens it with a log, perhaps syncs it, and changes it. Between the opening and the sync, the page
+/// cache may forget data of the failed sync.
 pub(super) fn explore([_, _, (content, state), _]: &Ready) -> Result<(), String> {
     for (syncs, evicts) in [(false, false), (false, true), (true, false), (true, true)] {
         for after in 0.. {

@@ -11,7 +11,7 @@ use crate::program::Setting;
 use crate::report::Said;
 use crate::run::{Run, options};
 
-/// The heap, and its state after each transaction.
+/// The heap, its states at first and after each transaction, and the commits of these.
 struct Heap {
     medium: Medium,
     roots: [Root<Record<'static>>; 2],
@@ -48,7 +48,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Notes how many transactions are durable.
+    /// Notes how many transactions are durable, which is a point.
     fn tell(&self) {
         let durable = self.commits.iter().take_while(|commit| commit.is_durable()).count();
         self.medium.acknowledge(durable, durable);

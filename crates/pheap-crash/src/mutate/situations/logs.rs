@@ -15,8 +15,8 @@ use crate::tuning::SMALL;
 /// The bytes of two files.
 type HeapAndLog = (Vec<u8>, Vec<u8>);
 
-/// Makes two heaps in files with the logs that a crash leaves, and the first heap again after it was closed
-/// and opened.
+/// Returns the files of two heaps that are open, as a crash of the process leaves them, and those of the
+/// first heap after it was closed and opened again.
 pub(super) fn files() -> Result<Vec<HeapAndLog>, String> {
     let folder = pheap_testkit::tempdir();
     let mut made = Vec::new();
@@ -117,7 +117,8 @@ pub(super) fn twins(start: Start) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes the log of an open heap. A commit is then not acknowledged. Closing the heap saves it.
+/// Removes the log of an open heap. The next commit is then not acknowledged. Closing the heap saves its
+/// changes.
 pub(super) fn log_removed(start: Start) -> Result<(), String> {
     let disk = Arc::new(SimDisk::new(start.content.image()));
     let heap = opened(&disk)?;

@@ -97,7 +97,8 @@ fn use_mapped(disk: &Arc<SimDisk>, state: &State, value: u64) -> Result<(Content
     Ok((before, points))
 }
 
-/// Kills that process at each point. Another process opens the content that the kernel has then.
+/// Kills that process at each point, at a few moments. Another process opens the content that the kernel has
+/// then.
 fn killed((before, points): &(Content, Vec<Moment>), state: &State) -> Result<(), String> {
     let mut now = Snapshot::new(before.clone());
     for (at, point) in points.iter().enumerate() {

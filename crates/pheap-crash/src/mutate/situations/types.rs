@@ -30,14 +30,14 @@ of_eight!(Leaf, u64);
 of_eight!(Branch, Leaf);
 of_eight!(Tree, Branch);
 
-/// A small object: only a few other words reach the medium together with the description of its type.
+/// A small object, so that few other words reach the medium together with the description of its type.
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Garden<'r> {
     tree: Option<P<'r, Tree>>,
 }
 
-/// A number of words smaller than an extent.
+/// If more words than this are pending at a point, the type table has taken another extent.
 const EXTENT: usize = 500;
 const NAME: &str = "tree";
 
@@ -46,8 +46,7 @@ fn create(heap: &Heap) -> Result<(), String> {
     heap.root::<Tree>(NAME).map(drop).said()
 }
 
-/// Allocates an object that can point to the type, in a transaction whose only fence makes the description
-/// durable.
+/// Allocates an object that can point to the type, so that the transaction describes it.
 fn allocate(heap: &Heap) -> Result<(), String> {
     let root = record(heap, "a")?;
     root.txn(|tx, _| tx.alloc(Garden::default()).map(drop)).said()
@@ -62,7 +61,7 @@ fn first_used(start: &Start, first_use: fn(&Heap) -> Result<(), String>) -> Resu
     let options = options(Setting::default(), None);
     let medium = Medium::new(start.content.clone());
     let heap = medium.opened(&options)?;
-    // Free pages that are not zero. The type table takes the one that fits best.
+    // Leaves free pages that are not zero, so that the type table takes such a page.
     let root = record(&heap, "a")?;
     for words in [&[u64::MAX; 2048][..]; 24].into_iter().chain([&[u64::MAX; 900][..]; 24]) {
         root.txn(|tx, _| tx.alloc_slice_copy(words).map(drop)).said()?;
