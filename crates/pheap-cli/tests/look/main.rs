@@ -89,5 +89,5 @@ fn a_dump_has_a_line_for_each_element() {
     );
     let all = heap::pheap("dump", &place.heap, &["shop", "--format", "csv"]);
     let message = heap::ends_with(&all, 2);
-    assert!(message.contains("is a struct `Shop`; it has `.jobs`, `.by_owner`"), "{message}");
+    assert!(message.contains("leads to a struct `Shop`; it has `.jobs`, `.by_owner`"), "{message}");
 }
