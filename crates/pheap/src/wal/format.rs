@@ -22,6 +22,7 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::begin::FIRST_SEGMENTS;
 use super::cache::MOST_TRIED;
 use super::page_set::PageSet;
 use crate::faults::holds;
@@ -357,6 +358,9 @@ pub(crate) struct ReadLog {
     pub(crate) newest: u64,
     /// Position up to which the log had been synced, by the largest value in the segments that were read.
     pub(crate) synced: u64,
+    /// The largest such position that is the end of a transaction, in all segments, read or not. See
+    /// [`lost`](Self::lost).
+    pub(super) promised: u64,
     /// Distance from `end` to the position where the reading ended. Records between belong to an incomplete
     /// transaction.
     pub(crate) rest: u64,
@@ -366,6 +370,30 @@ impl ReadLog {
     /// Begins to read behind a position: nothing is found yet.
     pub(crate) fn behind(end: u64) -> ReadLog {
         ReadLog { begin: end, end, ..ReadLog::default() }
+    }
+
+    /// Returns an offset in the file behind which records are damaged, if records that were synced cannot be
+    /// read.
+    ///
+    /// No crash leaves such a log. When a run begins a segment, all transactions before the position that the
+    /// first line calls synced are durable, those of earlier runs, too. From then on each reading finds them:
+    /// * A segment is used again only when a mark behind its records is durable, and reading begins at the
+    ///   newest mark.
+    /// * A later run begins at the end of the last complete transaction, so behind them. Its segments name
+    ///   that end or a later one, so none of them leads a reader past these transactions.
+    /// * What is left of earlier runs behind their end, and lines of segments that are used again, have
+    ///   smaller positions. A torn first line is none.
+    /// * After a failed sync no run calls anything synced. The next one writes the records again that no line
+    ///   calls synced, before it writes a line.
+    ///
+    /// A sync ends behind a transaction, or directly behind a first line. Positions of the second kind
+    /// do not count: a later run that finds no record there uses the segment again.
+    pub(super) fn lost(&self, layout: LogLayout) -> Option<u64> {
+        let last = self.segments.iter().rev().find(|segment| layout.start(segment.sequence) < self.end);
+        let offset = last.map_or(HEAD, |last| {
+            layout.file_offset(last.place) + (self.end - layout.start(last.sequence)).min(layout.segment)
+        });
+        (self.end < self.promised).then_some(offset)
     }
 }
 
@@ -470,6 +498,28 @@ fn read_heads(
     Ok(heads)
 }
 
+/// Returns the length of the file, and the length that it had at least, if the file was cut off.
+///
+/// No crash leaves such a file. The first segments are durable before the heap's header names the log, and
+/// stay. Another segment is durable before its first line is written, and is cut off whole, durably, before
+/// the file grows again. An opening makes the length durable again before it goes on with the log, because an
+/// earlier sync may have failed. Another process may make the file longer now, or cut it down: so the length
+/// is read again behind the line.
+pub(super) fn cut_lengths(
+    file: &dyn Storage,
+    layout: LogLayout,
+    seed: ChecksumSeed,
+) -> io::Result<Option<(u64, u64)>> {
+    let place = file.len()?.saturating_sub(HEAD) / layout.segment;
+    let (start, whole) = (layout.file_offset(place), layout.file_offset(FIRST_SEGMENTS.max(place + 1)));
+    let mut bytes = [0; LINE];
+    file.read_up_to(&mut bytes, start)?;
+    let is_used = SegmentHead::from_words(line(&bytes), layout, seed).is_some();
+    let len = file.len()?;
+    let is_cut = len < layout.file_offset(FIRST_SEGMENTS) || is_used && start < len && len < whole;
+    Ok(is_cut.then_some((len, whole)))
+}
+
 /// Reads on from the end of `found` to the end of the log: no complete record follows there, and no segment
 /// goes on from there. `reader` gets the records.
 pub(super) fn read_on(
@@ -481,6 +531,9 @@ pub(super) fn read_on(
 ) -> io::Result<()> {
     let heads = read_heads(file, layout, seed)?;
     found.newest = heads.last_key_value().map_or(0, |(&sequence, _)| sequence);
+    let positions = heads.values().map(|(head, _)| head.synced);
+    found.promised =
+        positions.filter(|synced| synced % layout.segment != LINE as u64).max().unwrap_or_default();
     found.segments.clear();
     // Of several segments that name one position, the newest remains.
     let behind: HashMap<u64, (SegmentHead, u64)> =

@@ -511,9 +511,7 @@ impl Wal {
         log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
         // If this sync fails, the kernel may have reported the failed write of another thread's record, and
         // would not report it again to that thread. So the failure is kept for all.
-        // SURVIVES drop: a sync of a record in a new segment syncs the file's length, too. This sync leaves
-        // less work for that one.
-        // SURVIVES delay: the sync of a record in a new segment syncs the file's length, too.
+        // An opening relies on it that the disk has a segment whole before its first line.
         log.sync().inspect_err(|e| self.poison("syncing the log", e))?;
         self.state.lock().buffer.add_segments(have..have + add);
         Ok(())

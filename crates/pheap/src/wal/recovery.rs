@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::WalIdentity;
 use super::fold::Fold;
 use super::format::{
-    ChecksumSeed, Head, LogLayout, MARKS, ReadLog, WalSegment, each_record, read_all, read_head, read_mark,
-    read_on,
+    ChecksumSeed, Head, LogLayout, MARKS, ReadLog, WalSegment, cut_lengths, each_record, read_all, read_head,
+    read_mark, read_on,
 };
 use super::resume::write_unsynced_again;
 use crate::error::{Error, Result};
@@ -31,8 +31,8 @@ impl WalTail {
     /// name. Changes nothing.
     ///
     /// # Errors
-    /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if a record lies outside the heap,
-    /// [`Error::Io`].
+    /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if the log is cut off or damaged, or
+    /// a record lies outside the heap, [`Error::Io`].
     pub(crate) fn read(disk: &dyn Disk, of: &WalIdentity) -> Result<WalTail> {
         let path = &disk.log_path();
         let error = |e| Error::io(format!("reading {}", path.display()), e);
@@ -62,7 +62,7 @@ impl WalTail {
         }
         let (log, layout) = own_log(disk, of)?;
         let found = read_all(&*log, layout, ChecksumSeed::new(of.salt, layout)).map_err(error)?;
-        check_extent(found.extent.as_ref(), of.mapped)?;
+        check_found(&found, layout, of.mapped)?;
         Ok(WalTail { found, log: Some((log, layout)) })
     }
 
@@ -138,9 +138,15 @@ impl WalTail {
     }
 }
 
-/// Fails if the records store to the heap's header, or outside the heap, which has `mapped` bytes.
-pub(super) fn check_extent(extent: Option<&std::ops::Range<u64>>, mapped: u64) -> Result<()> {
-    if extent.is_some_and(|extent| extent.start < HEADER_SIZE || extent.end > mapped) {
+/// Fails if records that were synced cannot be read, or the records store to the heap's header, or outside
+/// the heap, which has `mapped` bytes.
+pub(super) fn check_found(found: &ReadLog, layout: LogLayout, mapped: u64) -> Result<()> {
+    if let Some(offset) = found.lost(layout) {
+        return Err(Error::corrupt(format!(
+            "the log is damaged behind byte {offset}, so synced records cannot be read; nothing was changed"
+        )));
+    }
+    if found.extent.as_ref().is_some_and(|extent| extent.start < HEADER_SIZE || extent.end > mapped) {
         return Err(Error::corrupt("a record of the log lies outside of the heap"));
     }
     Ok(())
@@ -169,7 +175,7 @@ fn open(disk: &dyn Disk, path: &Path) -> Result<Option<(Arc<dyn Storage>, Head)>
 /// Opens the log of this heap, which needs it.
 ///
 /// # Errors
-/// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Io`].
+/// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if the log is cut off, [`Error::Io`].
 pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Storage>, LogLayout)> {
     let path = disk.log_path();
     let foreign = |why: &str| Err(Error::ForeignLog { path: path.clone(), why: why.to_owned() });
@@ -185,12 +191,14 @@ pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Stor
             foreign("it is an older or newer log of the same heap")
         }
         Some((log, Head::Log(layout))) => {
-            let is_own = is_own(&*log, layout, of);
-            if is_own.map_err(|e| Error::io(format!("reading {}", path.display()), e))? {
-                Ok((log, layout))
-            } else {
-                foreign(OF_A_COPY)
+            let error = |e| Error::io(format!("reading {}", path.display()), e);
+            let cut = cut_lengths(&*log, layout, ChecksumSeed::new(of.salt, layout));
+            if let Some((len, whole)) = cut.map_err(error)? {
+                return Err(Error::corrupt(format!(
+                    "the log is cut off: it has {len} of at least {whole} bytes, and nothing was changed"
+                )));
             }
+            if is_own(&*log, layout, of).map_err(error)? { Ok((log, layout)) } else { foreign(OF_A_COPY) }
         }
     }
 }

@@ -38,6 +38,11 @@ impl Cut {
             // The file was made shorter, but not on the disk.
             now.extend_from_slice(behind);
         }
+        if now.len() > synced.len() && !keep() {
+            // The file was made longer, but on the disk only in part.
+            let half = synced.len().midpoint(now.len()).next_multiple_of(SECTOR);
+            now.truncate(half);
+        }
         synced.resize(now.len(), 0);
         for (new, old) in now.chunks_mut(SECTOR).zip(synced.chunks(SECTOR)) {
             if new != old && !keep() {
@@ -188,7 +193,8 @@ proptest! {
                         wal.checkpoint(|| {}).unwrap();
                         synced = all.len();
                         wal.cut_down().unwrap();
-                        prop_assert!(files.log.len().unwrap() <= HEAD + 2 * SETTINGS.segment());
+                        // A power failure may have left a part of a third segment.
+                        prop_assert!(files.log.len().unwrap() < HEAD + 3 * SETTINGS.segment());
                     }
                 }
             }

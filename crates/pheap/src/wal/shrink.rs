@@ -5,18 +5,20 @@
 //! full. The mark still names the end of the records there. The first line of the new segment, which is
 //! written with the next record, names the same position, so a reader finds the new segment whether the old
 //! one is there or not. A mapped log is not cut down: a store behind the end of the file would end the
-//! process.
+//! process. The new length is synced before the file grows again. Otherwise the disk might have a part of a
+//! segment again with its old first line, and the next opening would take the log for one that a user has cut
+//! off.
 
 use super::Wal;
 use super::begin::FIRST_SEGMENTS;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 impl Wal {
     /// Makes the log's file as short as at first, if it has grown, is not mapped, and the heap's file has
-    /// everything by a durable mark. Writes no record and no mark.
+    /// everything by a durable mark. Writes no record and no mark. The new length is durable on return.
     ///
     /// # Errors
-    /// The failure of the log. It is no error if the file cannot be made shorter.
+    /// The failure that the log has or gets. It is no error if the file cannot be made shorter.
     pub(crate) fn cut_down(&self) -> Result<()> {
         if !self.has_begun() {
             return Ok(());
@@ -39,7 +41,15 @@ impl Wal {
             state.buffer.recycle(end);
             state.buffer.give_up_behind(FIRST_SEGMENTS)
         };
-        let _ = self.log().cut_off(self.layout.file_offset(segments));
-        Ok(())
+        let log = self.log();
+        if log.cut_off(self.layout.file_offset(segments)).is_err() {
+            return Ok(());
+        }
+        // SURVIVES drop: the simulated disk keeps the length of a file that is cut off.
+        // SURVIVES delay: the reason is the same.
+        log.sync().map_err(|e| {
+            self.poison("syncing the log", &e);
+            Error::io("syncing the log", e)
+        })
     }
 }

@@ -18,4 +18,5 @@ mod refused;
 mod removed;
 mod unchanged;
 mod wal;
+mod wal_cut;
 mod wal_names;
