@@ -501,10 +501,11 @@ fn read_heads(
 /// Returns the length of the file, and the length that it had at least, if the file was cut off.
 ///
 /// No crash leaves such a file. The first segments are durable before the heap's header names the log, and
-/// stay. Another segment is durable before its first line is written, and is cut off whole, durably, before
-/// the file grows again. An opening makes the length durable again before it goes on with the log, because an
-/// earlier sync may have failed. Another process may make the file longer now, or cut it down: so the length
-/// is read again behind the line.
+/// stay. Another segment is durable before its first line is written. It is cut off only when a durable mark
+/// is behind its records, so a segment with a larger number than that of the mark has to be whole. An opening
+/// makes the length durable again before it goes on with the log, because an earlier sync may have failed.
+/// Another process may make the file longer now, or cut it down: so the length and the mark are read behind
+/// the line.
 pub(super) fn cut_lengths(
     file: &dyn Storage,
     layout: LogLayout,
@@ -514,9 +515,11 @@ pub(super) fn cut_lengths(
     let (start, whole) = (layout.file_offset(place), layout.file_offset(FIRST_SEGMENTS.max(place + 1)));
     let mut bytes = [0; LINE];
     file.read_up_to(&mut bytes, start)?;
-    let is_used = SegmentHead::from_words(line(&bytes), layout, seed).is_some();
+    let head = SegmentHead::from_words(line(&bytes), layout, seed);
     let len = file.len()?;
-    let is_cut = len < layout.file_offset(FIRST_SEGMENTS) || is_used && start < len && len < whole;
+    let folded = read_mark(file, layout, seed)?.0.folded;
+    let is_needed = head.is_some_and(|head| head.sequence > layout.sequence(folded));
+    let is_cut = len < layout.file_offset(FIRST_SEGMENTS) || is_needed && start < len && len < whole;
     Ok(is_cut.then_some((len, whole)))
 }
 

@@ -62,7 +62,14 @@ impl WalTail {
         }
         let (log, layout) = own_log(disk, of)?;
         let found = read_all(&*log, layout, ChecksumSeed::new(of.salt, layout)).map_err(error)?;
-        check_found(&found, layout, of.mapped)?;
+        // Not of a log that another process writes to: there, a line may be newer than what was read before.
+        if let Some(offset) = found.lost(layout) {
+            return Err(Error::corrupt(format!(
+                "the log is damaged behind byte {offset}, so synced records cannot be read; nothing was \
+                 changed"
+            )));
+        }
+        check_extent(found.extent.as_ref(), of.mapped)?;
         Ok(WalTail { found, log: Some((log, layout)) })
     }
 
@@ -138,15 +145,9 @@ impl WalTail {
     }
 }
 
-/// Fails if records that were synced cannot be read, or the records store to the heap's header, or outside
-/// the heap, which has `mapped` bytes.
-pub(super) fn check_found(found: &ReadLog, layout: LogLayout, mapped: u64) -> Result<()> {
-    if let Some(offset) = found.lost(layout) {
-        return Err(Error::corrupt(format!(
-            "the log is damaged behind byte {offset}, so synced records cannot be read; nothing was changed"
-        )));
-    }
-    if found.extent.as_ref().is_some_and(|extent| extent.start < HEADER_SIZE || extent.end > mapped) {
+/// Fails if the records store to the heap's header, or outside the heap, which has `mapped` bytes.
+pub(super) fn check_extent(extent: Option<&std::ops::Range<u64>>, mapped: u64) -> Result<()> {
+    if extent.is_some_and(|extent| extent.start < HEADER_SIZE || extent.end > mapped) {
         return Err(Error::corrupt("a record of the log lies outside of the heap"));
     }
     Ok(())
