@@ -91,8 +91,8 @@ pub enum Error {
         oldest: u64,
     },
 
-    /// A checksum or an invariant of the heap, its log or a backup does not hold, or the log is cut off. If you
-    /// have the whole log, put it back: a refused opening has changed neither file.
+    /// A checksum or an invariant of the heap, its log or a backup does not hold, or the log is cut off. If
+    /// you have the whole log, put it back: a refused opening has changed neither file.
     #[error("the heap is corrupt: {what}; restore it from a copy")]
     Corrupt {
         /// The checksum or invariant that does not hold, and its place.

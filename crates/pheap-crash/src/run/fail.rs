@@ -133,8 +133,8 @@ impl Run {
     }
 
     /// Opens a heap that was closed because its disk had failed. `after` is its state if all writes have
-    /// reached the disk. The heap must hold the state after the last acknowledged step, or a later one. If the
-    /// page cache has forgotten data, the last step that survives a power failure counts instead.
+    /// reached the disk. The heap must hold the state after the last acknowledged step, or a later one. If
+    /// the page cache has forgotten data, the last step that survives a power failure counts instead.
     pub(super) fn open_after(&mut self, after: State) -> Result<(), String> {
         self.trace.states.push(after);
         let evicted = self.heal();

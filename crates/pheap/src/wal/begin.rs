@@ -16,15 +16,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::format::LogLayout;
+use super::format::{FIRST_SEGMENTS, LogLayout};
 use super::{HIDES_WRITES, Wal};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
 use crate::units::PAGE;
-
-/// Segments of a new log. A log that is cut down keeps as many.
-pub(super) const FIRST_SEGMENTS: u64 = 2;
 
 /// The writes to the heap's file when the log begins.
 #[derive(Debug)]

@@ -5,9 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::begin::FIRST_SEGMENTS;
 use super::fold::Fold;
-use super::format::{LogMark, MARKS, WalSegment, each_record};
+use super::format::{FIRST_SEGMENTS, LogMark, MARKS, WalSegment, each_record};
 use super::{CheckpointState, Wal, WalFailure, WalState};
 use crate::error::{Error, Result};
 use crate::os::cpu::bytes;

@@ -22,7 +22,6 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::begin::FIRST_SEGMENTS;
 use super::cache::MOST_TRIED;
 use super::page_set::PageSet;
 use crate::faults::holds;
@@ -30,6 +29,9 @@ use crate::log::{checksum, ranges};
 use crate::os::cpu::bytes_mut;
 use crate::os::storage::Storage;
 use crate::units::{LINE, LINE_WORDS, PAGE};
+
+/// Segments of a new log. A log that is cut down keeps as many.
+pub(super) const FIRST_SEGMENTS: u64 = 2;
 
 /// Bytes before the first segment.
 pub(crate) const HEAD: u64 = 4096;

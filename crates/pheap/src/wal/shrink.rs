@@ -10,7 +10,7 @@
 //! off.
 
 use super::Wal;
-use super::begin::FIRST_SEGMENTS;
+use super::format::FIRST_SEGMENTS;
 use crate::error::{Error, Result};
 
 impl Wal {
