@@ -141,8 +141,8 @@ fn field(input: &Input<'_>, field: &Field<'_>, errors: &mut Errors) {
         errors.at(
             *span,
             format_args!(
-                "a derive cannot change the type of a field, so `with` would store `{ty}` as it is: give the \
-                 field the type `Stored<{ty}, {adapter}>`, which the adapter converts"
+                "a derive cannot change the type of a field, so `with` would store `{ty}` as it is: use \
+                 `Stored<{ty}, {adapter}>` as its type, which the adapter converts"
             ),
         );
     }

@@ -141,7 +141,7 @@ fn neither(sig: &Signature) -> Error {
     Error::new(
         reference.span(),
         format_args!(
-            "{FORMS}; the macro does not see through aliases, so if `{alias}` is an alias of {of}, write \
+            "{FORMS}; the macro does not see through aliases, so if `{alias}` is an alias of {of}, use \
              `{name}: {written}` here"
         ),
     )
