@@ -60,6 +60,7 @@ pub use layout::Migrate;
 pub use heap::{
     Backup, Durability, Heap, HeapInfo, Holders, Options, Report, RootHolders, RootInfo, TypeInfo, Usage,
 };
+pub use os::memory_limit;
 pub use stats::{Live, Pauses, Stats};
 pub use wal::SyncPolicy;
 

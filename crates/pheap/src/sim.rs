@@ -213,11 +213,12 @@ impl Sim {
         place[have.len()..].fill(0);
     }
 
-    /// Returns whether a file with this content would be all zeros.
-    pub(crate) fn is_zero(&self) -> bool {
-        let state = self.lock();
-        state.durable.iter().chain(&state.tail).all(|&word| word == 0)
-            && state.pending.values().all(|history| history.values.last().is_none_or(|&value| value == 0))
+    /// Returns whether a file with this content would be all zeros from this offset on.
+    pub(crate) fn is_zero_from(&self, offset: u64) -> bool {
+        let (state, first) = (self.lock(), offset as usize / 8);
+        let mut pending = state.pending.range(first as u32..);
+        state.durable.iter().chain(&state.tail).skip(first).all(|&word| word == 0)
+            && pending.all(|(_, history)| history.values.last().is_none_or(|&value| value == 0))
     }
 
     /// Makes the heap `words` words long, if it is longer. Content behind that stays in the file, and comes

@@ -195,8 +195,10 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn pause(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let all = last_word(&args[3..], true, &[("all", true), ("write", false)])
         .ok_or_else(|| Fail::err("CLIENT PAUSE mode must be WRITE or ALL"))?;
-    let until = Instant::now().checked_add(Duration::from_millis(timeout_ms(args[2])?));
-    let until = until.ok_or_else(|| Fail::err("timeout is out of range"))?;
+    let length = timeout_ms(args[2])?;
+    // Its end must be a time that Redis' clock can show.
+    Fail::err_when(length > (i64::MAX - cx.now) as u64, "timeout is out of range")?;
+    let until = Instant::now() + Duration::from_millis(length);
     cx.server.pause(Some(Pause { until, all }));
     ok(out)
 }

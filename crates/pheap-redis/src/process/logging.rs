@@ -1,7 +1,7 @@
 //! The log: its level and its destination, by `loglevel` and `logfile`.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -49,7 +49,9 @@ pub fn begin(config: &Config) -> Result<(), LogError> {
         "" => BoxMakeWriter::new(io::stdout),
         path => {
             let path = PathBuf::from(path);
-            open(&path).map_err(|error| LogError::File { path: path.clone(), error })?;
+            check(&path)
+                .and_then(|()| open(&path))
+                .map_err(|error| LogError::File { path: path.clone(), error })?;
             IS_IN_FILE.store(true, Relaxed);
             // Each event opens the file again, so that the file can be moved away. If it cannot be opened
             // later, events go to the standard error.
@@ -76,6 +78,16 @@ pub fn set_level(config: &Config) {
     if let Some(handle) = LEVEL.get() {
         // If this fails, the level stays.
         let _ = handle.reload(level(config));
+    }
+}
+
+/// Refuses a file that begins as the files of heaps do, and as no text does: lines behind its end would damage
+/// the heap.
+fn check(path: &Path) -> io::Result<()> {
+    let mut first = [0];
+    match File::open(path).and_then(|mut file| file.read(&mut first)) {
+        Ok(1..) if first == [0x89] => Err(io::Error::other("it belongs to a heap")),
+        _ => Ok(()), // `open` finds the other errors
     }
 }
 

@@ -30,7 +30,6 @@ use crate::server::role::Role;
 use crate::stats::counts::{Counts, Sum, Traffic};
 use crate::stats::rates::Rates;
 use crate::stats::slowlog::{Latency, SlowLog};
-use crate::stats::usage;
 use crate::text::random::random;
 
 /// The error reply to a command that needs memory while the data exceed `maxmemory` and no room can be made.
@@ -156,11 +155,10 @@ pub struct LiveOptions {
     pub paused: AtomicU8,
 }
 
-/// Returns the limit, with a quarter of the machine's memory, if that is known, as the hard limit if the
-/// option sets none (0). A client that asks for more, or does not read, must not exhaust the memory.
-fn or_of_machine(limit: OutputLimit) -> OutputLimit {
-    let (_, machine) = usage::memory();
-    OutputLimit { hard: if limit.hard == 0 { machine / 4 } else { limit.hard }, ..limit }
+/// Returns the limit, with a quarter of the [memory](pheap::memory_limit) as the hard limit if the option sets
+/// none (0). A client that asks for more, or does not read, must not exhaust the memory.
+fn or_of_memory(limit: OutputLimit) -> OutputLimit {
+    OutputLimit { hard: if limit.hard == 0 { pheap::memory_limit() / 4 } else { limit.hard }, ..limit }
 }
 
 impl LiveOptions {
@@ -170,8 +168,8 @@ impl LiveOptions {
         self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
         self.clients.store(config.client_memory(), Ordering::Relaxed);
         let limits = config.output_limits();
-        self.output.set(or_of_machine(limits.normal));
-        self.messages.set(or_of_machine(limits.pubsub));
+        self.output.set(or_of_memory(limits.normal));
+        self.messages.set(or_of_memory(limits.pubsub));
         let wanted = NotificationClasses::parse(config.text("notify-keyspace-events")).unwrap_or_default();
         self.notifications.store(wanted.0, Ordering::Relaxed);
         self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
@@ -592,7 +590,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_the_machine_sets_one() {
-        assert!(or_of_machine(OutputLimit::default()).hard > 1 << 20);
-        assert_eq!(or_of_machine(OutputLimit { hard: 7, ..OutputLimit::default() }).hard, 7);
+        assert!(or_of_memory(OutputLimit::default()).hard > 1 << 20);
+        assert_eq!(or_of_memory(OutputLimit { hard: 7, ..OutputLimit::default() }).hard, 7);
     }
 }

@@ -226,6 +226,8 @@ fn those_who_wait_and_leave() {
     }
     // A paused client that stays, and one that leaves.
     let mut stays = connect(&server);
+    let endless = client.ask(&format!("CLIENT PAUSE {} WRITE", i64::MAX));
+    assert_eq!(endless, "-ERR timeout is out of range");
     assert_eq!(client.ask("CLIENT PAUSE 600000 WRITE"), "OK");
     stays.write_all(b"INCR n\r\n").unwrap();
     let mut leaves = connect(&server);

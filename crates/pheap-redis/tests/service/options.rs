@@ -110,6 +110,18 @@ fn nothing_else_is_replaced() {
 }
 
 #[test]
+fn the_log_is_not_appended_to_a_heap() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = folder.path().join("dump.heap");
+    pheap::Heap::open(&heap).unwrap().close().unwrap();
+    let before = std::fs::metadata(&heap).unwrap().len();
+    let arguments = ["--logfile", heap.to_str().unwrap()];
+    let told = refused(&mut Server::command(folder.path(), free_port(), &arguments));
+    assert!(told.contains("dump.heap: it belongs to a heap; set `logfile` to"), "{told}");
+    assert_eq!(std::fs::metadata(&heap).unwrap().len(), before);
+}
+
+#[test]
 fn what_redis_has_left_is_seen_and_imported() {
     let folder = tempfile::tempdir().unwrap();
     let (dump, log) = (rdb(folder.path(), "dump.rdb"), folder.path().join("log"));

@@ -29,7 +29,7 @@ pub(crate) use calls::{
     check_file_size, file_in_memory, file_size_limit, memory, random, rename_to_new, seek_data, set_len,
     try_lock, unlock, will_read, write_at, write_out,
 };
-pub(crate) use memory::limit as memory_limit;
+pub use memory::limit as memory_limit;
 pub(crate) use unnamed::unnamed_file;
 
 /// Returns the number of threads, this one included, that are useful for parallel work; 1 in a forked child.

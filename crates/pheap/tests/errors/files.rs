@@ -244,6 +244,13 @@ fn both_headers_corrupt() {
     }
 }
 
+/// As it looks when a creation was cut short, except that the heap has data.
+#[test]
+fn a_header_that_is_only_its_first_word() {
+    let error = altered(|bytes| bytes[8..8192].fill(0));
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+}
+
 #[test]
 fn a_header_that_contradicts_itself() {
     let values = [

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::heap::options::Options;
 use crate::os::file_system::may_be_tmpfs;
 use crate::os::mapping::Mapping;
+use crate::store::arena::Arena;
 use crate::store::header::{self, Header};
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
@@ -34,14 +35,19 @@ impl<'a> FoundHeap<'a> {
         let have = place.read_start(&mut bytes).map_err(error)?;
         let header = match header::read(&bytes[..have], place.path())? {
             header::FileStart::Header(header) => header,
-            header::FileStart::Nothing if options.read_only => return Err(not_a_heap()),
-            // Files of other kinds begin with zeros, too. A creation stores the magic first.
-            header::FileStart::Nothing
-                if bytes.iter().all(|&byte| byte == 0) && !place.is_zero().map_err(error)? =>
-            {
-                return Err(not_a_heap());
+            header::FileStart::Nothing => {
+                // A creation stores the magic, then the head and the table of the first arena, then the header.
+                let has_magic = bytes.iter().any(|&byte| byte != 0);
+                let first_arena = Arena::new(0, place.len().map_err(error)?);
+                let unused = if has_magic { first_arena.first_free() } else { HEADER_SIZE };
+                let is_unused = place.is_zero_from(unused).map_err(error)?;
+                return match (is_unused, has_magic) {
+                    (true, _) if !options.read_only => Ok(None),
+                    (false, true) => Err(Error::corrupt("the heap has data, but its header was overwritten")),
+                    // Files of other kinds begin with zeros, too.
+                    _ => Err(not_a_heap()),
+                };
             }
-            header::FileStart::Nothing => return Ok(None),
         };
         place.check_use(options, &header)?;
         let tail = place.disk().map_or(Ok(WalTail::default()), |disk| {

@@ -21,7 +21,6 @@ use crate::os::storage::Disk;
 use crate::store::arena::Arena;
 use crate::store::header::{Header, HeapUse};
 use crate::store::relocate;
-use crate::units::HEADER_SIZE;
 
 /// The purpose of a mapping of a heap.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,10 +59,15 @@ pub(super) trait HeapPlace {
         self.disk().map_or(Ok(0), |disk| disk.data().read_up_to(bytes, 0))
     }
 
-    /// Returns whether all bytes behind the header are zero.
-    fn is_zero(&self) -> io::Result<bool> {
+    /// Returns the length in bytes.
+    fn len(&self) -> io::Result<u64> {
+        self.disk().map_or(Ok(0), |disk| disk.data().len())
+    }
+
+    /// Returns whether all bytes from this offset on are zero.
+    fn is_zero_from(&self, mut at: u64) -> io::Result<bool> {
         let Some(disk) = self.disk() else { return Ok(true) };
-        let (data, mut at, mut buffer) = (disk.data(), HEADER_SIZE, vec![0; 1 << 20]);
+        let (data, mut buffer) = (disk.data(), vec![0; 1 << 20]);
         while let Some(next) = data.data_from(at)? {
             match data.read_up_to(&mut buffer, next)? {
                 0 => break,

@@ -90,8 +90,12 @@ impl HeapPlace for MemoryPlace {
         Ok(have)
     }
 
-    fn is_zero(&self) -> io::Result<bool> {
-        Ok(self.0.is_zero())
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len())
+    }
+
+    fn is_zero_from(&self, at: u64) -> io::Result<bool> {
+        Ok(self.0.is_zero_from(at))
     }
 
     fn new_header(&self, options: &Options) -> Result<Header> {
@@ -186,7 +190,7 @@ impl HeapPlace for DiskPlace {
         data.read_up_to(&mut start, 0).map_err(error)?;
         // For a real file, the rest of an interrupted creation is cut off, so that no part of it is in the
         // page cache only. Here it is rewritten.
-        if start.iter().any(|&byte| byte != 0) || !self.is_zero().map_err(error)? {
+        if start.iter().any(|&byte| byte != 0) || !self.is_zero_from(HEADER_SIZE).map_err(error)? {
             write_again(&*data, 0).map_err(error)?;
         }
         mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)
