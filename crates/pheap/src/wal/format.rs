@@ -16,6 +16,7 @@
 //! * Then the records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`]
 //!   if its transaction goes on.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
@@ -504,10 +505,10 @@ fn read_heads(
 ///
 /// No crash leaves such a file. The first segments are durable before the heap's header names the log, and
 /// stay. Another segment is durable before its first line is written. It is cut off only when a durable mark
-/// is behind its records, so a segment with a larger number than that of the mark has to be whole. An opening
-/// makes the length durable again before it goes on with the log, because an earlier sync may have failed.
-/// Another process may make the file longer now, or cut it down: so the length and the mark are read behind
-/// the line.
+/// is behind its records. So a segment has to be whole if it has a larger number than the mark's segment, or
+/// if it is the mark's segment and has a record behind the mark. An opening makes the length durable again
+/// before it goes on with the log, because an earlier sync may have failed. Another process may make the file
+/// longer now, or cut it down: so the length and the mark are read behind the line.
 pub(super) fn cut_lengths(
     file: &dyn Storage,
     layout: LogLayout,
@@ -520,7 +521,13 @@ pub(super) fn cut_lengths(
     let head = SegmentHead::from_words(line(&bytes), layout, seed);
     let len = file.len()?;
     let folded = read_mark(file, layout, seed)?.0.folded;
-    let is_needed = head.is_some_and(|head| head.sequence > layout.sequence(folded));
+    let is_needed = match head.map(|head| (head.sequence.cmp(&layout.sequence(folded)), head.run)) {
+        Some((Ordering::Greater, _)) => true,
+        Some((Ordering::Equal, run)) => {
+            SegmentRecords::read(file, layout, seed.of_run(run), place, folded, READ)?.next().is_some()
+        }
+        Some((Ordering::Less, _)) | None => false,
+    };
     let is_cut = len < layout.file_offset(FIRST_SEGMENTS) || is_needed && start < len && len < whole;
     Ok(is_cut.then_some((len, whole)))
 }

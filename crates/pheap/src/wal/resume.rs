@@ -84,7 +84,12 @@ impl Wal {
             return Ok(None);
         }
         let buffer = WalBuffer::begin_run(layout, seed, begun.run, live, free, found.end, next);
-        let folded = if begun.folded == found.end { buffer.end_position() } else { begun.folded };
+        // If there is nothing behind the mark, there is nothing for a checkpoint. Otherwise (records of an
+        // incomplete transaction, or first lines of segments whose records are lost) the next checkpoint
+        // writes a mark behind them: until then the log must not be cut down.
+        let is_clean = found.rest == 0 && found.newest <= layout.sequence(found.end);
+        let folded =
+            if begun.folded == found.end && is_clean { buffer.end_position() } else { begun.folded };
         let begun = LogMark { folded, ..begun };
         let wal =
             Wal::from_buffer(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;

@@ -35,8 +35,9 @@ impl Cut {
             && !behind.is_empty()
             && !keep()
         {
-            // The file was made shorter, but not on the disk.
-            now.extend_from_slice(behind);
+            // The file was made shorter, but not on the disk, or there only in part.
+            let kept = if keep() { behind.len() } else { (behind.len() / 2).next_multiple_of(SECTOR) };
+            now.extend_from_slice(&behind[..kept.min(behind.len())]);
         }
         if now.len() > synced.len() && !keep() {
             // The file was made longer, but on the disk only in part.
@@ -275,6 +276,42 @@ fn a_log_does_not_go_on_where_it_cannot() {
     assert!(*files.log.now.0.lock().unwrap() == before);
     files.log.full.store(false, Ordering::Relaxed);
     assert!(Wal::resume(&disk, &header, SETTINGS, &tail).unwrap().is_some());
+}
+
+/// A power failure takes the first records behind the mark, and leaves first lines of later segments. The log
+/// that goes on there is cut down only behind another mark: otherwise, if the power fails while the disk has
+/// the file shorter only in part, the next opening would miss what those lines tell of.
+#[test]
+fn a_log_that_has_lost_records_is_cut_down_behind_a_new_mark() {
+    let files = Arc::new(Files::default());
+    let disk: Arc<dyn Disk> = files.clone();
+    let wal = Wal::begun(disk.clone(), of(0, 2, false), SETTINGS).unwrap();
+    append(&wal, &content(&vec![(5, 5)], 1));
+    wal.checkpoint(|| {}).unwrap();
+    let header = of(wal.nonce(), wal.id(), true);
+    let before = files.log.now.0.lock().unwrap().clone();
+    append(&wal, &[(HEADER_SIZE, vec![1; 20_000])]);
+    wal.write_at_once(&mut wal.state.lock());
+    drop(wal);
+    let mut now = files.log.now.0.lock().unwrap();
+    let first = now.iter().zip(&before).position(|(new, old)| new != old).unwrap() / SECTOR * SECTOR;
+    now[first..first + SECTOR].copy_from_slice(&before[first..first + SECTOR]);
+    drop(now);
+    let tail = WalTail::read(&*disk, &header).unwrap();
+    assert_eq!(tail.transactions(), 0);
+    let wal = Wal::resume(&disk, &header, SETTINGS, &tail).unwrap().unwrap();
+    let header = of(wal.nonce(), wal.id(), true);
+    wal.checkpoint(|| {}).unwrap();
+    let long = files.log.now.0.lock().unwrap().clone();
+    wal.cut_down().unwrap();
+    drop(wal);
+    let short = files.log.now.0.lock().unwrap().clone();
+    assert!(short.len() < long.len());
+    for len in (short.len()..=long.len()).step_by(SECTOR) {
+        *files.log.now.0.lock().unwrap() = [&short, &long[short.len()..len]].concat();
+        let tail = WalTail::read(&*disk, &header).unwrap_or_else(|error| panic!("{len} bytes: {error}"));
+        assert_eq!(tail.transactions(), 0);
+    }
 }
 
 /// If a program is always killed soon after it has opened the heap, no run makes a checkpoint. At some

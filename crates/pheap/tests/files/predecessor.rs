@@ -342,7 +342,7 @@ fn n9_killed_during_the_first_initialisation() -> Result<()> {
     images.push(image.clone());
     image[2 * PAGE..3 * PAGE].copy_from_slice(&whole[2 * PAGE..3 * PAGE]);
     images.push(image.clone());
-    image[3 * PAGE..].copy_from_slice(&whole[3 * PAGE..]);
+    image[3 * PAGE..4 * PAGE].copy_from_slice(&whole[3 * PAGE..4 * PAGE]);
     images.push(image.clone());
     for words in [1, 2, 6, 20, 63] {
         let mut torn = image.clone();

@@ -112,8 +112,11 @@ fn a_log_that_was_cut_off_is_refused() {
         // The log has grown since the file was first used anew.
         assert!(used > 4 && numbers.iter().max() > Some(&used), "{numbers:?}");
         // A cut between two segments leaves a log that a crash may leave.
-        // So does a cut in a segment that a crash may have cut off in part, because a mark is behind it.
+        // So does a cut in a segment that a crash may have cut off in part, because a mark is behind it. Of
+        // the mark's own segment, the first record behind the mark has to be there.
         let mark = number_of_mark(&log);
+        let of_mark = numbers.iter().position(|&number| number == mark).unwrap() as u64;
+        assert!(of_mark >= 2 && !killed.has_all(&log[..(HEAD + (of_mark + 1) * SEGMENT - 1) as usize]));
         let needed = (0..used).filter(|&place| place < 2 || numbers[place as usize] > mark);
         let within = needed.flat_map(|place| [64, 100, 4096, 10_000, SEGMENT - 1].map(|at| (place, at)));
         let lengths = within.map(|(place, at)| HEAD + place * SEGMENT + at);

@@ -13,7 +13,7 @@ use crate::os::mapping::Mapping;
 use crate::store::arena::Arena;
 use crate::store::header::{self, Header};
 use crate::store::relocate;
-use crate::units::HEADER_SIZE;
+use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::WalTail;
 
 /// A heap whose header and log have been read.
@@ -36,10 +36,10 @@ impl<'a> FoundHeap<'a> {
         let header = match header::read(&bytes[..have], place.path())? {
             header::FileStart::Header(header) => header,
             header::FileStart::Nothing => {
-                // A creation stores the magic, then the head and the table of the first arena, then the header.
+                // A creation stores the magic, then the first arena's head and the entry of its first span,
+                // which is in the first page of its span table, then the header.
                 let has_magic = bytes.iter().any(|&byte| byte != 0);
-                let first_arena = Arena::new(0, place.len().map_err(error)?);
-                let unused = if has_magic { first_arena.first_free() } else { HEADER_SIZE };
+                let unused = if has_magic { Arena::new(0, 0).table() + PAGE } else { HEADER_SIZE };
                 let is_unused = place.is_zero_from(unused).map_err(error)?;
                 return match (is_unused, has_magic) {
                     (true, _) if !options.read_only => Ok(None),

@@ -59,11 +59,6 @@ pub(super) trait HeapPlace {
         self.disk().map_or(Ok(0), |disk| disk.data().read_up_to(bytes, 0))
     }
 
-    /// Returns the length in bytes.
-    fn len(&self) -> io::Result<u64> {
-        self.disk().map_or(Ok(0), |disk| disk.data().len())
-    }
-
     /// Returns whether all bytes from this offset on are zero.
     fn is_zero_from(&self, mut at: u64) -> io::Result<bool> {
         let Some(disk) = self.disk() else { return Ok(true) };

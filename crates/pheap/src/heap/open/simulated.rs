@@ -90,10 +90,6 @@ impl HeapPlace for MemoryPlace {
         Ok(have)
     }
 
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len())
-    }
-
     fn is_zero_from(&self, at: u64) -> io::Result<bool> {
         Ok(self.0.is_zero_from(at))
     }
