@@ -134,7 +134,7 @@ fn amplification(dir: &Path, quick: bool) {
                 for i in 0..n {
                     let at = rng.below(cells as usize);
                     root.txn(|tx, cells| {
-                        let cell = tx[cells].at(at);
+                        let cell = tx[cells].at(tx, at);
                         tx[cell] = i + 1;
                         Ok(())
                     })
@@ -183,7 +183,7 @@ fn amplification(dir: &Path, quick: bool) {
                 for i in 0..n {
                     let at = rng.below(blocks as usize);
                     root.txn(|tx, blocks| {
-                        let block = tx[blocks].at(at);
+                        let block = tx[blocks].at(tx, at);
                         tx[block] = Block { words: [i << 8 | 3; 100] };
                         Ok(())
                     })
@@ -233,7 +233,7 @@ fn memory(dir: &Path, quick: bool) {
         let (which, cell) = (at / (chunk as usize / 8), at % (chunk as usize / 8));
         hot[which]
             .txn(|tx, cells| {
-                let cell = tx[cells].at(cell);
+                let cell = tx[cells].at(tx, cell);
                 tx[cell] = i;
                 Ok(())
             })

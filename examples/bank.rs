@@ -108,14 +108,14 @@ fn withdraw<'r>(
     from: Account,
     amount: u64,
 ) -> pheap::Result<()> {
-    let account = tx[branch].accounts.at(from.1);
+    let account = tx[branch].accounts.at(tx, from.1);
     tx[account] = tx[account].checked_sub(amount).ok_or_else(|| Error::abort("not enough money"))?;
     tx[branch].transfers += 1;
     Ok(())
 }
 
 fn deposit<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, to: Account, amount: u64) {
-    let account = tx[branch].accounts.at(to.1);
+    let account = tx[branch].accounts.at(tx, to.1);
     tx[account] += amount;
 }
 

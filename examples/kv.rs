@@ -245,8 +245,8 @@ fn import(store: &Store, json: &str, kill_after: Option<usize>) -> Result<(usize
 
 fn stats(path: &Path) -> Result<()> {
     let (keys, bytes) = read(path, |view, map| {
-        let bytes = |(key, &value): (&str, &P<'_, str>)| (key.len() + value.len()) as u64;
-        Ok((map.len(view), map.iter(view).map(bytes).sum::<u64>()))
+        let bytes = map.iter(view).map(|(key, &value)| (key.len() + value.len(view)) as u64);
+        Ok((map.len(view), bytes.sum::<u64>()))
     })?;
     let heap = Options::new().read_only(true).open(path)?.stats();
     print(|out| {

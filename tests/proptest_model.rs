@@ -316,8 +316,8 @@ fn nth<'r>(view: &View<'r>, data: P<'r, Data<'r>>, i: usize) -> Option<P<'r, Ite
 }
 
 /// Returns element `i` modulo the length, unless there is none.
-fn element<'r, T: Persist>(slice: Option<P<'r, [T]>>, i: usize) -> Option<P<'r, T>> {
-    slice.and_then(|slice| slice.get(i % slice.len().max(1)))
+fn element<'r, T: Persist>(view: &View<'r>, slice: Option<P<'r, [T]>>, i: usize) -> Option<P<'r, T>> {
+    slice.and_then(|slice| slice.get(view, i % slice.len(view).max(1)))
 }
 
 #[txn]
@@ -355,7 +355,7 @@ fn run<'r>(tx: &mut Txn<'r>, data: P<'r, Data<'r>>, op: &Op, model: &Model) -> R
             if let Some(item) = nth(tx, data, *i) {
                 tx[item].inner[0].odd[1] = *odd;
             }
-            if let Some(element) = element(tx[data].odds, *i) {
+            if let Some(element) = element(tx, tx[data].odds, *i) {
                 tx[element] = *odd;
             }
         }
@@ -381,22 +381,22 @@ fn run<'r>(tx: &mut Txn<'r>, data: P<'r, Data<'r>>, op: &Op, model: &Model) -> R
         }
         Op::FillBytes(range, byte) => {
             if let Some(bytes) = tx[data].bytes {
-                tx.slice_mut(bytes, within(range, bytes.len())).fill(*byte);
+                tx.slice_mut(bytes, within(range, bytes.len(tx))).fill(*byte);
             }
         }
         Op::FillWords(range, word) => {
             if let Some(words) = tx[data].words {
-                tx.slice_mut(words, within(range, words.len())).fill(*word);
+                tx.slice_mut(words, within(range, words.len(tx))).fill(*word);
             }
         }
         Op::Byte(i, byte) => {
-            if let Some(element) = element(tx[data].bytes, *i) {
+            if let Some(element) = element(tx, tx[data].bytes, *i) {
                 tx[element] = *byte;
             }
         }
         Op::Word(i, word) => {
-            if let Some(words) = tx[data].words.filter(|words| !words.is_empty()) {
-                tx[words][*i % words.len()] ^= *word;
+            if let Some(words) = tx[data].words.filter(|words| !words.is_empty(tx)) {
+                tx[words][*i % words.len(tx)] ^= *word;
             }
         }
         Op::SortWords => {
@@ -405,12 +405,12 @@ fn run<'r>(tx: &mut Txn<'r>, data: P<'r, Data<'r>>, op: &Op, model: &Model) -> R
             }
         }
         Op::SwapWords(i, j) => {
-            if let (Some(a), Some(b)) = (element(tx[data].words, *i), element(tx[data].words, *j)) {
+            if let (Some(a), Some(b)) = (element(tx, tx[data].words, *i), element(tx, tx[data].words, *j)) {
                 tx.swap(a, b);
             }
         }
         Op::SwapOdds(i, j) => {
-            if let (Some(a), Some(b)) = (element(tx[data].odds, *i), element(tx[data].odds, *j)) {
+            if let (Some(a), Some(b)) = (element(tx, tx[data].odds, *i), element(tx, tx[data].odds, *j)) {
                 tx.swap(a, b);
             }
         }

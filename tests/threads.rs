@@ -365,7 +365,8 @@ fn threads_share_a_transaction() -> Result<()> {
                 let all = tx[numbers].all;
                 for round in 0..5 {
                     // All threads see the values that were just written. The next round writes again.
-                    tx[all.at(round)] += 10;
+                    let element = all.at(tx, round);
+                    tx[element] += 10;
                     tx[numbers].first += 1;
                     let new = tx.alloc(round as u64)?;
                     let shared = tx.shared();
@@ -397,7 +398,7 @@ struct Numbers<'r> {
 /// Returns the sum of all numbers, computed by four threads.
 fn sum<'r>(view: &Shared<'_, 'r>, numbers: P<'r, Numbers<'r>>) -> u64 {
     let all = view[numbers].all;
-    let quarter = all.len() / 4;
+    let quarter = all.len(view) / 4;
     thread::scope(|scope| {
         let parts: Vec<_> = (0..4)
             .map(|part| scope.spawn(move || view[all][part * quarter..][..quarter].iter().sum::<u64>()))

@@ -53,7 +53,7 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
                 root.txn(|tx, p| {
                     let vertices = tx[p].vertices;
                     for i in 0..count {
-                        let vertex = tx[vertices.at(i)];
+                        let vertex = tx[vertices.at(tx, i)];
                         tx[vertex].ranks = [1.0; 2];
                     }
                     Ok(())
@@ -83,8 +83,8 @@ type Step = for<'r> fn(&mut Txn<'r>, P<'r, [P<'r, Vertex<'r>>]>, usize);
 /// Stores each rank when it is known.
 #[txn]
 fn in_place<'r>(tx: &mut Txn<'r>, vertices: P<'r, [P<'r, Vertex<'r>>]>, round: usize) {
-    for i in 0..vertices.len() {
-        let vertex = tx[vertices.at(i)];
+    for i in 0..vertices.len(tx) {
+        let vertex = tx[vertices.at(tx, i)];
         let rank = sum(tx, vertex, round);
         tx[vertex].ranks[1 - round % 2] = rank;
     }
@@ -93,9 +93,9 @@ fn in_place<'r>(tx: &mut Txn<'r>, vertices: P<'r, [P<'r, Vertex<'r>>]>, round: u
 /// Computes all ranks before it stores any of them.
 #[txn]
 fn gathered<'r>(tx: &mut Txn<'r>, vertices: P<'r, [P<'r, Vertex<'r>>]>, round: usize) {
-    let ranks: Vec<f64> = (0..vertices.len()).map(|i| sum(tx, tx[vertices.at(i)], round)).collect();
+    let ranks: Vec<f64> = (0..vertices.len(tx)).map(|i| sum(tx, tx[vertices.at(tx, i)], round)).collect();
     for (i, rank) in ranks.into_iter().enumerate() {
-        let vertex = tx[vertices.at(i)];
+        let vertex = tx[vertices.at(tx, i)];
         tx[vertex].ranks[1 - round % 2] = rank;
     }
 }
@@ -142,8 +142,8 @@ fn graph(heap: &pheap::Heap, count: usize) -> pheap::Result<Root<Graph<'static>>
     root.txn(|tx, p| {
         let vertices = tx[p].vertices;
         for (i, plain) in plain(count).into_iter().enumerate() {
-            let from = plain.from.map(|from| Some(tx[vertices.at(from)]));
-            let at = tx[vertices.at(i)];
+            let from = plain.from.map(|from| Some(tx[vertices.at(tx, from)]));
+            let at = tx[vertices.at(tx, i)];
             let vertex = &mut tx[at];
             (vertex.from, vertex.out) = (from, plain.out);
         }

@@ -95,7 +95,7 @@ pub(crate) fn swap_all<'r>(tx: &mut Txn<'r>, items: P<'r, [u64]>, n: u64, swaps:
             let slice = tx.slice_mut(items, ..);
             random_pairs(n, |i, j| slice.swap(i, j));
         }
-        Swaps::Element => random_pairs(n, |i, j| tx.swap(items.at(i), items.at(j))),
+        Swaps::Element => random_pairs(n, |i, j| tx.swap(items.at(tx, i), items.at(tx, j))),
         Swaps::ElementTxn => random_pairs(n, |i, j| exchange(tx, items, i, j)),
     }
 }

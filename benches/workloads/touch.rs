@@ -161,7 +161,7 @@ impl Touched for Elements {
         let mut sum = 0;
         for _ in 0..rounds {
             for i in 0..black_box(OBJECTS) {
-                sum += view[array.at(i * STRIDE)];
+                sum += view[array.at(view, i * STRIDE)];
             }
         }
         sum

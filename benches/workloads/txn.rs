@@ -148,7 +148,7 @@ fn set_plainly<'r>(tx: &mut Txn<'r>, object: P<'r, Object>, value: u64) {
 #[txn]
 fn set_all<'r>(tx: &mut Txn<'r>, objects: P<'r, [Object]>, i: u64, k: usize) {
     for j in 0..k {
-        let object = objects.at(next(i, j, k));
+        let object = objects.at(tx, next(i, j, k));
         tx[object].field = i;
     }
 }
@@ -165,7 +165,7 @@ fn small_on_heap(
         let (sample, ()) = heap.time(|| {
             for i in 0..n {
                 root.txn(|tx, p| {
-                    let object = tx[p].objects.at(i as usize % OBJECTS);
+                    let object = tx[p].objects.at(tx, i as usize % OBJECTS);
                     set(tx, object, i);
                     Ok(())
                 })?;
@@ -202,8 +202,8 @@ fn two_on_heap(setup: &Setup, options: &Options, variant: String, n: u64, mixed:
             for i in 0..n {
                 pheap::txn((&one, &other), |((ta, a), (tb, b))| {
                     let (a, b) = (ta[a].objects, tb[b].objects);
-                    set(ta, a.at(i as usize % OBJECTS), i);
-                    set(tb, b.at(i as usize % OBJECTS), i);
+                    set(ta, a.at(ta, i as usize % OBJECTS), i);
+                    set(tb, b.at(tb, i as usize % OBJECTS), i);
                     Ok(())
                 })?;
                 if mixed {
@@ -231,7 +231,7 @@ pub(crate) fn root(heap: &Heap, name: &str) -> pheap::Result<Root<Objects<'stati
 #[inline]
 pub(crate) fn set_one(root: &Root<Objects<'static>>, i: u64) -> pheap::Result<()> {
     root.txn(|tx, p| {
-        let object = tx[p].objects.at(i as usize % OBJECTS);
+        let object = tx[p].objects.at(tx, i as usize % OBJECTS);
         set(tx, object, i);
         Ok(())
     })

@@ -116,7 +116,7 @@ impl Store {
         put(tx, table, place, item, number);
         if let Some((a, b)) = swap {
             let items = tx[table].items;
-            tx.swap(items.at(a), items.at(b));
+            tx.swap(items.at(tx, a), items.at(tx, b));
         }
         Ok(())
     }

@@ -111,7 +111,8 @@ impl Store {
             Op::Move { from, to, value } => {
                 pheap::txn((&self.shards[*from], &self.shards[*to]), |((tf, from), (tt, to))| {
                     let array = array(tt, to)?;
-                    tt[array.at(0)] = *value;
+                    let first = array.at(tt, 0);
+                    tt[first] = *value;
                     if let Some(moved) = pop(tf, from) {
                         push(tt, to, moved)?;
                     }
@@ -122,7 +123,8 @@ impl Store {
                 for i in 0..shards.len() {
                     shards.with(i, |tx, shard| -> Result<()> {
                         let array = array(tx, shard)?;
-                        tx[array.at(i)] = *value;
+                        let element = array.at(tx, i);
+                        tx[element] = *value;
                         if i == *long {
                             tx.slice_mut(array, 1..).fill(*value);
                         }

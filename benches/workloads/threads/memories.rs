@@ -116,8 +116,8 @@ pub(super) fn swaps(setting: &Setting) -> Result<Vec<Case>> {
         roots[rng.scaled(roots.len() as u64) as usize].txn(|tx, p| {
             let items = tx[p].items;
             for _ in 0..swaps {
-                let mut random = || rng.scaled(items.len() as u64) as usize;
-                tx.swap(items.at(random()), items.at(random()));
+                let mut random = || rng.scaled(items.len(tx) as u64) as usize;
+                tx.swap(items.at(tx, random()), items.at(tx, random()));
             }
             Ok(swaps)
         })

@@ -187,7 +187,8 @@ fn values_of_all_kinds_are_printed() -> Result<()> {
     let heap = options().open(&path)?;
     heap.root_or::<Everything>("all", |tx| {
         let rings = tx.alloc_slice(2, |_| Ring { next: None })?;
-        tx[rings.at(1)].next = Some(rings.at(1));
+        let last = rings.at(tx, 1);
+        tx[last].next = Some(last);
         let number = tx.alloc(5u64)?;
         Ok(Everything {
             small: -1,
@@ -201,7 +202,7 @@ fn values_of_all_kinds_are_printed() -> Result<()> {
             nothing: (),
             empty: tx.alloc_str("")?,
             matrix: [[1, 2], [3, 4]],
-            second: rings.at(1),
+            second: rings.at(tx, 1),
             rings,
             number,
             same: number,

@@ -49,7 +49,7 @@ impl Places {
     fn slice<'r>(&mut self, what: &str, view: &View<'r>, p: P<'r, [u64]>) -> Result<Vec<u64>, String> {
         self.add(what, p, 8)?;
         self.seen.pop();
-        self.add(what, p, (p.len() as u64).saturating_mul(8).saturating_add(8))?;
+        self.add(what, p, (p.len(view) as u64).saturating_mul(8).saturating_add(8))?;
         Ok(view[p].to_vec())
     }
 

@@ -138,7 +138,8 @@ fn nest<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64, long: bool) -> p
     tx.nested(p, |tx, p| Ok(tx[p].y = value + 1))?;
     // To an element that only the failing parts may have written before.
     let slice = slice(tx, p);
-    Ok(tx[slice.at(20)] = value)
+    let element = slice.at(tx, 20);
+    Ok(tx[element] = value)
 }
 
 /// Runs a nested part with various changes and inner nested parts. The part fails.
@@ -201,8 +202,9 @@ pub fn relink(
 
 fn many<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
-    for i in 0..slice.len() {
-        tx[slice.at(i)] = value + i as u64;
+    for i in 0..slice.len(tx) {
+        let element = slice.at(tx, i);
+        tx[element] = value + i as u64;
     }
     Ok(())
 }
@@ -213,21 +215,25 @@ fn overlap<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Res
     tx.slice_mut(slice, 1..3)[0] = value;
     let _ = tx.slice_mut(slice, 2..4);
     let sum = tx[slice].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
-    Ok(tx[slice.at(20)] = sum)
+    let element = slice.at(tx, 20);
+    Ok(tx[element] = sum)
 }
 
 /// Writes an element, reads the whole slice, then writes another element.
 fn widen<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
-    tx[slice.at(1)] = value;
+    let element = slice.at(tx, 1);
+    tx[element] = value;
     let sum = tx[slice].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
-    Ok(tx[slice.at(20)] = sum)
+    let element = slice.at(tx, 20);
+    Ok(tx[element] = sum)
 }
 
 /// Writes four elements many times.
 fn weary<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
-    (0..WEARY).for_each(|i| tx[slice.at(i as usize % 4)] = value + i);
+    let elements = [0, 1, 2, 3].map(|i| slice.at(tx, i));
+    (0..WEARY).for_each(|i| tx[elements[i as usize % 4]] = value + i);
     Ok(())
 }
 
@@ -312,7 +318,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             model.slice.swap(0, 30);
             root.txn(|tx, p| {
                 let slice = slice(tx, p);
-                Ok(tx.swap(slice.at(0), slice.at(30)))
+                Ok(tx.swap(slice.at(tx, 0), slice.at(tx, 30)))
             })
         }
         One::Push => {

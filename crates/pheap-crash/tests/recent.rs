@@ -82,7 +82,8 @@ fn end() -> bool {
             if number == 2 {
                 // So that the copy of the pair has another address this time.
                 let large = tx[objects].large.unwrap();
-                tx[large.at(0)][0] = 7;
+                let element = large.at(tx, 0);
+                tx[element][0] = 7;
             }
             find(tx, pair, |pair| pair.a = number);
             Ok(())
@@ -129,7 +130,10 @@ fn doom() -> bool {
         find(tx, pair, |pair| pair.a = 1);
         let large = tx[objects].large.unwrap();
         // Many copies, and then a store to a range too long for a copy.
-        (0..3000).for_each(|i| tx[large.at(i)][0] = 7);
+        (0..3000).for_each(|i| {
+            let element = large.at(tx, i);
+            tx[element][0] = 7
+        });
         find(tx, pair, |pair| pair.a = 1);
         tx[large].fill([8; 16]);
         set(tx, pair, 2);
@@ -148,7 +152,8 @@ fn copy() -> bool {
         let pair = pair(tx, objects);
         // So that the transaction has a copy: without any, it would look for none.
         let large = tx[objects].large.unwrap();
-        tx[large.at(0)][0] = 7;
+        let element = large.at(tx, 0);
+        tx[element][0] = 7;
         assert_eq!(tx[pair].a, 0);
         tx[field!(pair.a)] = 1;
         Ok(tx[pair].a == 1)
@@ -164,7 +169,8 @@ fn doom_in_place() -> bool {
     let result = root.txn(|tx, objects| {
         let pair = pair(tx, objects);
         let large = tx[objects].large.unwrap();
-        tx[large.at(0)][0] = 7;
+        let element = large.at(tx, 0);
+        tx[element][0] = 7;
         tx.shared();
         find(tx, pair, |pair| pair.a = 1);
         tx[large].fill([8; 16]);
@@ -199,7 +205,8 @@ fn doom_in_a_loop() -> bool {
     let result = root.txn(|tx, objects| {
         let pair = pair(tx, objects);
         let large = tx[objects].large.unwrap();
-        tx[large.at(0)][0] = 7;
+        let element = large.at(tx, 0);
+        tx[element][0] = 7;
         tx.shared();
         find(tx, pair, |pair| pair.a = 1);
         set_around(tx, pair, 3, |tx| {

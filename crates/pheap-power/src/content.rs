@@ -133,7 +133,7 @@ pub fn step<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>) -> Result<u64> {
     if n % 32 == 9 {
         let cells = tx[shard].cells;
         for i in 0..CELLS {
-            let cell = tx[cells.at(i as usize)];
+            let cell = tx[cells.at(tx, i as usize)];
             tx[cell].value = word(root, n, i);
         }
     }
@@ -154,7 +154,7 @@ fn fill(words: &mut [u64], root: u64, n: u64, first: u64) {
 }
 
 fn put_item<'r>(tx: &mut Txn<'r>, shard: P<'r, Shard<'r>>, root: u64, n: u64) -> Result<()> {
-    let place = tx[shard].items.at((n % ITEMS) as usize);
+    let place = tx[shard].items.at(tx, (n % ITEMS) as usize);
     let item = match draft(root, n) {
         Draft::Nothing => Item::Nothing,
         Draft::Record(record) => match tx[place] {
@@ -189,7 +189,7 @@ pub fn verify_shard<'r>(view: &View<'r>, shard: P<'r, Shard<'r>>, root: u64) -> 
     }
     for place in 0..ITEMS {
         let number = last(n, place, ITEMS);
-        if !is_item(view, view[view[shard].items.at(place as usize)], &draft(root, number)) {
+        if !is_item(view, view[view[shard].items.at(view, place as usize)], &draft(root, number)) {
             return wrong(format!("item {place} is not that of transaction {number}"));
         }
     }
@@ -204,7 +204,7 @@ pub fn verify_shard<'r>(view: &View<'r>, shard: P<'r, Shard<'r>>, root: u64) -> 
     }
     let number = last(n, 9, 32);
     for i in 0..CELLS {
-        let cell = view[view[shard].cells.at(i as usize)];
+        let cell = view[view[shard].cells.at(view, i as usize)];
         let expected = word(root, number, if number == 0 { 0 } else { i });
         if view[cell].value != expected {
             return wrong(format!("cell {i} is not that of transaction {number}"));
@@ -254,7 +254,7 @@ pub fn step_temp<'r>(tx: &mut Txn<'r>, temp: P<'r, Temp<'r>>) -> Result<()> {
     let (key, n, words) = (tx[temp].key, tx[temp].n + 1, tx[temp].words);
     tx[temp].n = n;
     if n % 4 == 0 {
-        let len = words.len();
+        let len = words.len(tx);
         tx[temp].words = tx.alloc_slice(len, |i| word(key, n, i as u64))?;
     } else {
         fill(tx.slice_mut(words, ..), key, n, 0);

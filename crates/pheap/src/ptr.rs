@@ -48,8 +48,7 @@ pub struct P<'r, T: ?Sized> {
 }
 
 // SAFETY: a `P` is an address. Only `View` and `Txn` access the memory there, which stay in their threads,
-// and `Shared`, while nothing is written. The length of a slice, which `len` reads, never changes. (A
-// conversion may write it, while no `P` of that brand exists.)
+// and `Shared`, while nothing is written.
 unsafe impl<T: ?Sized> Send for P<'_, T> {}
 // SAFETY: a `&P` allows no more than a `P`, which is `Copy` and `Send`.
 unsafe impl<T: ?Sized> Sync for P<'_, T> {}
@@ -101,75 +100,6 @@ impl<'r, T: ?Sized> P<'r, T> {
     /// heap.
     pub fn key(self) -> Key<'r> {
         Key { addr: self.addr.as_ptr().addr(), brand: PhantomData }
-    }
-}
-
-impl<'r, T: Persist> P<'r, [T]> {
-    /// Returns the number of elements.
-    #[inline(always)]
-    #[allow(clippy::len_without_is_empty)] // it exists; clippy does not see through the `impl` blocks
-    pub fn len(self) -> usize {
-        // SAFETY: a live slice begins with its length, which is aligned. Only a conversion writes it again,
-        // and wherever a `Migrate` has a pointer to a slice, the length stays there as long as the `Migrate`
-        // runs.
-        unsafe { self.addr.cast::<u64>().read() as usize }
-    }
-
-    /// Whether there are no elements.
-    #[inline(always)]
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns a pointer to element `index`.
-    ///
-    /// # Panics
-    /// If `index` is not less than [`len`](Self::len).
-    #[inline(always)]
-    #[track_caller]
-    pub fn at(self, index: usize) -> P<'r, T> {
-        let len = self.len();
-        assert!(index < len, "index out of bounds: the length is {len} but the index is {index}");
-        // SAFETY: the assertion shows that `index < len`.
-        unsafe { self.element(index) }
-    }
-
-    /// Returns a pointer to element `index`, if it exists.
-    #[inline]
-    pub fn get(self, index: usize) -> Option<P<'r, T>> {
-        // SAFETY: this runs only if `index` is less than the length.
-        (index < self.len()).then(|| unsafe { self.element(index) })
-    }
-
-    /// # Safety
-    /// `index` is less than the length.
-    #[inline(always)]
-    unsafe fn element(self, index: usize) -> P<'r, T> {
-        // In a `Migrate`, the elements may have moved, or may be smaller here than a `T`. So this address may
-        // lie after the object, but at most by the length of the converted slice: less than `OBJECT_BYTES`.
-        let offset = slice_header(align_of::<T>()) + index * size_of::<T>();
-        let addr = self.addr.as_ptr().wrapping_add(offset);
-        // SAFETY: an object lies below 2^56, so an address less than `OBJECT_BYTES` after it is not 0.
-        let addr = unsafe { NonNull::new_unchecked(addr) };
-        // SAFETY: an element of a live slice is a live value, in the same region. A `Migrate` has no
-        // transaction, and the pointers in its result are compared with those of its argument.
-        unsafe { P::from_addr(addr) }
-    }
-}
-
-impl<'r> P<'r, str> {
-    /// Returns the length in bytes.
-    #[inline(always)]
-    #[allow(clippy::len_without_is_empty)] // it exists; clippy does not see through the `impl` blocks
-    pub fn len(self) -> usize {
-        // SAFETY: a live string begins with its length, which is aligned, and is never written again.
-        unsafe { self.addr.cast::<u64>().read() as usize }
-    }
-
-    /// Whether the string is empty.
-    #[inline(always)]
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -233,9 +163,15 @@ pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usiz
     (start, end)
 }
 
-/// Returns the address of the value of an object, with its length if it is a slice or string.
+/// Returns the address of the value of a sized object. That of a slice or string needs a view, which reads the
+/// length: [`View::value_of`](crate::View::value_of).
 #[inline(always)]
-pub(crate) fn value_of<T: Pointee + ?Sized>(p: P<'_, T>) -> *mut T {
-    // SAFETY: a `P` points to a live object of its type, by its invariant.
-    unsafe { T::value(p.addr.as_ptr()) }
+pub(crate) fn value_of<T>(p: P<'_, T>) -> *mut T {
+    p.addr.as_ptr().cast()
+}
+
+/// Returns the address of the first element of a slice. It is within the slice's object, or right behind it.
+#[inline(always)]
+pub(crate) fn elements_of<T>(slice: P<'_, [T]>) -> *mut T {
+    slice.addr.as_ptr().wrapping_add(slice_header(align_of::<T>())).cast()
 }

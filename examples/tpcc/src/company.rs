@@ -27,10 +27,10 @@ impl Company {
         }
         let size = Size {
             warehouses: warehouses.len() as u32,
-            items: items.read(|view, items| view[items].len() as u32)?,
+            items: items.read(|view, items| view[items].len(view) as u32)?,
             customers: warehouses[0].read(|view, first| {
-                let district = view[first].districts.at(0);
-                view[district].customers.len() as u32
+                let district = view[first].districts.at(view, 0);
+                view[district].customers.len(view) as u32
             })?,
         };
         Ok(Company { heap, items, warehouses, size })

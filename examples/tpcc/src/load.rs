@@ -51,7 +51,7 @@ impl Load<'_> {
         let districts = tx.alloc_slice(DISTRICTS, |_| districts.next().expect("there are as many"))?;
         // Collections are filled in place, in the heap.
         for (i, loaded) in rows.iter().enumerate() {
-            fill(tx, districts.at(i), loaded, self.size)?;
+            fill(tx, districts.at(tx, i), loaded, self.size)?;
         }
         Ok(Warehouse {
             paid: rows::paid(self.size.customers) * DISTRICTS as u64,

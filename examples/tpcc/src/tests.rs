@@ -53,7 +53,7 @@ fn an_order_with_a_mistake_changes_nothing() {
     let company = company();
     let level = || {
         let seen = company.warehouse(1).read(|view, warehouse| {
-            let stock = view[warehouse].stock.at(6);
+            let stock = view[warehouse].stock.at(view, 6);
             view[stock].level.quantity
         });
         seen.unwrap()
@@ -93,19 +93,19 @@ fn each_condition_is_checked() {
             field!(district.history).get_mut(tx, 0).unwrap().amount += 1;
         }),
         (&["10", "12"], |tx, _, district| {
-            let customer = tx[district].customers.at(0);
+            let customer = tx[district].customers.at(tx, 0);
             tx[customer].account.balance += 1;
         }),
         (&["11"], |tx, _, district| {
-            let customer = tx[district].customers.at(0);
+            let customer = tx[district].customers.at(tx, 0);
             tx[customer].account.deliveries += 1;
         }),
         (&["of stocks and order lines"], |tx, warehouse, _| {
-            let stock = tx[warehouse].stock.at(0);
+            let stock = tx[warehouse].stock.at(tx, 0);
             tx[stock].level.orders += 1;
         }),
         (&["of newest orders"], |tx, _, district| {
-            let customer = tx[district].customers.at(0);
+            let customer = tx[district].customers.at(tx, 0);
             tx[customer].last_order += 1;
         }),
         (&["of the index by last name"], |tx, _, district| {
@@ -117,7 +117,7 @@ fn each_condition_is_checked() {
         let first = company.warehouse(1);
         first
             .txn(|tx, warehouse| {
-                let district = tx[warehouse].districts.at(0);
+                let district = tx[warehouse].districts.at(tx, 0);
                 damage(tx, warehouse, district);
                 Ok(())
             })

@@ -151,7 +151,7 @@ fn change<'r>(
         }
         Step::SetWordAt { at, to } => {
             if let Some((slice, words, at)) = element(tx[store].words, &mut content.words, at) {
-                let word = slice.at(at);
+                let word = slice.at(tx, at);
                 tx[word] = to;
                 words[at] = to;
             }
@@ -166,7 +166,7 @@ fn change<'r>(
         Step::SwapWords { a, b } => {
             if let Some((slice, words, a)) = element(tx[store].words, &mut content.words, a) {
                 let b = usize::from(b) % words.len();
-                tx.swap(slice.at(a), slice.at(b));
+                tx.swap(slice.at(tx, a), slice.at(tx, b));
                 words.swap(a, b);
             }
         }
@@ -188,14 +188,14 @@ fn change<'r>(
         }
         Step::SetCell { at, to } => {
             if let Some((slice, cells, at)) = element(tx[store].cells, &mut content.cells, at.into()) {
-                let cell = slice.at(at);
+                let cell = slice.at(tx, at);
                 tx[cell] = to;
                 cells[at] = to;
             }
         }
         Step::SetCellPart { at, to } => {
             if let Some((slice, cells, at)) = element(tx[store].cells, &mut content.cells, at.into()) {
-                let cell = slice.at(at);
+                let cell = slice.at(tx, at);
                 let (a, c) = (to as u8, to as u16);
                 tx[cell].b = to;
                 tx[cell].a = a;
@@ -213,7 +213,7 @@ fn change<'r>(
         Step::SwapCells { a, b } => {
             if let Some((slice, cells, a)) = element(tx[store].cells, &mut content.cells, a.into()) {
                 let b = usize::from(b) % cells.len();
-                tx.swap(slice.at(a), slice.at(b));
+                tx.swap(slice.at(tx, a), slice.at(tx, b));
                 cells.swap(a, b);
             }
         }

@@ -117,7 +117,7 @@ impl<'r> Slices<'r> {
         let text = tx.alloc_str("a text")?;
         let parts = tx.alloc_slice(5, |i| Part { flag: i % 2 == 0, text: (i != 3).then_some(text) })?;
         let words = tx.alloc_slice(words as usize, |i| i as u64 % 3)?;
-        Ok(Slices { words, text, parts, favourite: Some(parts.at(3)) })
+        Ok(Slices { words, text, parts, favourite: Some(parts.at(tx, 3)) })
     }
 
     pub fn fill(this: P<'r, Self>, tx: &mut Txn<'r>, with: u64) {

@@ -123,7 +123,7 @@ fn stored(value: &Owned) {
         };
         let again = store.root(0).try_txn::<_, pheap::Error>(|tx, root| {
             let stored = value.store(tx)?;
-            let place = tx[root].dbs.at(0);
+            let place = tx[root].dbs.at(tx, 0);
             place.set(tx, b"key", stored)?;
             let stored = tx[place].get(tx, b"key", i64::MIN).expect("it was set");
             Ok(Owned::of(tx, stored))

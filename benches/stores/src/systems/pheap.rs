@@ -79,7 +79,7 @@ impl InPheap {
 impl Session for InPheap {
     fn update(&mut self, index: u64, value: u64) -> Result<()> {
         Ok(self.numbers()?.txn(|tx, p| {
-            let number = tx[p].numbers.at(index as usize);
+            let number = tx[p].numbers.at(tx, index as usize);
             tx[number] = value;
             Ok(())
         })?)

@@ -137,7 +137,7 @@ pub(super) fn memory() -> Result<(), String> {
     let scatter = |root: &Root<P<'static, [u64]>>, number| {
         for page in 0..16 {
             root.txn(|tx, array| {
-                let element = tx[array].at(page << 9);
+                let element = tx[array].at(tx, page << 9);
                 Ok(tx[element] = number)
             })
             .unwrap();

@@ -137,7 +137,7 @@ impl Cx<'_> {
     /// Calls `f` with the client's database in the shard of a key, for reading.
     pub fn read<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&View<'r>, &Db<'r>) -> R) -> R {
         let (shard, db) = (self.shard_of(key), self.session.db);
-        self.read_shard(shard, |view, dbs| f(view, &view[dbs.at(db)]))
+        self.read_shard(shard, |view, dbs| f(view, &view[dbs.at(view, db)]))
     }
 
     /// Calls `f` with the client's database in the shard of a key, for changes. Sends the notification `new`
@@ -145,12 +145,12 @@ impl Cx<'_> {
     pub fn write<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Db<'r>>) -> R) -> R {
         let (shard, db, now) = (self.shard_of(key), self.session.db, self.now);
         if !self.server.wants_notification(b'n') {
-            return self.write_shard(shard, |tx, dbs| f(tx, dbs.at(db)));
+            return self.write_shard(shard, |tx, dbs| f(tx, dbs.at(tx, db)));
         }
         let (result, is_new) = self.write_shard(shard, |tx, dbs| {
-            let was_there = tx[dbs.at(db)].get(tx, key, now).is_some();
-            let result = f(tx, dbs.at(db));
-            (result, !was_there && tx[dbs.at(db)].get(tx, key, now).is_some())
+            let was_there = tx[dbs.at(tx, db)].get(tx, key, now).is_some();
+            let result = f(tx, dbs.at(tx, db));
+            (result, !was_there && tx[dbs.at(tx, db)].get(tx, key, now).is_some())
         });
         if is_new {
             self.notify(b'n', "new", key);

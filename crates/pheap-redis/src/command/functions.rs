@@ -106,7 +106,7 @@ fn limit(cx: &Cx<'_>) -> Duration {
 fn store(cx: &mut Cx<'_>, loaded: Loaded) -> Done {
     let (shard, before) = (cx.store().shards().len(), cx.server.libraries.loaded());
     cx.write_shard(shard, |tx, dbs| {
-        let db = dbs.at(0);
+        let db = dbs.at(tx, 0);
         let is_kept = |library: &Library| {
             loaded.get(library.name.as_bytes()).is_some_and(|other| other.number == library.number)
         };
@@ -296,7 +296,7 @@ pub fn load_libraries(server: &Server) -> pheap::Result<()> {
     // A transaction, although it changes nothing: it waits for a transaction of another thread that has set
     // `libraries` but has not yet committed. A read would see the libraries from before that commit.
     store.root(store.shards().len()).txn_deferred(|tx, root| {
-        let db = &tx[tx[root].dbs.at(0)];
+        let db = &tx[tx[root].dbs.at(tx, 0)];
         let texts = db.keys().iter(tx).filter_map(|(_, entry)| entry.value.with_bytes(tx, <[u8]>::to_vec));
         let before = server.libraries.loaded();
         let mut loaded = Loaded::default();

@@ -416,8 +416,8 @@ fn keyspace(cx: &mut Cx<'_>, text: &mut String) {
         let (mut keys, mut expires) = (0, 0);
         for shard in 0..cx.store().shards().len() {
             cx.read_shard(shard, |view, dbs| {
-                keys += view[dbs.at(db)].len();
-                expires += view[dbs.at(db)].deadlines().len();
+                keys += view[dbs.at(view, db)].len();
+                expires += view[dbs.at(view, db)].deadlines().len();
             });
         }
         if keys > 0 {

@@ -36,7 +36,7 @@ fn type_of(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 /// Returns the number of keys of the client's database in each shard, with those that have expired.
 fn sizes(cx: &mut Cx<'_>) -> Vec<usize> {
     let (db, shards) = (cx.session.db, cx.store().shards().len());
-    (0..shards).map(|shard| cx.read_shard(shard, |view, dbs| view[dbs.at(db)].len())).collect()
+    (0..shards).map(|shard| cx.read_shard(shard, |view, dbs| view[dbs.at(view, db)].len())).collect()
 }
 
 fn dbsize(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
@@ -50,7 +50,7 @@ fn randomkey(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     for _ in 0..100 {
         let Some(shard) = weighted(&sizes) else { break };
         let is_found = cx.read_shard(shard, |view, dbs| {
-            let db = &view[dbs.at(db)];
+            let db = &view[dbs.at(view, db)];
             let key = db.keys().choose(view, random).map(|(key, _)| key);
             key.filter(|key| db.get(view, key, now).is_some()).map(|key| out.bulk(key)).is_some()
         });
@@ -60,7 +60,7 @@ fn randomkey(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     }
     for shard in 0..sizes.len() {
         let is_found = cx.read_shard(shard, |view, dbs| {
-            let db = &view[dbs.at(db)];
+            let db = &view[dbs.at(view, db)];
             let key = db.keys().iter(view).map(|(key, _)| key).find(|key| db.get(view, key, now).is_some());
             key.map(|key| out.bulk(key)).is_some()
         });
@@ -78,8 +78,8 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
     for shard in 0..shards {
         let had_keys = cx.write_shard(shard, |tx, dbs| {
             let mut had_keys = false;
-            for number in (0..dbs.len()).filter(|&number| all || number == own) {
-                let db = dbs.at(number);
+            for number in (0..dbs.len(tx)).filter(|&number| all || number == own) {
+                let db = dbs.at(tx, number);
                 let is_concerned =
                     |watched: usize, key: &[u8]| watched == number && tx[db].get(tx, key, now).is_some();
                 server.watched.touch_all(is_concerned);

@@ -37,8 +37,8 @@ fn store(
     let shard = cx.shard_of(key);
     cx.write_shard(shard, |tx, dbs| {
         let value = value.store(tx)?;
-        dbs.at(db).set(tx, key, value)?;
-        dbs.at(db).set_deadline(tx, key, deadline)
+        dbs.at(tx, db).set(tx, key, value)?;
+        dbs.at(tx, db).set_deadline(tx, key, deadline)
     })
 }
 
@@ -48,14 +48,14 @@ fn relocate(cx: &mut Cx<'_>, from: DbKey<'_>, to: DbKey<'_>) -> pheap::Result<()
     let [shard, target] = [from.key, to.key].map(|key| cx.shard_of(key));
     if shard == target {
         return cx.write_shard(shard, |tx, dbs| {
-            let Some((value, deadline)) = dbs.at(from.db).remove(tx, from.key) else { return Ok(()) };
-            dbs.at(to.db).set(tx, to.key, value)?;
-            dbs.at(to.db).set_deadline(tx, to.key, deadline)
+            let Some((value, deadline)) = dbs.at(tx, from.db).remove(tx, from.key) else { return Ok(()) };
+            dbs.at(tx, to.db).set(tx, to.key, value)?;
+            dbs.at(tx, to.db).set_deadline(tx, to.key, deadline)
         });
     }
     let Some((value, deadline)) = cx.copy_in(from.db, from.key) else { return Ok(()) };
     store(cx, to, &value, deadline)?;
-    cx.write_shard(shard, |tx, dbs| _ = dbs.at(from.db).remove(tx, from.key));
+    cx.write_shard(shard, |tx, dbs| _ = dbs.at(tx, from.db).remove(tx, from.key));
     Ok(())
 }
 
@@ -141,10 +141,10 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             // A watched key changes if it exists in either database.
             let is_concerned = |watched: usize, key: &[u8]| {
                 (watched == first || watched == second)
-                    && [first, second].iter().any(|&db| tx[dbs.at(db)].get(tx, key, now).is_some())
+                    && [first, second].iter().any(|&db| tx[dbs.at(tx, db)].get(tx, key, now).is_some())
             };
             server.watched.touch_all(is_concerned);
-            tx.swap(dbs.at(first), dbs.at(second));
+            tx.swap(dbs.at(tx, first), dbs.at(tx, second));
         });
     }
     cx.effects.dirty += 1;

@@ -63,7 +63,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let mut progress = Progress::default();
     cx.write_shard(cx.store().shards().len() + 1, |tx, dbs| {
-        let db = dbs.at(0);
+        let db = dbs.at(tx, 0);
         let before_it = Progress::read(tx, &tx[db]);
         progress = match &master {
             // The new master may have the same history, if it was a replica, so the position is kept.

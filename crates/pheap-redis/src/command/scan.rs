@@ -16,7 +16,7 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (begun, mut count) = (out.defer_len(), 0);
     for shard in 0..shards {
         cx.read_shard(shard, |view, dbs| {
-            let db = &view[dbs.at(db)];
+            let db = &view[dbs.at(view, db)];
             for (key, _) in db.keys().iter(view) {
                 if out.is_too_long() {
                     return;
@@ -52,7 +52,7 @@ fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             return Err(Fail::MoreShards);
         }
         at = cx.read_shard(shard, |view, dbs| {
-            let db = &view[dbs.at(number)];
+            let db = &view[dbs.at(view, number)];
             loop {
                 let (some, next) = db.keys().scan(view, at);
                 for (key, entry) in some {

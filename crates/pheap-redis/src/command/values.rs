@@ -94,7 +94,7 @@ impl Cx<'_> {
     /// Returns whether a key in some database exists.
     pub(super) fn key_exists_in(&mut self, db: usize, key: &[u8]) -> bool {
         let (now, shard) = (self.now, self.shard_of(key));
-        self.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
+        self.read_shard(shard, |view, dbs| view[dbs.at(view, db)].get(view, key, now).is_some())
     }
 
     /// Returns a copy of the value of a key, and its deadline.
@@ -106,7 +106,7 @@ impl Cx<'_> {
     pub(super) fn copy_in(&mut self, db: usize, key: &[u8]) -> Option<(Owned, Option<i64>)> {
         let (now, shard) = (self.now, self.shard_of(key));
         self.read_shard(shard, |view, dbs| {
-            let db = &view[dbs.at(db)];
+            let db = &view[dbs.at(view, db)];
             Some((Owned::of(view, db.get(view, key, now)?), db.deadline(view, key)))
         })
     }

@@ -53,7 +53,7 @@ fn write(store: &Store, file: impl Write) -> Result<u64, ExportError> {
     let (mut writer, now, mut keys) = (FileWriter::new(file)?, now(), 0);
     let libraries = store.root(store.shards().len());
     libraries.read(|view, root| {
-        let mut texts = view[view[root].dbs.at(0)].keys().iter(view);
+        let mut texts = view[view[root].dbs.at(view, 0)].keys().iter(view);
         texts.try_for_each(|(_, entry)| {
             entry.value.with_bytes(view, |text| writer.library(text)).unwrap_or(Ok(()))
         })
@@ -62,7 +62,7 @@ fn write(store: &Store, file: impl Write) -> Result<u64, ExportError> {
         let (mut all, mut expiring) = (0, 0);
         for root in store.shards() {
             let sizes = root.read(|view, shard| {
-                let db = &view[view[shard].dbs.at(number)];
+                let db = &view[view[shard].dbs.at(view, number)];
                 (db.len() as u64, db.deadlines().len() as u64)
             })?;
             (all, expiring) = (all + sizes.0, expiring + sizes.1);
@@ -73,7 +73,7 @@ fn write(store: &Store, file: impl Write) -> Result<u64, ExportError> {
         writer.database(number as u64, all, expiring)?;
         for root in store.shards() {
             keys += root.read(|view, shard| {
-                let (db, mut keys) = (&view[view[shard].dbs.at(number)], 0);
+                let (db, mut keys) = (&view[view[shard].dbs.at(view, number)], 0);
                 for (key, _) in db.keys().iter(view) {
                     // Expired keys are left out.
                     if let Some(value) = db.get(view, key, now) {

@@ -225,7 +225,7 @@ impl ImportBatch<'_> {
         {
             let ((), commit) = self.store.root(shard).try_txn_deferred::<_, ImportError>(|tx, root| {
                 for RdbEntry { db, key, value, deadline, .. } in entries.drain(..) {
-                    let place = tx[root].dbs.at(db as usize);
+                    let place = tx[root].dbs.at(tx, db as usize);
                     // With this time, no key counts as expired.
                     if tx[place].get(tx, &key, i64::MIN).is_some() {
                         return Err(ImportError::Twice { db, key: lossy(&key).into_owned() });
@@ -248,7 +248,7 @@ impl ImportBatch<'_> {
 fn add_library(store: &Store, text: &[u8]) -> Result<(), ImportError> {
     let (name, _) = first_line(text).map_err(ImportError::Library)?;
     store.root(store.shards().len()).try_txn(|tx, root| {
-        let db = tx[root].dbs.at(0);
+        let db = tx[root].dbs.at(tx, 0);
         if tx[db].get(tx, name.as_bytes(), i64::MIN).is_some() {
             return Err(ImportError::Library(format!("two libraries have the name '{name}'")));
         }

@@ -350,7 +350,7 @@ mod tests {
         store
             .root(3)
             .txn(|tx, root| {
-                let (db, mut removed) = (tx[root].dbs.at(0), 0);
+                let (db, mut removed) = (tx[root].dbs.at(tx, 0), 0);
                 for key in keys {
                     let key = format!("key:{key}").into_bytes();
                     if is_set {

@@ -20,7 +20,7 @@ pub fn value<'r>(view: &View<'r>, value: Value<'r>, samples: usize) -> usize {
     match value {
         Value::Int(_) => 0,
         Value::Bytes(bytes) => text(view[bytes].len()),
-        Value::Buffer(buffer) => size_of_val(&view[buffer]) + text(view[buffer].capacity()),
+        Value::Buffer(buffer) => size_of_val(&view[buffer]) + text(view[buffer].capacity(view)),
         Value::List(list) => {
             let list = &view[list];
             all(list.iter(view).map(|&each| element(&view[each])), list.len(), samples)
@@ -84,7 +84,7 @@ mod tests {
                 let before = root.live().bytes;
                 let estimate = root
                     .txn(|tx, root| {
-                        let db = tx[root].dbs.at(0);
+                        let db = tx[root].dbs.at(tx, 0);
                         let value = value.store(tx)?;
                         db.set(tx, b"key", value)?;
                         Ok(super::value(tx, value, 16))

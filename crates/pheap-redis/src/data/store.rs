@@ -304,7 +304,7 @@ impl Store {
     /// # Errors
     /// If the heap cannot be read.
     pub fn progress(&self) -> pheap::Result<Progress> {
-        self.progress.read(|view, root| Progress::read(view, &view[view[root].dbs.at(0)]))
+        self.progress.read(|view, root| Progress::read(view, &view[view[root].dbs.at(view, 0)]))
     }
 
     /// Records how far this server has followed a master. The data do not change.
@@ -313,7 +313,7 @@ impl Store {
     /// If the heap cannot be changed.
     pub fn set_progress(&self, progress: &Progress) -> pheap::Result<()> {
         self.progress.txn(|tx, root| {
-            let db = tx[root].dbs.at(0);
+            let db = tx[root].dbs.at(tx, 0);
             progress.write(tx, db)
         })
     }
@@ -326,11 +326,11 @@ impl Store {
             for number in 0..=self.shards.len() {
                 roots.with(number, |tx, root| {
                     let dbs = tx[root].dbs;
-                    (0..dbs.len()).for_each(|number| dbs.at(number).clear(tx));
+                    (0..dbs.len(tx)).for_each(|number| dbs.at(tx, number).clear(tx));
                 });
             }
             roots.with(self.shards.len() + 1, |tx, root| {
-                let db = tx[root].dbs.at(0);
+                let db = tx[root].dbs.at(tx, 0);
                 Progress { is_partial: false, position: None, ..before.clone() }.write(tx, db)
             })
         })

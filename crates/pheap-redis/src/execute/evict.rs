@@ -272,7 +272,7 @@ impl Eviction<'_> {
         let (freed, commit) = server.store.root(shard).txn_deferred(|tx, root| {
             let mut freed = 0;
             for candidate in group {
-                let (db, key) = (tx[root].dbs.at(candidate.db), &candidate.key);
+                let (db, key) = (tx[root].dbs.at(tx, candidate.db), &candidate.key);
                 // Another thread may have removed the key.
                 let Some(entry) = tx[db].entry(tx, key, i64::MIN) else { continue };
                 let has_deadline = tx[db].deadline(tx, key).is_some();
@@ -318,7 +318,7 @@ fn candidates(server: &Server, policy: EvictionPolicy) -> pheap::Result<Option<V
         let (len, _commit) = shards[shard].read_deferred(|view, root| {
             let dbs = view[root].dbs;
             let mut lens = [0; DATABASES];
-            (0..DATABASES).for_each(|db| lens[db] = policy.len(&view[dbs.at(db)]));
+            (0..DATABASES).for_each(|db| lens[db] = policy.len(&view[dbs.at(view, db)]));
             let len: usize = lens.iter().sum();
             let draws = policy.samples * (len / ENOUGH * CHOICES).clamp(1, CHOICES);
             let mut wanted = draws.min(len);
@@ -327,7 +327,7 @@ fn candidates(server: &Server, policy: EvictionPolicy) -> pheap::Result<Option<V
                 let mut add =
                     |score, key: &[u8]| all.push(EvictionCandidate { score, shard, db, key: key.to_vec() });
                 let chosen =
-                    policy.sample_keys(view, &view[dbs.at(db)], wanted, &server.clocks, now, &mut add);
+                    policy.sample_keys(view, &view[dbs.at(view, db)], wanted, &server.clocks, now, &mut add);
                 wanted = wanted.saturating_sub(chosen);
             }
             len

@@ -71,7 +71,7 @@ impl Execution<'_> {
                 continue;
             };
             let is_over = store.root(store.shard_of(key)).read_deferred(|view, root| {
-                let deadline = view[view[root].dbs.at(*db)].deadline(view, key);
+                let deadline = view[view[root].dbs.at(view, *db)].deadline(view, key);
                 deadline.is_some_and(|deadline| deadline <= now)
             });
             // An error is ignored: if the heap has failed, the transaction fails, too.

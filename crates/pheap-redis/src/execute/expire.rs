@@ -62,7 +62,7 @@ impl Expiry {
             let root = &shards[self.shard];
             let (due, next) = root
                 .read_deferred(|view, shard| {
-                    let db = &view[view[shard].dbs.at(self.db)];
+                    let db = &view[view[shard].dbs.at(view, self.db)];
                     let (mut due, mut at) = (Vec::new(), self.cursor);
                     loop {
                         let (some, next) = db.deadlines().scan(view, at);
@@ -81,7 +81,7 @@ impl Expiry {
                 .0;
             if !due.is_empty() {
                 let (left, commit) = root.txn_deferred(|tx, shard| {
-                    let db = tx[shard].dbs.at(self.db);
+                    let db = tx[shard].dbs.at(tx, self.db);
                     for key in &due {
                         // The key may have a new deadline since then, or be gone.
                         if tx[db].deadline(tx, key).is_some_and(|at| at <= now) {
@@ -140,7 +140,7 @@ mod tests {
             let shard = store.root(store.shard_of(&key));
             shard
                 .txn(|tx, root| {
-                    let db = tx[root].dbs.at(3);
+                    let db = tx[root].dbs.at(tx, 3);
                     db.set(tx, &key, Value::Int(1))?;
                     db.set_deadline(tx, &key, Some(if number < expired { 1 } else { i64::MAX }))
                 })
@@ -151,8 +151,10 @@ mod tests {
 
     fn keys_left(server: &Server) -> usize {
         let len = |root: &pheap::Root<_>| {
-            root.read(|view, shard: pheap::P<'_, crate::data::Shard<'_>>| view[view[shard].dbs.at(3)].len())
-                .unwrap()
+            root.read(|view, shard: pheap::P<'_, crate::data::Shard<'_>>| {
+                view[view[shard].dbs.at(view, 3)].len()
+            })
+            .unwrap()
         };
         server.store.shards().iter().map(len).sum()
     }

@@ -116,7 +116,7 @@ impl Execution<'_> {
             }
             let (mut written, selected) = (Ok(()), execution.session.db);
             keyspace.write(root, &mut |tx, shard| {
-                let db = tx[shard].dbs.at(0);
+                let db = tx[shard].dbs.at(tx, 0);
                 written = note.write(tx, db, selected);
             });
             written?;

@@ -199,7 +199,7 @@ fn of_two_who_watch_what_the_other_one_writes_one_is_told() {
             let shard = server.store.root(server.store.shard_of(key.as_bytes()));
             shard
                 .read_deferred(|view, root| {
-                    view[view[root].dbs.at(0)].get(view, key.as_bytes(), now()).is_some()
+                    view[view[root].dbs.at(view, 0)].get(view, key.as_bytes(), now()).is_some()
                 })
                 .unwrap()
                 .0

@@ -169,7 +169,7 @@ fn keys(server: &Server, text: &mut MetricsText) {
         let Ok(_passed) = server.gates.pass([shard], false, &server.scripts) else { return };
         let read = server.store.root(shard).read_deferred(|view, root| {
             for (db, counts) in counts.iter_mut().enumerate() {
-                let db = &view[view[root].dbs.at(db)];
+                let db = &view[view[root].dbs.at(view, db)];
                 counts[0] += db.len();
                 counts[1] += db.deadlines().len();
             }

@@ -20,6 +20,7 @@ use std::ops::Deref;
 #[doc(hidden)]
 pub use ::core;
 
+pub use crate::api::slices::object_in;
 #[cfg(feature = "serde")]
 pub use crate::exchange::derived as serde;
 pub use crate::layout::desc::{Desc, DescFn, Field, History, Kind, Name, Prim, Variant, part_name};

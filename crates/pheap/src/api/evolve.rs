@@ -20,7 +20,7 @@ use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
 use crate::layout::{Conversion, Converter, Migrate, Persist, Successor, successors};
 use crate::ptr::P;
-use crate::region::rewrite::{self, Rewrite, RewriteSpace};
+use crate::region::rewrite::{Rewrite, RewriteSpace};
 use crate::region::{Exclusive, NewRoot, Region};
 use crate::store::arena::SpanEntry;
 use crate::store::spans::TakenSpan;
@@ -50,18 +50,6 @@ struct Unfinished<'r> {
 #[persist(own, id = "pheap::Moved", crate = "crate")]
 struct Moved<'r> {
     /// The object's new place. Its type is not the declared one.
-    to: P<'r, Moved<'r>>,
-}
-
-/// The content of the old slot of a slice that has moved, if that slot has more than 8 bytes. It keeps the
-/// slice's length, because a function of the program may have a pointer to the slice, and ask for the length.
-#[derive(Persist)]
-#[repr(C)]
-#[persist(own, id = "pheap::MovedSlice", crate = "crate")]
-struct MovedSlice<'r> {
-    /// The length, at the same offset as in the slice.
-    len: u64,
-    /// The slice's new place. Its type is not the declared one.
     to: P<'r, Moved<'r>>,
 }
 
@@ -260,7 +248,7 @@ struct ConversionJob<'a> {
     from: u32,
     to: u32,
     unfinished: u32,
-    moved: rewrite::MovedTypes,
+    moved: u32,
     /// Whether no earlier call has begun the conversion.
     from_is_new: bool,
     /// Whether no object needs to be converted.
@@ -278,9 +266,7 @@ impl<'a> ConversionJob<'a> {
         converters: &[Converter],
     ) -> Result<ConversionJob<'a>> {
         let (unfinished, _) = heap.register(<Unfinished<'_> as Persist>::desc())?;
-        let (object, _) = heap.register(<Moved<'_> as Persist>::desc())?;
-        let (slice, _) = heap.register(<MovedSlice<'_> as Persist>::desc())?;
-        let moved = rewrite::MovedTypes { object, slice };
+        let (moved, _) = heap.register(<Moved<'_> as Persist>::desc())?;
         debug_assert!(<Unfinished<'_> as Persist>::desc().name.as_str() == UNFINISHED);
         let from_is_new = region.ty() != unfinished;
         let (from, begun) = match from_is_new {
@@ -443,16 +429,8 @@ impl<'a> ConversionJob<'a> {
         let (mut done, mut total) = (0, None);
         loop {
             exclusive.give_back_runs();
-            let left = exclusive.object_spans().into_iter();
-            let left = left.filter_map(|(number, span)| self.left(number, span));
-            // If a slice moves out of a slot that has room for a length only, no length is left there. So
-            // such slices come last, when functions of the program get no values with pointers any more: the
-            // elements of these slices have no bytes.
-            let (last, mut left): (Vec<_>, Vec<_>) = left.partition(|(number, _, successor)| {
-                let is_slice = successor.conversion.as_ref().is_some_and(Conversion::is_unsized);
-                is_slice && exclusive.has_only_lengths(*number)
-            });
-            left.extend(last);
+            let spans = exclusive.object_spans().into_iter();
+            let left: Vec<_> = spans.filter_map(|(number, span)| self.left(number, span)).collect();
             if left.is_empty() {
                 return Ok(());
             }
@@ -508,7 +486,7 @@ impl<'a> ConversionJob<'a> {
         loop {
             exclusive.give_back_runs();
             let spans = exclusive.object_spans();
-            if !spans.iter().any(|(_, span)| self.moved.has(span.entry.ty)) {
+            if !spans.iter().any(|(_, span)| span.entry.ty == self.moved) {
                 return Ok(());
             }
             let total = spans.iter().map(|(_, span)| span.bytes()).sum();
@@ -520,7 +498,7 @@ impl<'a> ConversionJob<'a> {
                 if bytes >= batch {
                     break;
                 }
-                if !self.moved.has(span.entry.ty) && exclusive.redirect(number, self.moved) {
+                if span.entry.ty != self.moved && exclusive.redirect(number, self.moved) {
                     bytes += span.bytes();
                 }
                 done += span.bytes();
@@ -548,10 +526,10 @@ impl<'a> ConversionJob<'a> {
     }
 }
 
-/// A format number: moved objects leave a [`Moved`] or [`MovedSlice`]. Older versions of pheap know only
-/// the first, and would not find moved slices, so they must not continue this conversion; nor does this
-/// version continue theirs.
-const FORM: u64 = 2;
+/// The version of what a moved object leaves in its old slot: a [`Moved`]. In version 2, moved slices left
+/// another type. A program with another version must not continue a conversion: it would not find the moved
+/// objects.
+const FORM: u64 = 3;
 
 /// Returns a hash of the type changes and of [`FORM`]. It is never 0, the value in heaps of earlier versions
 /// of pheap.

@@ -15,6 +15,7 @@ mod parts;
 mod places;
 pub(crate) mod root;
 pub(crate) mod several;
+pub(crate) mod slices;
 pub(crate) mod stores;
 pub(crate) mod tasks;
 pub(crate) mod tx;

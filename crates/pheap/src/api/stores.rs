@@ -10,7 +10,6 @@ use super::tx::Txn;
 use crate::layout::{Persist, Pointee};
 use crate::os::cpu::seldom;
 use crate::ptr::part::Part;
-use crate::ptr::value_of;
 use crate::txn::context::{Context, Mode};
 
 /// The result of looking up the first of two parts that are stored to one after the other. It borrows the
@@ -47,7 +46,7 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn __place<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
-        let (object, place) = (value_of(part.object()), part.address());
+        let (object, place) = (self.value_of(part.object()), part.address());
         let (addr, len) = bytes_of(place);
         if !<F as Pointee>::PADDED {
             if has_copies(object) {
@@ -89,7 +88,7 @@ impl<'r> Txn<'r> {
         part: Part<'r, T, F>,
         is_one_object: bool,
     ) -> First<'_, 'r, T, F> {
-        let (object, (addr, len)) = (value_of(part.object()), bytes_of(part.address()));
+        let (object, (addr, len)) = (self.value_of(part.object()), bytes_of(part.address()));
         // For such objects, `__place` searches the cache first.
         let has_copies = has_copies(object);
         // SAFETY: the place is a part of a live object of this region, by (3).
@@ -114,7 +113,7 @@ impl<'r> Txn<'r> {
     pub fn __place_noted<T: Pointee + ?Sized, F: Persist>(&mut self, part: Part<'r, T, F>) -> &mut F {
         // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
         // reference to it, by (2). The part is within the object, which is live, by (3).
-        let place = unsafe { place_noted(self.hot(), value_of(part.object()), part.address()) };
+        let place = unsafe { place_noted(self.hot(), self.value_of(part.object()), part.address()) };
         // SAFETY: `place` holds the value, and only this transaction uses it; `&mut self` excludes all other
         // access.
         unsafe { &mut *place }
@@ -152,7 +151,7 @@ impl<'r> Txn<'r> {
         }
         // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
         // reference to it, by (2). The part is within the object, which is live, by (3).
-        unsafe { note_ahead(self.context(), value_of(part.object()), place) }
+        unsafe { note_ahead(self.context(), self.value_of(part.object()), place) }
     }
 
     /// Logs all recorded places with one fence if the transaction is long; forgets them otherwise.
@@ -173,13 +172,13 @@ impl<'r> Txn<'r> {
 #[macro_export]
 macro_rules! __place {
     ({ $($steps:tt)* } $tx:ident ($key:expr)) => {{
-        let part = $crate::__part!([$($steps)*] $crate::__private::object($key));
+        let part = $crate::__part!([$($steps)*] $crate::__private::object_in($key, $tx));
         $crate::Txn::__place($tx, part)
     }};
     // The first of two places to which neighbouring statements store. If it must be logged, the other one is
     // logged with it.
     (pair $is_one_object:literal { $other:expr } { $($steps:tt)* } $tx:ident ($key:expr)) => {{
-        let part = $crate::__part!([$($steps)*] $crate::__private::object($key));
+        let part = $crate::__part!([$($steps)*] $crate::__private::object_in($key, $tx));
         let first = $crate::Txn::__first($tx, part, $is_one_object);
         if first.is_noted {
             _ = $other;
@@ -197,7 +196,7 @@ macro_rules! __place {
 macro_rules! __place_ahead {
     ({ $($steps:tt)* } $tx:ident ($key:expr)) => {
         'missing: {
-            let part = $crate::__part!([$($steps)*] $crate::__private::object($key); 'missing);
+            let part = $crate::__part!([$($steps)*] $crate::__private::object_in($key, $tx); 'missing);
             $crate::Txn::__ahead($tx, part)
         }
     };

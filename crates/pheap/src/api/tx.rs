@@ -11,7 +11,7 @@ use super::view::View;
 use crate::gc::held::{Held, HeldTable};
 use crate::layout::{Persist, Pointee};
 use crate::os::cpu;
-use crate::ptr::{P, bounds, value_of};
+use crate::ptr::{P, bounds, elements_of, value_of};
 use crate::txn::context::{Context, HotFields, Mode};
 
 /// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and
@@ -82,8 +82,8 @@ impl<'r> Txn<'r> {
     /// If the range is not within the slice.
     #[track_caller]
     pub fn slice_mut<T: Persist>(&mut self, slice: P<'r, [T]>, range: impl RangeBounds<usize>) -> &mut [T] {
-        let (start, end) = bounds(range, slice.len());
-        let data = value_of(slice).cast::<T>().wrapping_add(start);
+        let (start, end) = bounds(range, slice.len(self));
+        let data = elements_of(slice).wrapping_add(start);
         // SAFETY: `start..end` are elements of a live slice of this region, as `bounds` has checked, and by
         // (3).
         let place = unsafe { self.writable(std::ptr::slice_from_raw_parts_mut(data, end - start)) };
@@ -232,7 +232,7 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Txn<'r> {
     fn index(&self, p: P<'r, T>) -> &T {
         // SAFETY: `p` points to a live `T` of this region, by (3), and `place_in_transaction` returns the
         // place of it, or of its copy. There is no `&mut` into it, because that would need `&mut Txn`.
-        unsafe { &*self.view.place_in_transaction(value_of(p)) }
+        unsafe { &*self.view.place_in_transaction(self.value_of(p)) }
     }
 }
 
@@ -240,7 +240,7 @@ impl<'r, T: Pointee + ?Sized> IndexMut<P<'r, T>> for Txn<'r> {
     #[inline]
     fn index_mut(&mut self, p: P<'r, T>) -> &mut T {
         // SAFETY: `p` points to a live object of this region, by (3).
-        let place = unsafe { self.writable(value_of(p)) };
+        let place = unsafe { self.writable(self.value_of(p)) };
         // SAFETY: `writable` returns a place with this value that only this transaction uses; `&mut self`
         // excludes all other access.
         unsafe { &mut *place }

@@ -13,7 +13,7 @@ use crate::gc::held::{Held, HeldTable};
 use crate::heap::HeapInner;
 use crate::layout::{Persist, Pointee};
 use crate::os::cpu::seldom;
-use crate::ptr::{Brand, P, value_of};
+use crate::ptr::{Brand, P};
 use crate::region::guard::{self, Scope};
 use crate::txn::context::{Context, HotFields, Mode};
 use crate::txn::write_set::filter_bits;
@@ -135,7 +135,14 @@ impl<'r> View<'r> {
     /// Returns the place from which the value of `p` is to be read.
     #[inline(always)]
     pub(crate) fn read_address<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *const T {
-        self.place_of(value_of(p))
+        self.place_of(self.value_of(p))
+    }
+
+    /// Returns the address of the value of an object in place, with its length if it is a slice or string.
+    #[inline(always)]
+    pub(crate) fn value_of<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *mut T {
+        // SAFETY: `p` points to a live object of this region (the brand), which is locked.
+        unsafe { T::value(p.addr().as_ptr()) }
     }
 
     /// Whether no object of the heap has a copy elsewhere, so that everything can be read in place.

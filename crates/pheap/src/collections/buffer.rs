@@ -13,9 +13,9 @@ use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
 use crate::layout::desc::{Desc, Kind};
-use crate::layout::{Persist, Pointee, slice_header};
+use crate::layout::{Persist, Pointee};
 use crate::os::cpu::settle;
-use crate::ptr::{P, value_of};
+use crate::ptr::{P, elements_of, value_of};
 use crate::txn::context::Mode;
 
 use super::common::copied;
@@ -237,9 +237,7 @@ impl<T: Persist> Slots<T> {
     /// The buffer has at least `len` slots.
     #[inline(always)]
     pub(crate) unsafe fn first_of(buffer: P<'_, [Slot<T>]>, len: usize) -> Slots<T> {
-        // SAFETY: the elements follow the length word, within the object; see `Pointee for [T]`.
-        let first = unsafe { buffer.addr().add(slice_header(align_of::<T>())) };
-        Slots { first: first.as_ptr().cast(), len }
+        Slots { first: elements_of(buffer), len }
     }
 
     /// Returns the slots of a collection without a buffer.
@@ -250,8 +248,8 @@ impl<T: Persist> Slots<T> {
 
     /// Returns the slots of a buffer.
     #[inline(always)]
-    pub(crate) fn from_buffer(buffer: P<'_, [Slot<T>]>) -> Slots<T> {
-        let slots = value_of(buffer);
+    pub(crate) fn from_buffer<'r>(view: &View<'r>, buffer: P<'r, [Slot<T>]>) -> Slots<T> {
+        let slots = view.value_of(buffer);
         Slots { first: slots.cast(), len: slots.len() }
     }
 

@@ -74,8 +74,8 @@ impl<'r> PBytes<'r> {
     }
 
     /// Returns the number of bytes that there is room for.
-    pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
+    pub fn capacity(&self, view: &View<'r>) -> usize {
+        self.bytes.capacity(view)
     }
 
     /// Returns the bytes.

@@ -84,20 +84,20 @@ impl<T: Persist> Ring<T> {
 /// Reading.
 impl<'r, T: Persist> PVecDeque<'r, T> {
     #[inline(always)]
-    fn ring(&self) -> Ring<T> {
-        let slots = self.buffer.map_or_else(Slots::none, Slots::from_buffer);
+    fn ring(&self, view: &View<'r>) -> Ring<T> {
+        let slots = self.buffer.map_or_else(Slots::none, |buffer| Slots::from_buffer(view, buffer));
         Ring { slots, head: self.head as usize, len: self.len() }
     }
 
     /// Returns the number of elements that there is room for.
-    pub fn capacity(&self) -> usize {
-        self.buffer.map_or(0, |buffer| buffer.len())
+    pub fn capacity(&self, view: &View<'r>) -> usize {
+        self.buffer.map_or(0, |buffer| buffer.len(view))
     }
 
     /// Returns element `index` from the front, if it exists.
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, index: usize) -> Option<&'v T> {
-        let ring = self.ring();
+        let ring = self.ring(view);
         // SAFETY: `index` is less than the length, and the slots of all elements have values.
         (index < ring.len).then(|| unsafe { buffer::read(view, ring.element_slot_ptr(index)).value() })
     }
@@ -114,7 +114,7 @@ impl<'r, T: Persist> PVecDeque<'r, T> {
 
     /// Iterates over the elements from front to back; the iterator is double-ended.
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
-        let ring = self.ring();
+        let ring = self.ring(view);
         Iter(DequeElements { view, ring, from: 0, to: ring.len })
     }
 
@@ -143,7 +143,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Returns the ring, with room for one more element.
     #[inline(always)]
     fn with_room(self, tx: &mut Txn<'r>) -> Result<Ring<T>> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         if ring.len < ring.slots.len {
             return Ok(ring);
         }
@@ -154,7 +154,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Moves the elements to the start of another buffer.
     #[cold]
     fn set_capacity(self, tx: &mut Txn<'r>, capacity: usize) -> Result<Ring<T>> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         let (new, first) = tx.alloc_elements::<Slot<T>>(capacity)?;
         // SAFETY: the new buffer has `capacity` slots, not written yet, and `capacity` is at least
         // `ring.len`. The elements move: the old buffer is dropped below.
@@ -168,7 +168,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
             // SAFETY: the queue owned the buffer, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
-        Ok(tx[self].ring())
+        Ok(tx[self].ring(tx))
     }
 
     /// Appends an element. Amortised O(1).
@@ -201,7 +201,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
 
     /// Removes the first element. O(1).
     pub fn pop_front(self, tx: &mut Txn<'r>) -> Option<T> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         if ring.len == 0 {
             return None;
         }
@@ -214,7 +214,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
 
     /// Removes the last element. O(1).
     pub fn pop_back(self, tx: &mut Txn<'r>) -> Option<T> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         let last = ring.len.checked_sub(1)?;
         let value = Self::take_element(tx, ring, last);
         tx[self].len -= 1;
@@ -273,7 +273,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Removes element `index`, if there is one. O(n): the elements on the side of the nearer end move by
     /// one.
     pub fn remove(self, tx: &mut Txn<'r>, index: usize) -> Option<T> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         if index >= ring.len {
             return None;
         }
@@ -297,7 +297,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// If one of them does not exist.
     #[track_caller]
     pub fn swap(self, tx: &mut Txn<'r>, a: usize, b: usize) {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         let len = ring.len;
         assert!(
             a < len && b < len,
@@ -319,7 +319,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// If the range is not within the queue.
     #[track_caller]
     pub fn drain(self, tx: &mut Txn<'r>, range: impl RangeBounds<usize>) -> std::vec::IntoIter<T> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         let (from, to) = bounds(range, ring.len);
         let taken: Vec<T> = (from..to).map(|i| Self::take_element(tx, ring, i)).collect();
         if !taken.is_empty() {
@@ -340,7 +340,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
         // The program's code runs first: if it panics, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
-        let (ring, mut to) = (tx[self].ring(), 0);
+        let (ring, mut to) = (tx[self].ring(tx), 0);
         for (from, kept) in kept.into_iter().enumerate() {
             match kept {
                 // The slot `to` has no element: it was removed, or has moved.
@@ -380,7 +380,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// If `at` is greater than the length.
     #[track_caller]
     pub fn split_off(self, tx: &mut Txn<'r>, at: usize) -> Result<PVecDeque<'r, T>> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         assert!(
             at <= ring.len,
             "split index out of bounds: the length is {} but the index is {at}",
@@ -409,7 +409,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
 
     /// Returns element `index` from the front, to write, if it exists.
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         // SAFETY: `index` is less than the length, and the slots of all elements have values.
         (index < ring.len).then(|| unsafe { buffer::write(tx, ring.element_slot_ptr(index)).value_mut() })
     }
@@ -433,7 +433,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// # Errors
     /// As for [`push_back`](Self::push_back).
     pub fn reserve(self, tx: &mut Txn<'r>, more: usize) -> Result<()> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         let least = ring.len.checked_add(more).ok_or(Error::TooLarge { bytes: u64::MAX })?;
         if least > ring.slots.len {
             self.set_capacity(tx, least.max(ring.slots.len.saturating_mul(2)).max(4))?;
@@ -446,7 +446,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// # Errors
     /// As for [`push_back`](Self::push_back): the elements move to a smaller buffer.
     pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
-        let ring = tx[self].ring();
+        let ring = tx[self].ring(tx);
         if ring.len == 0 {
             self.clear(tx);
         } else if ring.len < ring.slots.len {

@@ -74,8 +74,8 @@ impl<'r, T: Persist> PPriorityQueue<'r, T> {
     }
 
     /// Returns the number of elements that there is room for.
-    pub fn capacity(&self) -> usize {
-        self.elements.capacity()
+    pub fn capacity(&self, view: &View<'r>) -> usize {
+        self.elements.capacity(view)
     }
 }
 

@@ -59,8 +59,8 @@ impl<'r> PString<'r> {
     }
 
     /// Returns the number of bytes that there is room for.
-    pub fn capacity(&self) -> usize {
-        self.bytes.capacity()
+    pub fn capacity(&self, view: &View<'r>) -> usize {
+        self.bytes.capacity(view)
     }
 
     /// Returns the text.

@@ -20,11 +20,10 @@ pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
 /// Converts a value of an older version of a type to one of this version: see
 /// [`Heap::evolve`](crate::Heap::evolve).
 ///
-/// The function can read only the value, and the lengths of slices and strings that it has pointers to. The
-/// targets of pointers may have been converted or not: reading them needs a transaction, and the function has
-/// none. So it can only pass pointers on, as pointers to the same type (except to an element of a slice, or
-/// to a [`field!`](crate::field), whose place may change). Collections are passed on unchanged, or begin
-/// empty.
+/// The function can read only the value. The targets of pointers may have been converted or not: reading them
+/// needs a view, and the function has none. So it can only pass pointers on, as pointers to the same type
+/// (except to a [`field!`](crate::field), whose place may change). Collections are passed on unchanged, or
+/// begin empty.
 ///
 /// The function is called only for values that the program has stored and that are reachable from the root:
 /// not for removed entries of a collection, or slots without a value. It is called once for each of them,

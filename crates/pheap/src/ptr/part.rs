@@ -7,7 +7,7 @@
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use super::{P, bounds, value_of};
-use crate::layout::{Persist, Pointee};
+use crate::layout::Persist;
 
 /// The address of a field or element of an object, or of its whole value.
 //
@@ -26,10 +26,19 @@ impl<T: ?Sized, F: ?Sized> Clone for Part<'_, T, F> {
 
 impl<T: ?Sized, F: ?Sized> Copy for Part<'_, T, F> {}
 
-/// Returns the whole value of an object as a part.
+/// Returns the whole value of a sized object as a part.
 #[inline(always)]
-pub fn object<'r, T: Pointee + ?Sized>(key: P<'r, T>) -> Part<'r, T, T> {
+pub fn object<T>(key: P<'_, T>) -> Part<'_, T, T> {
     Part { object: key, place: value_of(key) }
+}
+
+/// Returns the whole value of an object as a part.
+///
+/// # Safety
+/// `place` is the address of the value of the object to which `key` points, with its length.
+#[inline(always)]
+pub(crate) unsafe fn whole<T: ?Sized>(key: P<'_, T>, place: *mut T) -> Part<'_, T, T> {
+    Part { object: key, place }
 }
 
 /// Returns a part, and its address.

@@ -22,50 +22,14 @@ use crate::store::spans::TakenSpan;
 use crate::txn::context::Context;
 use crate::units::{OBJECT_BYTES, PAGE};
 
-/// When an object moves, a pointer to the new object stays in the old slot. These are the type numbers of
-/// such slots.
-#[derive(Clone, Copy)]
-pub(crate) struct MovedTypes {
-    /// For the slot of an object, or of a slice if the slot has 8 bytes: it has a pointer to the new object.
-    pub(crate) object: u32,
-    /// For a larger slot of a slice: it has the length, for which a function of the program may ask, and then
-    /// the pointer.
-    pub(crate) slice: u32,
-}
-
-impl MovedTypes {
-    /// Returns the type number that a slot of `slot` bytes gets when its object moves, and the index of the
-    /// word that is the pointer.
-    fn left_by(self, conversion: &Conversion, slot: u64) -> (u32, usize) {
-        if conversion.is_unsized() && slot > LENGTH { (self.slice, 1) } else { (self.object, 0) }
-    }
-
-    /// Returns the index of the word that is the pointer in slots of type `ty`; `None` if no object moves
-    /// from slots of this type.
-    fn pointer_word(self, ty: u32) -> Option<usize> {
-        match ty {
-            _ if ty == self.object => Some(0),
-            _ if ty == self.slice => Some(1),
-            _ => None,
-        }
-    }
-
-    /// Whether `ty` is one of these types.
-    pub(crate) fn has(self, ty: u32) -> bool {
-        self.pointer_word(ty).is_some()
-    }
-}
-
-/// Bytes of a slice's length. A slot of this size has room for the length only.
-const LENGTH: u64 = 8;
-
 /// How the objects of one type are converted.
 pub(crate) struct Rewrite<'a> {
     pub(crate) desc: &'static Desc,
     pub(crate) conversion: &'a Conversion,
     /// Number of the new type.
     pub(crate) ty: u32,
-    pub(crate) moved: MovedTypes,
+    /// Number of the type that a slot gets when its object moves: its first word points to the new object.
+    pub(crate) moved: u32,
     /// The slots with values, by the address of the buffer, for conversions that
     /// [ask](Conversion::asks_for_owner) for them.
     pub(crate) occupied: &'a HashMap<u64, OccupiedSlots>,
@@ -212,11 +176,6 @@ impl Exclusive<'_> {
         (0..spans.end_number()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
     }
 
-    /// For a span of slices: whether its slots have room for the length only, so that no element has bytes.
-    pub(crate) fn has_only_lengths(&self, number: u32) -> bool {
-        self.context().alloc.spans.get(number).is_some_and(|span| span.slot == LENGTH)
-    }
-
     /// Converts the objects of span `number`, which have the type that `how` is for. Returns the new span
     /// entry, which the transaction records.
     ///
@@ -239,7 +198,6 @@ impl Exclusive<'_> {
         // written.
         let fits = |i: &u32| unsafe { how.conversion.bytes(at(*i)) } <= slot;
         let stays = how.may_stay(slot) && live.iter().all(fits);
-        let (left, word) = how.moved.left_by(how.conversion, slot);
         let mut old: Vec<u64> = Vec::new();
         for i in live {
             let (object, occupied) = (at(i), occupied(i)?);
@@ -260,13 +218,12 @@ impl Exclusive<'_> {
                 unsafe { how.conversion.run(old.as_ptr().cast(), object, occupied) };
             } else {
                 let new = self.alloc_for(object, how, occupied)?;
-                // SAFETY: `object` is a slot within `place`, which only this transaction writes. A slot has
-                // at least 8 bytes. If `word` is 1, the slot is that of a slice, has more than 8 bytes, and a
-                // multiple of 8.
-                unsafe { object.cast::<u64>().wrapping_add(word).write(new.addr() as u64) };
+                // SAFETY: `object` is a slot, of at least 8 bytes, within `place`, which only this
+                // transaction writes.
+                unsafe { object.cast::<u64>().write(new.addr() as u64) };
             }
         }
-        let entry = SpanEntry { ty: if stays { how.ty } else { left }, ..span.entry };
+        let entry = SpanEntry { ty: if stays { how.ty } else { how.moved }, ..span.entry };
         let span = TakenSpan { entry, ..span };
         self.context().alloc.record_again(span);
         Ok(span)
@@ -324,9 +281,9 @@ impl Exclusive<'_> {
         Ok(new)
     }
 
-    /// Changes the pointers in span `number` that lead to a moved object: they lead to its successor
-    /// afterwards. Returns whether there were any.
-    pub(crate) fn redirect(&mut self, number: u32, moved: MovedTypes) -> bool {
+    /// Changes the pointers in span `number` that lead to a moved object, whose slot has the type `moved`:
+    /// they lead to its successor afterwards. Returns whether there were any.
+    pub(crate) fn redirect(&mut self, number: u32, moved: u32) -> bool {
         let (_, slot, live) = self.slots(number);
         let Some(span) = self.context().alloc.spans.get(number) else { return false };
         let pointers = span.pointers.clone();
@@ -353,13 +310,15 @@ impl Exclusive<'_> {
     }
 
     /// Returns the address to which the object at `addr` has moved, if it has.
-    fn successor(&self, addr: u64, moved: MovedTypes) -> Option<u64> {
-        let word = moved.pointer_word(self.span_of(addr)?.span.entry.ty)?;
+    fn successor(&self, addr: u64, moved: u32) -> Option<u64> {
+        if self.span_of(addr)?.span.entry.ty != moved {
+            return None;
+        }
         let object = std::ptr::with_exposed_provenance::<u64>(addr as usize);
         // SAFETY: `addr` is the start of a slot, because no pointer leads into the middle of a converted
-        // object. The type of its span says that an object has moved from there, and that its new address is
-        // in this word of the slot.
-        Some(unsafe { object.wrapping_add(word).read() })
+        // object. The type of its span says that an object has moved from there, so the first word is its new
+        // address.
+        Some(unsafe { object.read() })
     }
 
     /// Calls `visit` with each pointer, null or not, that `map` finds in live slots of span `number`. If the

@@ -182,7 +182,7 @@ mod tests {
             root.txn(|tx, p| {
                 let objects = tx[p];
                 (0..OBJECTS).for_each(|at| {
-                    let object = tx[objects.at(at)];
+                    let object = tx[objects.at(tx, at)];
                     tx[object][0] = i;
                 });
                 Ok(())

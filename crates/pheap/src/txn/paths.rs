@@ -406,14 +406,18 @@ mod tests {
         let offset = root
             .txn(|tx, p| {
                 let small = tx[p];
-                others.iter().for_each(|&i| tx[crate::field!((small.at(i)).byte)] = 1);
+                others.iter().for_each(|&i| {
+                    let element = small.at(tx, i);
+                    tx[crate::field!(element.byte)] = 1;
+                });
                 for i in [2, 3] {
-                    let place: *mut Small = &raw mut tx[small.at(i)];
+                    let element = small.at(tx, i);
+                    let place: *mut Small = &raw mut tx[element];
                     // SAFETY: `place` is the transaction's place for a `Small`, and any bytes are a valid
                     // `Small`.
                     unsafe { place.cast::<u8>().write_bytes(stale, size_of::<Small>()) };
                 }
-                Ok(value_of(small.at(2)).addr() - heap.inner().base().addr())
+                Ok(value_of(small.at(tx, 2)).addr() - heap.inner().base().addr())
             })
             .unwrap();
         drop(heap);

@@ -152,7 +152,8 @@ mod tests {
             let items = tx[p].unwrap();
             // An odd factor, so the loop changes each element once.
             for i in (0..ITEMS).map(|i| i * 0x9e35 % ITEMS) {
-                tx[items.at(i)] += 1;
+                let element = items.at(tx, i);
+                tx[element] += 1;
             }
             assert!(!is_short(tx));
             assert!(tx[items].iter().enumerate().all(|(i, &item)| item == i as u64 + 1));
@@ -172,7 +173,8 @@ mod tests {
             let items = tx[p].unwrap();
             // The limit of the write set would be reached later: this is less than half of it.
             let done = (0..).take_while(|&i| {
-                tx[items.at(i)] = 7;
+                let element = items.at(tx, i);
+                tx[element] = 7;
                 is_short(tx)
             });
             assert!(done.count() <= 128);
@@ -188,7 +190,10 @@ mod tests {
         array
             .txn(|tx, p| {
                 let items = tx[p].unwrap();
-                (0..ITEMS).step_by(BLOCK / 8).for_each(|i| tx[items.at(i)] = 7);
+                (0..ITEMS).step_by(BLOCK / 8).for_each(|i| {
+                    let element = items.at(tx, i);
+                    tx[element] = 7
+                });
                 assert!(is_short(tx));
                 Ok(())
             })
@@ -211,7 +216,7 @@ mod tests {
         let result = root.txn(|tx, p| {
             let objects = tx[p].unwrap();
             (0..count).for_each(|i| {
-                let object = tx[objects.at(i)];
+                let object = tx[objects.at(tx, i)];
                 tx[object] += 1;
             });
             assert!(!is_short(tx));
@@ -222,7 +227,7 @@ mod tests {
         assert!(fences < (count * 8 / BLOCK) as u64, "{fences}");
         root.read(|view, p| {
             let objects = view[p].unwrap();
-            assert!((0..count).all(|i| view[view[objects.at(i)]] == i as u64));
+            assert!((0..count).all(|i| view[view[objects.at(view, i)]] == i as u64));
         })
         .unwrap();
     }
@@ -234,7 +239,7 @@ mod tests {
         root.txn(|tx, p| {
             let items = tx[p].unwrap();
             // More places than the cache holds.
-            let places: [_; 100] = std::array::from_fn(|i| items.at(i * BLOCK / 8));
+            let places: [_; 100] = std::array::from_fn(|i| items.at(tx, i * BLOCK / 8));
             places.iter().for_each(|&place| tx[place] = 0);
             let mut turns = 0;
             while is_short(tx) {
@@ -268,23 +273,29 @@ mod tests {
         let copies = 300;
         root.txn(|tx, p| {
             let items = tx[p].unwrap();
-            (0..FEW_COPIES - 1).for_each(|i| tx[items.at(i * BLOCK / 8)] += 1);
+            (0..FEW_COPIES - 1).for_each(|i| {
+                let element = items.at(tx, i * BLOCK / 8);
+                tx[element] += 1
+            });
             // Lookups without a copy do not make a transaction spill that has written little.
             let without = (0..ITEMS).filter(|i| i % (BLOCK / 8) > 0);
-            assert!(without.cycle().take(100_000).all(|i| tx[items.at(i)] == i as u64) && is_short(tx));
+            assert!(without.cycle().take(100_000).all(|i| tx[items.at(tx, i)] == i as u64) && is_short(tx));
             Ok(())
         })
         .unwrap();
         let turns = root
             .txn(|tx, p| {
                 let items = tx[p].unwrap();
-                (0..copies).for_each(|i| tx[items.at(i * BLOCK / 8)] = 7);
+                (0..copies).for_each(|i| {
+                    let element = items.at(tx, i * BLOCK / 8);
+                    tx[element] = 7
+                });
                 // Elements with a copy and elements without one, each too rarely for the cache. (Both are in
                 // one line; otherwise the filter alone could answer.)
                 let reads = (0..).take_while(|&i| {
                     let at = i % copies * BLOCK / 8;
-                    assert_eq!(tx[items.at(at)], 7);
-                    assert_eq!(tx[items.at(at + 1)], at as u64 + 1);
+                    assert_eq!(tx[items.at(tx, at)], 7);
+                    assert_eq!(tx[items.at(tx, at + 1)], at as u64 + 1);
                     is_short(tx)
                 });
                 Ok(2 * reads.count())
@@ -298,7 +309,8 @@ mod tests {
                 for i in 0..copies {
                     tx.slice_mut(items, i * BLOCK / 8..i * BLOCK / 8 + WORDS)[0] = 7;
                 }
-                let looks = (0..).take_while(|&i| tx[items.at(i % copies * BLOCK / 8)] == 7 && is_short(tx));
+                let looks =
+                    (0..).take_while(|&i| tx[items.at(tx, i % copies * BLOCK / 8)] == 7 && is_short(tx));
                 Ok(looks.count())
             })
             .unwrap();
@@ -306,7 +318,9 @@ mod tests {
             looks > (LOOKS_UNFENCED - COPY + WORDS / WORDS_A_LOOK - 1) * copies,
             "large ones are left later: {looks}"
         );
-        root.read(|view, p| assert!((0..copies).all(|i| view[view[p].unwrap().at(i * BLOCK / 8)] == 7)))
-            .unwrap();
+        root.read(|view, p| {
+            assert!((0..copies).all(|i| view[view[p].unwrap().at(view, i * BLOCK / 8)] == 7))
+        })
+        .unwrap();
     }
 }

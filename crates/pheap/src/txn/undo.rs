@@ -250,7 +250,7 @@ mod tests {
                 .unwrap();
             root.txn(|tx, p| {
                 let numbers = tx[p].unwrap();
-                let places = [3, 400, 405, 990].map(|i| numbers.at(i));
+                let places = [3, 400, 405, 990].map(|i| numbers.at(tx, i));
                 let before = heap.stats().fences;
                 if together {
                     // SAFETY: the places are elements of a live slice.
@@ -285,7 +285,10 @@ mod tests {
         root.txn(|tx, p| {
             let numbers = tx[p];
             let before = heap.stats().fences;
-            (0..NUMBERS).for_each(|i| tx[numbers.at(i)] = 8);
+            (0..NUMBERS).for_each(|i| {
+                let element = numbers.at(tx, i);
+                tx[element] = 8
+            });
             let fences = (heap.stats().fences - before) as usize;
             let blocks = NUMBERS * 8 / BLOCK;
             assert!((blocks / AHEAD..blocks / 4).contains(&fences), "{fences}");
@@ -307,7 +310,7 @@ mod tests {
         let mut protected = std::ptr::null_mut();
         let result = root.txn(|tx, p| {
             let numbers = tx[p];
-            let start = value_of(numbers.at(0)).addr();
+            let start = value_of(numbers.at(tx, 0)).addr();
             let page = start.next_multiple_of(PAGE as usize) + PAGE as usize;
             let first_of_page = (page - start) / 8;
             // Stores in order, from the second block of a page to the end of the next page, also log the
@@ -315,7 +318,10 @@ mod tests {
             let before = heap.stats().log_bytes;
             let stored = BLOCK / 8..first_of_page;
             let bytes = (stored.len() * 8) as u64;
-            stored.for_each(|i| tx[numbers.at(i)] = 8);
+            stored.for_each(|i| {
+                let element = numbers.at(tx, i);
+                tx[element] = 8
+            });
             assert!(heap.stats().log_bytes - before >= bytes + BLOCK as u64);
             protected = std::ptr::with_exposed_provenance_mut::<libc::c_void>(page);
             // SAFETY: `protected` is a page of the heap. No thread writes to it until the next call makes it
@@ -340,9 +346,13 @@ mod tests {
         let before = heap.stats().log_bytes;
         root.txn(|tx, p| {
             let numbers = tx[p];
-            tx[numbers.at(0)] = 8;
+            let element = numbers.at(tx, 0);
+            tx[element] = 8;
             tx.shared();
-            (1..=LINES).for_each(|i| tx[numbers.at(i * LINE / 8)] = 8);
+            (1..=LINES).for_each(|i| {
+                let element = numbers.at(tx, i * LINE / 8);
+                tx[element] = 8
+            });
             Ok(())
         })
         .unwrap();

@@ -88,8 +88,7 @@ impl Wal {
         // incomplete transaction, or first lines of segments whose records are lost) the next checkpoint
         // writes a mark behind them: until then the log must not be cut down.
         let is_clean = found.rest == 0 && found.newest <= layout.sequence(found.end);
-        let folded =
-            if begun.folded == found.end && is_clean { buffer.end_position() } else { begun.folded };
+        let folded = if begun.folded == found.end && is_clean { buffer.end_position() } else { begun.folded };
         let begun = LogMark { folded, ..begun };
         let wal =
             Wal::from_buffer(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;

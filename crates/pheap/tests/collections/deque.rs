@@ -142,11 +142,11 @@ impl Twins for Queues {
             }
             &Op::Reserve(n) => {
                 queue.reserve(tx, n)?;
-                assert!(tx[queue].capacity() >= twin.len() + n);
+                assert!(tx[queue].capacity(tx) >= twin.len() + n);
             }
             Op::Shrink => {
                 queue.shrink_to_fit(tx)?;
-                assert_eq!(tx[queue].capacity(), twin.len());
+                assert_eq!(tx[queue].capacity(tx), twin.len());
             }
             Op::Clear => {
                 queue.clear(tx);

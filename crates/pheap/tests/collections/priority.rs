@@ -121,7 +121,7 @@ impl Twins for Both {
             }
             Op::Shrink => {
                 queue.shrink_to_fit(tx)?;
-                assert_eq!(tx[queue].capacity(), twin.len());
+                assert_eq!(tx[queue].capacity(tx), twin.len());
             }
         }
         Ok(())

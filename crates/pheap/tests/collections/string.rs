@@ -118,11 +118,11 @@ impl Twins for Strings {
             }
             Op::Reserve(n) => {
                 text.reserve(tx, *n)?;
-                assert!(tx[text].capacity() >= twin.len() + n);
+                assert!(tx[text].capacity(tx) >= twin.len() + n);
             }
             Op::Shrink => {
                 text.shrink_to_fit(tx)?;
-                assert_eq!(tx[text].capacity(), twin.len());
+                assert_eq!(tx[text].capacity(tx), twin.len());
             }
         }
         Ok(())

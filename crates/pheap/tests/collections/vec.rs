@@ -132,7 +132,10 @@ fn apply<'r, T: Element<'r>>(
         Op::Split(i, again) => {
             let i = i.min(len);
             let (part, mut part_twin) = (vec.split_off(tx, i)?, twin.split_off(i));
-            assert_eq!((part.len(), part.capacity(), tx[vec].len()), (part_twin.len(), part.capacity(), i));
+            assert_eq!(
+                (part.len(), part.capacity(tx), tx[vec].len()),
+                (part_twin.len(), part.capacity(tx), i)
+            );
             let part = tx.alloc(part)?;
             if again {
                 vec.append(tx, part)?;
@@ -148,11 +151,11 @@ fn apply<'r, T: Element<'r>>(
         }
         Op::Reserve(n) => {
             vec.reserve(tx, n)?;
-            assert!(tx[vec].capacity() >= len + n);
+            assert!(tx[vec].capacity(tx) >= len + n);
         }
         Op::Shrink => {
             vec.shrink_to_fit(tx)?;
-            assert_eq!(tx[vec].capacity(), len);
+            assert_eq!(tx[vec].capacity(tx), len);
         }
         Op::Extend(ref values) => {
             let elements = values.iter().map(|&v| T::make(tx, v)).collect::<Result<Vec<_>>>()?;
@@ -330,7 +333,7 @@ fn wrong_hints() -> Result<()> {
         heap.root::<PVec<u64>>("made")?.txn(|tx, vec| {
             tx[vec] = PVec::from_iter(tx, numbers())?;
             assert!(tx[vec].iter(tx).copied().eq(0..1000));
-            assert_eq!(tx[vec].capacity(), 1000);
+            assert_eq!(tx[vec].capacity(tx), 1000);
             Ok(())
         })?;
         heap.root::<PVecDeque<u64>>("queue")?.txn(|tx, queue| {

@@ -259,7 +259,10 @@ fn all_memory_is_kept() -> Result<()> {
         for first in (0..PAGES).step_by(64) {
             root.txn(|tx, p| {
                 let words = tx[p];
-                Ok((first..first + 64).for_each(|page| tx[words.at(page * 512)] += 1))
+                Ok((first..first + 64).for_each(|page| {
+                    let element = words.at(tx, page * 512);
+                    tx[element] += 1
+                }))
             })?;
         }
     }

@@ -143,19 +143,19 @@ fn the_undo_log_cannot_grow() -> Result<()> {
                     tx[s].fill(5);
                 } else {
                     for i in 0..N {
-                        let e = s.at(i);
+                        let e = s.at(tx, i);
                         tx[e] = 5;
                     }
                 }
                 // It reads its own stores: in one piece, in others, and when they overlap.
                 assert_eq!(tx[r].number, 1);
                 assert!(tx[s].iter().all(|&n| n == 5));
-                assert_eq!(tx[s.at(N / 2)], 5);
+                assert_eq!(tx[s.at(tx, N / 2)], 5);
                 tx.slice_mut(s, 10..20).fill(6);
                 let old: &[u64] = &tx[s];
                 assert_eq!((old[9], old[10], old[19], old[20]), (5, 6, 6, 5));
-                tx.swap(s.at(0), s.at(10));
-                assert_eq!((tx[s.at(0)], tx[s][10]), (6, 5));
+                tx.swap(s.at(tx, 0), s.at(tx, 10));
+                assert_eq!((tx[s.at(tx, 0)], tx[s][10]), (6, 5));
                 assert_eq!(old_sum(&tx[s]), 5 * N as u64 + 10);
                 ended = true;
                 Ok(())
@@ -168,7 +168,7 @@ fn the_undo_log_cannot_grow() -> Result<()> {
             })?;
         }
         root.txn(|tx, r| {
-            let e = tx[r].items.unwrap().at(77);
+            let e = tx[r].items.unwrap().at(tx, 77);
             tx[e] = 1;
             tx[r].number = 2;
             Ok(())
@@ -201,7 +201,7 @@ fn copies_that_fit_stay_if_the_undo_log_cannot_grow() -> Result<()> {
     root.txn(|tx, r| {
         let items = tx[r].items.unwrap();
         (0..N).step_by(PART).for_each(|i| tx.slice_mut(items, i..i + PART)[0] = 2);
-        Ok(assert_eq!((0..100_000).map(|i| tx[items.at(i % 2)]).sum::<u64>(), 150_000))
+        Ok(assert_eq!((0..100_000).map(|i| tx[items.at(tx, i % 2)]).sum::<u64>(), 150_000))
     })?;
     assert_eq!(root.read(|view, r| old_sum(&view[view[r].items.unwrap()]))?, (N + N / PART) as u64);
     Ok(())
@@ -245,7 +245,7 @@ fn a_log_takes_what_is_left() {
     root.txn(|tx, root| {
         let numbers = tx[root].unwrap();
         for i in 0..len {
-            let number = numbers.get(i).unwrap();
+            let number = numbers.get(tx, i).unwrap();
             tx[number] += 1;
         }
         Ok(())

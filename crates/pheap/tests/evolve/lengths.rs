@@ -1,11 +1,11 @@
-//! Functions that look at the lengths of slices, of which some have been converted or moved already.
+//! Slices of many lengths and kinds of elements, which are converted and moved.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use pheap::{Durability, Heap, Migrate, Options, P, PVec, Persist, Result, field};
+use pheap::{Durability, Heap, Migrate, Options, P, PVec, Persist, Result, View, field};
 use pheap_testkit::*;
 
-/// How many lengths a function looks at.
+/// The number of slices in a value.
 const SEEN: usize = 11;
 
 macro_rules! lists {
@@ -102,30 +102,30 @@ impl Migrate<OldNothing> for Nothing {
     }
 }
 
-fn look<T: Persist>(list: Option<P<'_, [T]>>) -> u64 {
+fn look<'r, T: Persist>(view: &View<'r>, list: Option<P<'r, [T]>>) -> u64 {
     let list = list.unwrap();
-    let len = list.len();
-    assert_eq!((list.is_empty(), list.get(len)), (len == 0, None));
+    let len = list.len(view);
+    assert_eq!((list.is_empty(view), list.get(view, len)), (len == 0, None));
     if let Some(last) = len.checked_sub(1) {
-        assert_eq!(list.get(last), Some(list.at(last)));
+        assert_eq!(list.get(view, last), Some(list.at(view, last)));
     }
     len as u64
 }
 
 macro_rules! seen {
-    ($of:expr) => {
+    ($view:expr, $of:expr) => {
         [
-            look($of.all),
-            look($of.grown),
-            look($of.shrunk),
-            look($of.bytes),
-            look($of.nothing),
-            look($of.void),
-            look($of.gone),
-            look($of.wide),
-            $of.text.unwrap().len() as u64 + $of.grown_vec.capacity() as u64,
-            $of.bytes_vec.capacity() as u64,
-            $of.nothing_vec.capacity() as u64,
+            look($view, $of.all),
+            look($view, $of.grown),
+            look($view, $of.shrunk),
+            look($view, $of.bytes),
+            look($view, $of.nothing),
+            look($view, $of.void),
+            look($view, $of.gone),
+            look($view, $of.wide),
+            $of.text.unwrap().len($view) as u64 + $of.grown_vec.capacity($view) as u64,
+            $of.bytes_vec.capacity($view) as u64,
+            $of.nothing_vec.capacity($view) as u64,
         ]
     };
 }
@@ -134,7 +134,6 @@ macro_rules! looks {
     ($($old:ident => $new:ident)*) => {$(
         impl<'r> Migrate<$old<'r>> for $new<'r> {
             fn migrate(old: $old<'r>) -> Self {
-                let seen = seen!(old);
                 $new {
                     all: old.all,
                     grown: old.grown,
@@ -148,7 +147,7 @@ macro_rules! looks {
                     grown_vec: old.grown_vec,
                     bytes_vec: old.bytes_vec,
                     nothing_vec: old.nothing_vec,
-                    seen,
+                    seen: [7; SEEN],
                 }
             }
         }
@@ -159,14 +158,14 @@ looks! {
     OldSame => Same
 }
 
-/// Objects that look.
+/// The number of values.
 const LOOKERS: usize = 30;
 
 fn len_of(i: usize) -> usize {
     [0, 1, 2, 3, 8, 17, 100, 5000][i % 8] + i / 8 * 8
 }
 
-/// Stores slices of many lengths, and objects that look at them. The first slice has `big` elements.
+/// Stores slices of many lengths. The first slice has `big` elements.
 fn fill(heap: &Heap, big: usize) -> Result<()> {
     heap.root::<old::Top>("top")?.txn(|tx, top| {
         tx[top].big = Some(tx.alloc_slice(big, |i| old::Grown { a: i as u64 })?);
@@ -194,7 +193,7 @@ fn fill(heap: &Heap, big: usize) -> Result<()> {
                 let mut made = made.into_iter();
                 let all = tx.alloc_slice(LOOKERS, |_| made.next().unwrap())?;
                 for i in 0..LOOKERS {
-                    let looker = all.at(i);
+                    let looker = all.at(tx, i);
                     tx[field!(looker.all)] = Some(all);
                 }
                 tx[top].$field = Some(all);
@@ -205,8 +204,7 @@ fn fill(heap: &Heap, big: usize) -> Result<()> {
     })
 }
 
-/// Asserts that each length that the conversion saw is the one from before, and the one now; and that the
-/// content is right.
+/// Asserts that the lengths and the contents are right.
 fn holds(heap: &Heap, big: usize) -> Result<()> {
     let report = heap.check()?;
     assert!(report.is_clean(), "{report}");
@@ -214,7 +212,7 @@ fn holds(heap: &Heap, big: usize) -> Result<()> {
         let is_grown = |list: &[Grown]| list.iter().zip(0..).all(|(one, i)| (one.a, one.b) == (i, 7));
         let is_byte = |(one, i): (&Byte, usize)| (one.a, one.b) == (i as u8, [3; 2]);
         let top = &view[top];
-        assert_eq!(top.big.unwrap().len(), big);
+        assert_eq!(top.big.unwrap().len(view), big);
         assert!(is_grown(&view[top.big.unwrap()]));
         macro_rules! lookers {
             ($($field:ident)*) => {$(
@@ -223,7 +221,7 @@ fn holds(heap: &Heap, big: usize) -> Result<()> {
                 for (i, one) in all.iter().enumerate() {
                     let len = len_of(i) as u64;
                     let expected = [LOOKERS as u64, len, len, len, len, len, len, len, 2 * len, len, len];
-                    assert_eq!((i, one.seen, seen!(one)), (i, expected, expected));
+                    assert_eq!((i, one.seen, seen!(view, one)), (i, [7; SEEN], expected));
                     assert!(is_grown(&view[one.grown.unwrap()]));
                     assert!(view[one.shrunk.unwrap()].iter().zip(0..).all(|(one, i)| one.a == i));
                     assert!(view[one.bytes.unwrap()].iter().zip(0..).all(is_byte));

@@ -1,8 +1,6 @@
 //! Programs whose pointers are where other objects are: those that a function has made, and those to types
 //! without bytes.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use pheap::{Error, Heap, Migrate, P, PVec, Persist, Result, Root, field};
 use pheap_testkit::*;
 
@@ -81,52 +79,6 @@ fn a_part_without_bytes() -> Result<()> {
         Ok(tx[top].x = Some(tx.alloc(old::X { p: Some(p) })?))
     })?;
     makes_a_pointer("X", || heap.evolve::<Top>("top").with::<OldX, X>().run());
-    Ok(())
-}
-
-/// Where a slice was that has moved, there is no room for an element of the new size.
-#[test]
-fn an_element_of_a_slice_that_has_moved() -> Result<()> {
-    mod old {
-        use super::*;
-        persist! {
-            struct Top<'r> { x: Option<P<'r, X<'r>>>, }
-            struct X<'r> { list: Option<P<'r, [Elem]>>, }
-            struct Elem { a: u64, }
-        }
-    }
-    persist! {
-        struct Top<'r> { x: Option<P<'r, X<'r>>>, }
-        struct X<'r> { last: Option<P<'r, Elem>>, }
-    }
-    #[derive(Persist)]
-    #[repr(C)]
-    struct Elem {
-        a: u64,
-        #[persist(since = 2)]
-        b: [u64; 1 << 20],
-    }
-    #[derive(Persist)]
-    #[repr(C)]
-    #[persist(id = "X")]
-    struct OldX<'r> {
-        list: Option<P<'r, [Elem]>>,
-    }
-    static LEN: AtomicUsize = AtomicUsize::new(0);
-    impl<'r> Migrate<OldX<'r>> for X<'r> {
-        fn migrate(old: OldX<'r>) -> Self {
-            let list = old.list.unwrap();
-            LEN.store(list.len(), Ordering::Relaxed);
-            X { last: Some(list.at(list.len() - 1)) }
-        }
-    }
-    let heap = small().in_memory()?;
-    heap.root::<old::Top>("top")?.txn(|tx, top| {
-        let list = tx.alloc_slice(3, |_| old::Elem { a: 1 })?;
-        Ok(tx[top].x = Some(tx.alloc(old::X { list: Some(list) })?))
-    })?;
-    makes_a_pointer("X", || heap.evolve::<Top>("top").with::<OldX, X>().run());
-    assert_eq!(LEN.load(Ordering::Relaxed), 3);
     Ok(())
 }
 

@@ -35,7 +35,10 @@ fn round(root: &Root<Data>) -> Result<()> {
     for first in (0..PAGES).step_by(64) {
         root.txn(|tx, d| {
             let words = tx[d].words.unwrap();
-            (first..first + 64).for_each(|page| tx[words.at(page * WORDS)] += 1);
+            (first..first + 64).for_each(|page| {
+                let element = words.at(tx, page * WORDS);
+                tx[element] += 1
+            });
             Ok(if first + 64 == PAGES {
                 tx[d].round += 1
             })

@@ -105,7 +105,7 @@ fn objects_larger_than_an_arena() -> Result<()> {
         root.read(|view, d| {
             let blocks = view[d].blocks.unwrap();
             for (&n, &block) in sizes.iter().zip(&view[blocks]) {
-                assert_eq!(block.len(), n);
+                assert_eq!(block.len(view), n);
                 assert!(view[block].iter().enumerate().all(|(i, &x)| x == (i * n) as u64));
             }
         })
@@ -248,7 +248,7 @@ fn sizes_and_alignments() -> Result<()> {
                     aligned(&tx[one]);
                     aligned(&tx[line]);
                     aligned(&tx[page]);
-                    aligned(&tx[zero.at(2)]);
+                    aligned(&tx[zero.at(tx, 2)]);
                     assert_eq!(
                         (tx[wide].len(), tx[lines].len(), tx[pages].len(), tx[bytes].len()),
                         (5, 3, 2, 3)
@@ -257,29 +257,37 @@ fn sizes_and_alignments() -> Result<()> {
                         (tx[empty].len(), tx[zero].len(), tx[units].len()),
                         (1000, 3, usize::MAX >> 44)
                     );
-                    assert_eq!((tx[empty.at(999)], tx[nothing], tx[units.at(77)]), (Empty, Empty, ()));
+                    assert_eq!(
+                        (tx[empty.at(tx, 999)], tx[nothing], tx[units.at(tx, 77)]),
+                        (Empty, Empty, ())
+                    );
                     assert!(tx[none].is_empty() && tx[none_wide].is_empty() && tx[no_text].is_empty());
-                    assert!(none.is_empty() && no_text.is_empty() && none.get(0).is_none());
+                    assert!(none.is_empty(tx) && no_text.is_empty(tx) && none.get(tx, 0).is_none());
                     assert!(tx[none_wide].as_ptr().is_aligned() && tx[none].as_ptr().is_aligned());
-                    assert!(empty.get(999).is_some() && empty.get(1000).is_none());
+                    assert!(empty.get(tx, 999).is_some() && empty.get(tx, 1000).is_none());
                     for i in 0..5 {
-                        tx[wide.at(i)] += 1 << 100;
-                        aligned(&tx[wide.at(i)]);
+                        let element = wide.at(tx, i);
+                        tx[element] += 1 << 100;
+                        aligned(&tx[wide.at(tx, i)]);
                     }
                     tx[one] += 1;
-                    tx[lines.at(1)].byte += 1;
+                    let element = lines.at(tx, 1);
+                    tx[element].byte += 1;
                     tx[line].byte += 1;
-                    tx[pages.at(1)].byte += 1;
+                    let element = pages.at(tx, 1);
+                    tx[element].byte += 1;
                     tx[page].byte += 1;
-                    tx[bytes.at(2)] += 1;
+                    let element = bytes.at(tx, 2);
+                    tx[element] += 1;
                     tx[byte] += 1;
                     tx[nothing] = Empty;
-                    tx[empty.at(3)] = Empty;
+                    let element = empty.at(tx, 3);
+                    tx[element] = Empty;
                     tx[empty].fill(Empty);
                     tx[zero].reverse();
                     tx[none].sort();
                     tx[no_text].make_ascii_uppercase();
-                    tx.swap(empty.at(0), empty.at(1));
+                    tx.swap(empty.at(tx, 0), empty.at(tx, 1));
                     assert!(tx.slice_mut(none, ..).is_empty());
                     assert_eq!(tx.slice_mut(empty, 5..10).len(), 5);
                 }
@@ -360,13 +368,13 @@ fn bounds_are_checked() -> Result<()> {
     for (len, index) in [(10, 10), (10, usize::MAX)] {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             root.read(|view, k| {
-                assert_eq!(view[k].bytes.len(), len);
-                view[view[k].bytes.at(index)]
+                assert_eq!(view[k].bytes.len(view), len);
+                view[view[k].bytes.at(view, index)]
             })
         }));
         assert!(result.is_err());
     }
-    root.read(|view, k| assert!(view[k].bytes.get(10).is_none()))
+    root.read(|view, k| assert!(view[k].bytes.get(view, 10).is_none()))
 }
 
 #[test]

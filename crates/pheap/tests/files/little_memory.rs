@@ -30,7 +30,10 @@ fn round(root: &Root<Data>) -> Result<()> {
     for first in (0..PAGES).step_by(64) {
         root.txn(|tx, d| {
             let items = tx[d].items.unwrap();
-            (first..first + 64).for_each(|page| tx[items.at(page * WORDS)] += 1);
+            (first..first + 64).for_each(|page| {
+                let element = items.at(tx, page * WORDS);
+                tx[element] += 1
+            });
             Ok(if first == 0 {
                 tx[d].rounds += 1
             })

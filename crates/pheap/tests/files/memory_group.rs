@@ -62,8 +62,10 @@ fn change(path: &Path) -> Result<()> {
             for piece in 0..PIECES {
                 let words = tx[d].pieces[piece].unwrap();
                 let page = random.below(pages);
-                tx[words.at(page * WORDS)] = done;
-                tx[words.at(1)] = done;
+                let element = words.at(tx, page * WORDS);
+                tx[element] = done;
+                let element = words.at(tx, 1);
+                tx[element] = done;
             }
             Ok(())
         })?;

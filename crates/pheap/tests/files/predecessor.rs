@@ -172,7 +172,7 @@ fn n1_stores_to_bytes_0_2_1_of_a_word() {
     all_or_nothing("predecessor::n1_stores_to_bytes_0_2_1_of_a_word", |tx, d| {
         let bytes = tx[d].bytes.unwrap();
         for i in [0, 2, 1] {
-            let byte = bytes.at(i);
+            let byte = bytes.at(tx, i);
             tx[byte] = 0xff;
         }
         Ok(())
@@ -235,7 +235,8 @@ fn n4_copies_into_a_slice() {
 fn n5_appending() {
     fn append<'r>(tx: &mut Txn<'r>, d: P<'r, Data<'r>>, value: u64) -> Result<()> {
         let old = tx[d].numbers.unwrap();
-        let new = tx.alloc_slice(old.len() + 1, |i| if i < old.len() { tx[old.at(i)] } else { value })?;
+        let new =
+            tx.alloc_slice(old.len(tx) + 1, |i| if i < old.len(tx) { tx[old.at(tx, i)] } else { value })?;
         tx[d].numbers = Some(new);
         Ok(())
     }
@@ -641,6 +642,6 @@ fn a_string_constant_comes_back_with_its_text() -> Result<()> {
     let root = open(&small(), &path);
     root.read(|view, d| {
         let text = view[d].text.unwrap();
-        assert_eq!((&view[text], text.len()), (TEXT, TEXT.len()));
+        assert_eq!((&view[text], text.len(view)), (TEXT, TEXT.len()));
     })
 }

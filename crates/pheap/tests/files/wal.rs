@@ -356,7 +356,7 @@ fn the_log_and_the_private_memory_are_bounded() {
         let at = (rng >> 44) as usize;
         root.txn(|tx, array| {
             let array = tx[array];
-            let word = array.at(at);
+            let word = array.at(tx, at);
             tx[word] = i;
             Ok(())
         })

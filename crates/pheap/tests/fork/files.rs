@@ -285,7 +285,7 @@ fn a_child_keeps_to_the_limit_of_its_memory() -> Result<()> {
                 heap.root_or("a", |tx| Ok(Some(tx.alloc_slice(1 << 20, |_| 0)?))).unwrap();
             for at in (0..1 << 20).step_by(512) {
                 root.txn(|tx, a| {
-                    let word = tx[a].unwrap().at(at);
+                    let word = tx[a].unwrap().at(tx, at);
                     Ok(tx[word] = 1)
                 })
                 .unwrap();

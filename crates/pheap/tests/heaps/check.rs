@@ -80,12 +80,12 @@ fn zoo<'r>(tx: &mut Txn<'r>) -> Result<Zoo<'r>> {
         kind: Kind::Node(last),
         text: tx.alloc_str("a text, größer than a word")?,
         pairs,
-        favourite: pairs.at(3),
-        many: [Some(other), None, Some(pairs.at(0))],
+        favourite: pairs.at(tx, 3),
+        many: [Some(other), None, Some(pairs.at(tx, 0))],
         list,
         big: tx.alloc_slice(4200, |i| u64::from(i % 64 == 7))?,
         wide: tx.alloc(Wide { number: 1 << 100 })?,
-        nothing: nothings.at(2),
+        nothing: nothings.at(tx, 2),
     })
 }
 

@@ -101,7 +101,8 @@ fn freed_slots_and_spans_are_used_again() {
             let many = tx.alloc_slice(20, |_| None)?;
             tx[p].many = Some(many);
             for i in 0..20 {
-                tx[many.at(i)] = Some(tx.alloc_slice(1 << (i / 2 + round % 7), |i| i as u64)?);
+                let element = many.at(tx, i);
+                tx[element] = Some(tx.alloc_slice(1 << (i / 2 + round % 7), |i| i as u64)?);
             }
             Ok(())
         })
@@ -145,7 +146,8 @@ fn all_kinds_of_pointers_are_followed() {
         tx[p].shape = Some(tx.alloc(Shape::Both { left, right })?);
         let big = tx.alloc_slice(10_000, |i| i as u64)?;
         let many = tx.alloc_slice(5000, |_| None)?;
-        tx[many.at(4999)] = Some(big);
+        let element = many.at(tx, 4999);
+        tx[element] = Some(big);
         tx[p].many = Some(many);
         Ok(())
     })
@@ -186,7 +188,7 @@ fn pointers_into_an_object_keep_it() {
     let root = heap.root::<Middle>("middle").unwrap();
     root.txn(|tx, p| {
         let slice = tx.alloc_slice(100, |i| i as u64)?;
-        tx[p].at = Some(slice.at(57));
+        tx[p].at = Some(slice.at(tx, 57));
         Ok(())
     })
     .unwrap();
@@ -367,10 +369,12 @@ fn collections_run_beside_transactions() {
                         // The content of each slice follows from its length.
                         let len = 1 + (random >> 50) as usize % 60;
                         let new = tx.alloc_slice(len, |i| (len + i) as u64)?;
-                        let old = tx[many.at(slot)];
-                        tx[many.at(slot)] = Some(new);
+                        let old = tx[many.at(tx, slot)];
+                        let element = many.at(tx, slot);
+                        tx[element] = Some(new);
                         if step % 3 == 0 {
-                            tx[many.at(other)] = old; // moved behind the back of the marker
+                            let element = many.at(tx, other);
+                            tx[element] = old; // moved behind the back of the marker
                         }
                         if step % 7 == 0 {
                             return Err(pheap::Error::abort("on purpose"));
@@ -388,7 +392,7 @@ fn collections_run_beside_transactions() {
     heap.collect().unwrap();
     root.read(|view, p| {
         for slice in view[view[p].many.unwrap()].iter().flatten() {
-            let len = slice.len() as u64;
+            let len = slice.len(view) as u64;
             assert!(view[*slice].iter().copied().eq(len..2 * len));
         }
     })
@@ -431,7 +435,7 @@ fn large_objects_freed_at_commit_are_used_again() {
             let new = tx.alloc_slice(wanted / 8, |_| round)?;
             let many = tx.alloc_slice(1, |_| Some(new))?;
             if let Some(old) = tx[p].many.replace(many) {
-                let large = tx[old.at(0)].unwrap();
+                let large = tx[old.at(tx, 0)].unwrap();
                 // SAFETY: nothing points to them any more.
                 unsafe {
                     tx.__free_at_commit(large);
@@ -445,7 +449,7 @@ fn large_objects_freed_at_commit_are_used_again() {
     assert_eq!(heap.stats().collections, 0);
     assert!(heap.info().file_bytes <= 3 << 20, "{:?}", heap.info());
     assert!(heap.check().unwrap().is_clean());
-    let last = root.read(|view, p| view[view[view[p].many.unwrap().at(0)].unwrap()][0]).unwrap();
+    let last = root.read(|view, p| view[view[view[p].many.unwrap().at(view, 0)].unwrap()][0]).unwrap();
     assert_eq!(last, 99);
 }
 

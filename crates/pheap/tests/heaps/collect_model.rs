@@ -164,16 +164,17 @@ fn apply<'r>(tx: &mut Txn<'r>, p: P<'r, Lists<'r>>, state: &mut State, op: &Op) 
         }
         Op::Table(at, list) => {
             if let Some(table) = tx[p].table {
-                let at = at % table.len();
+                let at = at % table.len(tx);
                 let node = tx[p].lists[list];
-                tx[table.at(at)] = node.map_or(Entry::Number(at as u64), Entry::Node);
+                let element = table.at(tx, at);
+                tx[element] = node.map_or(Entry::Number(at as u64), Entry::Node);
                 let node = state.lists[list].clone();
                 state.table[at] = node.map_or(Cell::Number(at as u64), Cell::Node);
             }
         }
         Op::Fill(from, list) => {
             if let Some(table) = tx[p].table {
-                let from = from % table.len();
+                let from = from % table.len(tx);
                 let node = tx[p].lists[list];
                 tx.slice_mut(table, from..).fill(node.map_or(Entry::Nothing, Entry::Node));
                 let node = state.lists[list].clone();

@@ -256,7 +256,7 @@ fn slices_strings_elements_and_generic_types_can_be_held() -> Result<()> {
         let slice = tx.alloc_slice(10, |i| i as u16)?;
         let text = tx.alloc_str("text")?;
         let pair = tx.alloc(Pair { one: slice, two: 7u8 })?;
-        Ok((tx.hold(slice), tx.hold(text), tx.hold(slice.at(3)), tx.hold(pair)))
+        Ok((tx.hold(slice), tx.hold(text), tx.hold(slice.at(tx, 3)), tx.hold(pair)))
     })?;
     root.txn(|tx, _| {
         let (slice, text, element, pair) =

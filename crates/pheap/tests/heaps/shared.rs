@@ -77,11 +77,12 @@ fn in_a_transaction_with_what_it_wrote_before() -> Result<()> {
             let result = root.txn(|tx, f| {
                 let (top, items) = (tx[f].top.unwrap(), tx[f].items.unwrap());
                 tx[top].value += 1000;
-                tx[items.at(7)] = 1 << 20;
+                let element = items.at(tx, 7);
+                tx[element] = 1 << 20;
                 let extra = tx.alloc(Tree { value: 5, left: Some(top), right: None })?;
                 tx[f].top = Some(extra);
                 {
-                    let held: &u64 = &tx[items.at(7)];
+                    let held: &u64 = &tx[items.at(tx, 7)];
                     let shared = tx.shared();
                     let total = sum(&shared, tx[f].top, 2);
                     assert_eq!(total, expected(12) + 1005);
@@ -92,7 +93,7 @@ fn in_a_transaction_with_what_it_wrote_before() -> Result<()> {
                             scope.spawn(move || {
                                 for i in 0..5000 {
                                     let want = if i == 7 { 1 << 20 } else { i as u64 };
-                                    assert_eq!(shared[items.at(i)], want, "thread {t}");
+                                    assert_eq!(shared[items.at(shared, i)], want, "thread {t}");
                                 }
                                 assert_eq!(shared[items][7], 1 << 20);
                             });
@@ -105,7 +106,8 @@ fn in_a_transaction_with_what_it_wrote_before() -> Result<()> {
                     assert_eq!(*held, 1 << 20);
                 }
                 // And it writes on after that.
-                tx[items.at(8)] = 3;
+                let element = items.at(tx, 8);
+                tx[element] = 3;
                 tx[f].writes += 1;
                 assert_eq!(tx.shared()[items][..9], [0, 1, 2, 3, 4, 5, 6, 1 << 20, 3]);
                 if commit { Ok(()) } else { Err(pheap::Error::abort("no")) }

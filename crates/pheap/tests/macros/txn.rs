@@ -23,7 +23,7 @@ fn fields_and_elements<'r>(tx: &mut Txn<'r>, p: P<'r, Node<'r>>) -> pheap::Resul
     tx[items][1].c = 8;
     tx[items][2] = Gaps { a: 1, b: 2, c: 3 };
     tx[items][..2][0].a = 4; // not a place of one element: left to the slice
-    tx[items.at(0)].b -= 0;
+    tx[items.at(tx, 0)].b -= 0;
     Ok(())
 }
 

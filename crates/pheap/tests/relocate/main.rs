@@ -367,7 +367,7 @@ fn large_heaps_and_large_objects_move() -> Result<()> {
         let root: Root<Large> = heap.root("large")?;
         root.txn(|tx, large| {
             let numbers = tx.alloc_slice(MANY, |i| i as u64)?;
-            let pointers = tx.alloc_slice(MANY, |i| (i % 3 != 0).then(|| numbers.at(i)))?;
+            let pointers = tx.alloc_slice(MANY, |i| (i % 3 != 0).then(|| numbers.at(tx, i)))?;
             tx[large].pointers = Some(pointers);
             let text = tx.alloc_str("text")?;
             let shapes = tx.alloc_slice(MANY, |i| match i % 3 {
@@ -378,7 +378,7 @@ fn large_heaps_and_large_objects_move() -> Result<()> {
             tx[large].shapes = Some(shapes);
             // Slots of half a page and more.
             let slices = (0..300)
-                .map(|i| tx.alloc_slice(300 + i * 10, |j| Some(numbers.at(i * 1000 + j))))
+                .map(|i| tx.alloc_slice(300 + i * 10, |j| Some(numbers.at(tx, i * 1000 + j))))
                 .collect::<Result<Vec<_>>>()?;
             let slices = tx.alloc_slice_copy(&slices)?;
             tx[large].slices = Some(slices);

@@ -79,7 +79,7 @@ pub(crate) fn fill(heap: &Heap, nodes: u64) -> Result<Root<World<'static>>> {
     root.txn(|tx, w| {
         let numbers = tx.alloc_slice(1000, |i| i as u64 * 3)?;
         tx[w].numbers = Some(numbers);
-        tx[w].element = Some(numbers.at(500));
+        tx[w].element = Some(numbers.at(tx, 500));
         let text = tx.alloc_str("some text")?;
         let shapes = tx.alloc_slice(50, |i| match i % 4 {
             0 => Shape::Empty,
@@ -88,10 +88,11 @@ pub(crate) fn fill(heap: &Heap, nodes: u64) -> Result<Root<World<'static>>> {
             _ => Shape::Pair { tag: i as u8, both: [None; 2] },
         })?;
         for i in (3..50).step_by(4) {
-            tx[shapes.at(i)] = Shape::Pair { tag: i as u8, both: [Some(shapes.at(i - 1)), None] };
+            let element = shapes.at(tx, i);
+            tx[element] = Shape::Pair { tag: i as u8, both: [Some(shapes.at(tx, i - 1)), None] };
         }
         tx[w].shapes = Some(shapes);
-        tx[w].inside = Some(shapes.at(7));
+        tx[w].inside = Some(shapes.at(tx, 7));
         let texts = (0..100).map(|i| tx.alloc_str(&"x".repeat(i * 7))).collect::<Result<Vec<_>>>()?;
         let words = tx.alloc_slice(100, |i| texts[i])?;
         tx[w].words = Some(words);

@@ -78,7 +78,10 @@ fn use_what_is_free(heap: &Heap, root: &Root<Top<'static>>) {
     .unwrap();
     root.txn(|tx, top| {
         let numbers = tx[top].numbers.expect("made above");
-        (100..110).for_each(|i| tx[numbers.at(i)] = None);
+        (100..110).for_each(|i| {
+            let element = numbers.at(tx, i);
+            tx[element] = None
+        });
         Ok(())
     })
     .unwrap();

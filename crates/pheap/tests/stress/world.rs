@@ -235,7 +235,8 @@ fn step<'r>(
             if let (Some(slice), Some(elements)) = (tx[top].slices[i], &mut model.slices[i]) {
                 for _ in 0..20 {
                     let at = random.below(elements.len());
-                    tx[slice.at(at)] = value;
+                    let element = slice.at(tx, at);
+                    tx[element] = value;
                     Arc::make_mut(elements)[at] = value;
                 }
             }

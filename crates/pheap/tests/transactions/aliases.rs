@@ -266,7 +266,8 @@ fn come_back_to(memory: &mut Memory, [p, q]: [usize; 2], all: &Round<'_>) -> u64
 #[txn]
 fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], memory: &mut Memory) {
     let All { objects, slice, large } = tx[root];
-    let pointer = |at: usize| if at < OBJECTS { objects[at] } else { slice.at(at - OBJECTS) };
+    let elements: [_; OBJECTS] = std::array::from_fn(|i| slice.at(tx, i));
+    let pointer = |at: usize| if at < OBJECTS { objects[at] } else { elements[at - OBJECTS] };
     let mut at = [0, 0, OBJECTS];
     let mut p = at.map(pointer);
     let mut inner = p.map(|p| field!(p.inner));
@@ -380,7 +381,7 @@ impl LeaveCopies for Txn<'_> {
 fn seen(root: &Root<All<'static>>) -> Memory {
     root.read(|view, root| {
         let All { objects, slice, .. } = view[root];
-        let at = |at: usize| if at < OBJECTS { objects[at] } else { slice.at(at - OBJECTS) };
+        let at = |at: usize| if at < OBJECTS { objects[at] } else { slice.at(view, at - OBJECTS) };
         std::array::from_fn(|i| view[at(i)].words())
     })
     .unwrap()

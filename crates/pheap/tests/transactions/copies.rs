@@ -190,7 +190,7 @@ fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], model: &mut M
     for step in steps {
         let pointer = |tx: &Txn<'r>, of: Of| match of {
             Of::Object(i) => tx[objects][i],
-            Of::Element(i) => slice.at(i),
+            Of::Element(i) => slice.at(tx, i),
         };
         match *step {
             Step::Set { of, word, how, value } => {
@@ -225,13 +225,13 @@ fn run<'r>(tx: &mut Txn<'r>, root: P<'r, All<'r>>, steps: &[Step], model: &mut M
                 assert_eq!(seen, expected, "{step:?}");
             }
             Step::Swap(i, j) => {
-                let (a, b) = (pointer(tx, Of::Object(i)), slice.at(j));
+                let (a, b) = (pointer(tx, Of::Object(i)), slice.at(tx, j));
                 tx.swap(a, b);
                 let [objects, elements] = &mut *model;
                 std::mem::swap(&mut objects[i], &mut elements[j]);
             }
             Step::SwapParts(i, j) => {
-                let (a, b) = (pointer(tx, Of::Object(i)), slice.at(j));
+                let (a, b) = (pointer(tx, Of::Object(i)), slice.at(tx, j));
                 tx.swap(field!(a.inner), field!(b.inner));
                 let [objects, elements] = &mut *model;
                 objects[i][1..4].swap_with_slice(&mut elements[j][1..4]);
@@ -341,11 +341,12 @@ proptest! {
                     }
                     roots.with_two(here, there, |tx, root, other_tx, other| {
                         let slice = tx[root].slice;
-                        let held = &mut tx[slice.at(*i)];
+                        let element = slice.at(tx, *i);
+                        let held = &mut tx[element];
                         run(other_tx, other, step, &mut models[there]);
                         set_word(held, *word, *value);
                         models[here][1][*i][*word] = *value;
-                        assert_eq!(words(&tx[slice.at(*i)]), models[here][1][*i]);
+                        assert_eq!(words(&tx[slice.at(tx, *i)]), models[here][1][*i]);
                     });
                 }
                 if fails { Err(Error::abort("as it was told")) } else { Ok(()) }

@@ -63,7 +63,7 @@ fn garbage_beside_what_changes_goes() {
             root.txn(|tx, p| {
                 let kept = tx[p].kept.unwrap();
                 for i in 0..EACH {
-                    let node = tx[kept.at(i)];
+                    let node = tx[kept.at(tx, i)];
                     tx[field!(node.number)] += 1;
                 }
                 tx.alloc_slice(4, |_| 0u64)?;

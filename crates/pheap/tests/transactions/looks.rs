@@ -55,11 +55,17 @@ fn steps_through_memory_cost_no_transaction_its_space() {
         let root: Words = heap.root_or("words", |tx| Ok(Some(tx.alloc_slice(WORDS, |_| 0)?))).unwrap();
         root.txn(|tx, p| {
             let words = tx[p].unwrap();
-            let scattered = |i: usize| words.at(WORDS - 1 - i % 200 * 2 * STEP);
-            (0..200).for_each(|i| tx[scattered(i)] = 1);
-            (0..looks).for_each(|i| assert_eq!(tx[scattered(i)], 1));
-            (0..8).for_each(|i| tx[words.at(i * APART)] = 1);
-            (1..WORDS / STEP).for_each(|i| tx[words.at(i * STEP)] = 1);
+            let scattered: [_; 200] = std::array::from_fn(|i| words.at(tx, WORDS - 1 - i * 2 * STEP));
+            scattered.into_iter().for_each(|word| tx[word] = 1);
+            (0..looks).for_each(|i| assert_eq!(tx[scattered[i % 200]], 1));
+            (0..8).for_each(|i| {
+                let element = words.at(tx, i * APART);
+                tx[element] = 1
+            });
+            (1..WORDS / STEP).for_each(|i| {
+                let element = words.at(tx, i * STEP);
+                tx[element] = 1
+            });
             Ok(())
         })
         .unwrap_or_else(|error| panic!("{size} bytes, {looks} looks: {error}"));
@@ -73,10 +79,10 @@ fn looks_cost_no_transaction_its_space() {
         let (heap, root) = full_heap(free);
         root.txn(|tx, p| {
             let words = tx[p].unwrap();
-            let place = |i: usize| words.at(i * APART);
-            (0..100).for_each(|i| tx[place(i)] = 1);
-            (0..10_000).for_each(|i| assert_eq!(tx[place(i % 200)], u64::from(i % 200 < 100)));
-            (100..2000).for_each(|i| tx[place(i)] = 1);
+            let places: [_; 2000] = std::array::from_fn(|i| words.at(tx, i * APART));
+            (0..100).for_each(|i| tx[places[i]] = 1);
+            (0..10_000).for_each(|i| assert_eq!(tx[places[i % 200]], u64::from(i % 200 < 100)));
+            (100..2000).for_each(|i| tx[places[i]] = 1);
             Ok(())
         })
         .unwrap_or_else(|error| panic!("{free} KiB: {error}"));
@@ -127,7 +133,7 @@ fn pointer<'r>(tx: &Txn<'r>, p: P<'r, All<'r>>, number: usize) -> P<'r, Object> 
     if number < OBJECTS {
         tx[tx[field!(p.objects)].unwrap()][number]
     } else {
-        tx[field!(p.slice)].unwrap().at(number - OBJECTS)
+        tx[field!(p.slice)].unwrap().at(tx, number - OBJECTS)
     }
 }
 

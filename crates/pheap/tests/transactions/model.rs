@@ -106,7 +106,7 @@ fn a_long_transaction_grows_its_log() -> pheap::Result<()> {
     array.txn(|tx, a| {
         let items = tx[a].items;
         for i in 0..50_000 {
-            tx.swap(items.at(i), items.at(99_999 - i));
+            tx.swap(items.at(tx, i), items.at(tx, 99_999 - i));
         }
         Ok(())
     })?;

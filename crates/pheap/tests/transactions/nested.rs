@@ -193,7 +193,8 @@ fn apply<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, model: &mut Model, op: &Op) ->
             }
         }
         Op::Item(i, n) => {
-            tx[big.at(i)] = n;
+            let element = big.at(tx, i);
+            tx[element] = n;
             model.big[i] = n;
         }
         Op::Items(i, len, n) => {
@@ -202,7 +203,7 @@ fn apply<'r>(tx: &mut Txn<'r>, p: P<'r, All<'r>>, model: &mut Model, op: &Op) ->
             model.big[range].fill(n);
         }
         Op::Swap(i, j) => {
-            tx.swap(big.at(i), big.at(j));
+            tx.swap(big.at(tx, i), big.at(tx, j));
             model.big.swap(i, j);
         }
         Op::NewBig(n) => {
@@ -390,7 +391,8 @@ fn a_transaction_that_cannot_be_logged_sees_what_it_should() {
     let before = root.read(seen).unwrap();
     let result = root.txn(|tx, p| {
         let big = tx[p].big.unwrap();
-        tx[big.at(3)] = 1;
+        let element = big.at(tx, 3);
+        tx[element] = 1;
         tx[p].numbers[0] = 1;
         let failed = tx.nested((p, big), |tx, (p, big)| {
             tx[p].numbers = [2; 8];
@@ -399,7 +401,8 @@ fn a_transaction_that_cannot_be_logged_sees_what_it_should() {
             let ballast = tx[p].ballast.unwrap();
             tx[ballast].fill(2);
             tx[big].fill(2);
-            tx[big.at(3)] = 3;
+            let element = big.at(tx, 3);
+            tx[element] = 3;
             tx[p].numbers[1] = 3;
             assert_eq!((tx[ballast][2], tx[big][3], tx[p].numbers[0]), (2, 3, 2));
             Err::<(), _>(Error::abort("it is to fail"))

@@ -149,9 +149,11 @@ fn of_objects_that_were_replaced() {
     each_path("whole objects", |tx, d| {
         let (one, many, choice, choices) = (tx[d].gaps, tx[d].many, tx[d].choice, tx[d].choices);
         tx[one] = gaps(7);
-        tx[many.at(3)] = gaps(8);
+        let element = many.at(tx, 3);
+        tx[element] = gaps(8);
         tx[choice] = dirty(Choice::Small(5));
-        tx[choices.at(2)] = dirty(Choice::None);
+        let element = choices.at(tx, 2);
+        tx[element] = dirty(Choice::None);
     });
 }
 
@@ -173,14 +175,18 @@ fn of_elements_that_were_swapped() {
     each_path("swapped elements", |tx, d| {
         let (many, choices) = (tx[d].many, tx[d].choices);
         for i in 0..3 {
-            tx[many.at(i)] = gaps(7);
-            tx[choices.at(i)] = dirty(Choice::Small(5));
+            let element = many.at(tx, i);
+            tx[element] = gaps(7);
+            let element = choices.at(tx, i);
+            tx[element] = dirty(Choice::Small(5));
         }
         for i in 0..3 {
-            tx.swap(many.at(i), many.at(10 + i));
-            tx.swap(choices.at(i), choices.at(10 + i));
-            tx[many.at(i)] = gaps(6);
-            tx[choices.at(i)] = dirty(Choice::None);
+            tx.swap(many.at(tx, i), many.at(tx, 10 + i));
+            tx.swap(choices.at(tx, i), choices.at(tx, 10 + i));
+            let element = many.at(tx, i);
+            tx[element] = gaps(6);
+            let element = choices.at(tx, i);
+            tx[element] = dirty(Choice::None);
         }
     });
 }
@@ -206,7 +212,8 @@ fn of_new_objects_that_were_changed_at_once() {
         tx[new] = gaps(2);
         tx[d].gaps = new;
         let many = tx.alloc_slice(100, |_| gaps(3)).unwrap();
-        tx[many.at(5)] = gaps(4);
+        let element = many.at(tx, 5);
+        tx[element] = gaps(4);
         tx[d].many = many;
     });
 }
@@ -222,7 +229,8 @@ fn soil<T: Copy>(place: &mut T) {
 fn of_a_copy_that_became_part_of_a_wider_one() {
     each_path("wider", |tx, d| {
         let tiny = tx[d].tiny;
-        soil(&mut tx[tiny.at(0)]);
+        let element = tiny.at(tx, 0);
+        soil(&mut tx[element]);
         tx.slice_mut(tiny, 1..4).iter_mut().for_each(soil);
     });
 }
@@ -243,8 +251,10 @@ fn change_some<'r>(tx: &mut Txn<'r>, d: P<'r, Data<'r>>, own: P<'r, Gaps>, n: u8
     for changed in [one, own, tx.alloc(gaps(n)).unwrap()] {
         tx[changed] = gaps(n + 1);
     }
-    tx[choices.at(usize::from(n))] = dirty(Choice::Small(n));
-    soil(&mut tx[tiny.at(usize::from(n))]);
+    let element = choices.at(tx, usize::from(n));
+    tx[element] = dirty(Choice::Small(n));
+    let element = tiny.at(tx, usize::from(n));
+    soil(&mut tx[element]);
     soil(&mut tx[field!(d.own.d)]);
 }
 

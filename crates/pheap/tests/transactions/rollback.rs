@@ -138,9 +138,12 @@ fn mem_swap_replace_and_take() {
         let (big, bigs) = (tx[d].big.unwrap(), tx[d].bigs.unwrap());
         let mut mine = Big { words: [9; 20] };
         std::mem::swap(&mut tx[big], &mut mine);
-        let old = std::mem::replace(&mut tx[bigs.at(3)], mine);
-        let _ = std::mem::take(&mut tx[bigs.at(4)]);
-        tx[bigs.at(5)] = old;
+        let element = bigs.at(tx, 3);
+        let old = std::mem::replace(&mut tx[element], mine);
+        let element = bigs.at(tx, 4);
+        let _ = std::mem::take(&mut tx[element]);
+        let element = bigs.at(tx, 5);
+        tx[element] = old;
         let d = &mut tx[d];
         std::mem::swap(&mut d.a, &mut d.b);
     });
@@ -214,7 +217,7 @@ fn more_objects_than_the_write_set_has() {
         rolls_back(move |tx, d| {
             let pointers = tx[d].pointers.unwrap();
             for i in 0..count {
-                let p = tx[pointers.at(i)];
+                let p = tx[pointers.at(tx, i)];
                 tx[p].words[i % 20] += 1_000_000;
             }
             for i in (0..count).rev() {
@@ -232,7 +235,8 @@ fn more_bytes_than_the_write_set_has() {
         rolls_back(move |tx, d| {
             let bigs = tx[d].bigs.unwrap();
             for i in 0..count {
-                tx[bigs.at(i)] = Big { words: [1; 20] };
+                let element = bigs.at(tx, i);
+                tx[element] = Big { words: [1; 20] };
             }
         });
     }
@@ -250,17 +254,20 @@ fn overlapping_accesses() {
     // An element, then the whole.
     rolls_back(|tx, d| {
         let bytes = tx[d].bytes.unwrap();
-        tx[bytes.at(33)] = 1;
+        let element = bytes.at(tx, 33);
+        tx[element] = 1;
         tx[bytes][34] = 2;
         assert_eq!(tx[bytes][33..35], [1, 2]);
-        tx[bytes.at(34)] = 3;
-        assert_eq!(tx[bytes.at(34)], 3);
+        let element = bytes.at(tx, 34);
+        tx[element] = 3;
+        assert_eq!(tx[bytes.at(tx, 34)], 3);
     });
     // The whole, then an element.
     rolls_back(|tx, d| {
         let bytes = tx[d].bytes.unwrap();
         tx[bytes].fill(7);
-        tx[bytes.at(50)] = 8;
+        let element = bytes.at(tx, 50);
+        tx[element] = 8;
         tx.slice_mut(bytes, 49..52)[0] = 9;
         assert_eq!(tx[bytes][48..53], [7, 9, 8, 7, 7]);
     });
@@ -283,14 +290,16 @@ fn references_stay_good_while_the_transaction_spills() {
     rolls_back(|tx, d| {
         let (numbers, big, text) = (tx[d].numbers.unwrap(), tx[d].big.unwrap(), tx[d].text.unwrap());
         tx[big].words[3] = 4711;
-        tx[numbers.at(8)] = 1 << 40;
-        tx[numbers.at(2000)] = 1 << 41;
+        let element = numbers.at(tx, 8);
+        tx[element] = 1 << 40;
+        let element = numbers.at(tx, 2000);
+        tx[element] = 1 << 41;
         tx[text].make_ascii_lowercase();
         {
             // Into the copies, and past them.
             let copy: &Big = &tx[big];
-            let element: &u64 = &tx[numbers.at(8)];
-            let other: &u64 = &tx[numbers.at(9)];
+            let element: &u64 = &tx[numbers.at(tx, 8)];
+            let other: &u64 = &tx[numbers.at(tx, 9)];
             let word: &str = &tx[text];
             let whole: &[u64] = &tx[numbers]; // spills
             assert_eq!((whole[8], whole[9], whole[2000]), (1 << 40, 63, 1 << 41));
@@ -301,7 +310,8 @@ fn references_stay_good_while_the_transaction_spills() {
             let _new = tx.alloc(Big::default()).unwrap();
             assert_eq!((whole[8], *element), (1 << 40, 1 << 40));
         }
-        tx[numbers.at(8)] += 1;
+        let element = numbers.at(tx, 8);
+        tx[element] += 1;
         assert_eq!(tx[numbers][8], (1 << 40) + 1);
     });
 }
@@ -351,7 +361,7 @@ fn elements_with_padding_keep_to_themselves() -> Result<()> {
         })?;
         for i in 0..9 {
             root.txn(|tx, r| {
-                let (o, t, c) = (tx[r].odd.at(i), tx[r].tiny.at(i), tx[r].choice.at(i));
+                let (o, t, c) = (tx[r].odd.at(tx, i), tx[r].tiny.at(tx, i), tx[r].choice.at(tx, i));
                 tx[o].a = 1;
                 tx[t].a = 2;
                 tx[c] = if i % 2 == 0 { Choice::No } else { Choice::Yes { a: 1, b: 2, c: 3 } };
@@ -359,8 +369,11 @@ fn elements_with_padding_keep_to_themselves() -> Result<()> {
             })?;
             root.read(|view, r| {
                 for j in 0..9 {
-                    let (o, t, c) =
-                        (view[view[r].odd.at(j)], view[view[r].tiny.at(j)], view[view[r].choice.at(j)]);
+                    let (o, t, c) = (
+                        view[view[r].odd.at(view, j)],
+                        view[view[r].tiny.at(view, j)],
+                        view[view[r].choice.at(view, j)],
+                    );
                     if j > i {
                         assert_eq!((o, t, c), (ODD, TINY, YES), "{j} after a write to {i}");
                     } else {
@@ -435,7 +448,8 @@ fn several_roots_roll_back_together() -> Result<()> {
                         shards.with(i, |tx, d| {
                             tx[d].a += 1;
                             let numbers = tx[d].numbers.unwrap();
-                            tx[numbers.at(i)] += 1;
+                            let element = numbers.at(tx, i);
+                            tx[element] += 1;
                             if long && i == 2 {
                                 tx[numbers].iter_mut().for_each(|n| *n += 1);
                             }
@@ -514,11 +528,12 @@ where
             for op in ops {
                 match *op {
                     Op::Set(i, v) => {
-                        tx[s.at(i % len)] = make(v);
+                        let element = s.at(tx, i % len);
+                        tx[element] = make(v);
                         model[i % len] = make(v);
                     }
                     Op::Swap(i, j) => {
-                        tx.swap(s.at(i % len), s.at(j % len));
+                        tx.swap(s.at(tx, i % len), s.at(tx, j % len));
                         model.swap(i % len, j % len);
                     }
                     Op::Fill(i, n, v) => {
@@ -536,7 +551,7 @@ where
                         tx[s].reverse();
                         model.reverse();
                     }
-                    Op::Get(i) => assert_eq!(tx[s.at(i % len)], model[i % len]),
+                    Op::Get(i) => assert_eq!(tx[s.at(tx, i % len)], model[i % len]),
                     Op::All => assert_eq!(tx[s], model[..]),
                     Op::Shared => {
                         let shared = tx.shared();

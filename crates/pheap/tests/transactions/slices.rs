@@ -60,12 +60,15 @@ fn step_in<'r, T: Persist + Copy + PartialEq + std::fmt::Debug>(
     random: &mut Rng,
     value: impl Fn(u64) -> T,
 ) {
-    let len = slice.len();
+    let len = slice.len(tx);
     let (i, j) = (random.below(len), random.below(len));
     let range = i.min(j)..i.max(j) + random.below(2);
     let new = value(random.next_u64());
     match random.below(12) {
-        0..3 => (tx[slice.at(i)], model[i]) = (new, new),
+        0..3 => {
+            let element = slice.at(tx, i);
+            (tx[element], model[i]) = (new, new);
+        }
         3 => {
             tx.slice_mut(slice, range.clone()).fill(new);
             model[range].fill(new);
@@ -80,12 +83,12 @@ fn step_in<'r, T: Persist + Copy + PartialEq + std::fmt::Debug>(
             model[range].reverse();
         }
         6 => {
-            tx.swap(slice.at(i), slice.at(j));
+            tx.swap(slice.at(tx, i), slice.at(tx, j));
             model.swap(i, j);
         }
         7 => assert_eq!(tx[slice], *model),
         8 => assert_eq!(tx[slice][range.clone()], model[range]),
-        _ => assert_eq!((tx[slice.at(i)], tx[slice.at(j)]), (model[i], model[j])),
+        _ => assert_eq!((tx[slice.at(tx, i)], tx[slice.at(tx, j)]), (model[i], model[j])),
     }
 }
 
@@ -109,9 +112,10 @@ fn step<'r>(
                 0 => step_in(tx, words, &mut model.words, random, |value| value),
                 1..6 => {
                     model.words[i] = random.next_u64();
-                    tx[words.at(i)] = model.words[i];
+                    let element = words.at(tx, i);
+                    tx[element] = model.words[i];
                 }
-                _ => assert_eq!(tx[words.at(i)], model.words[i]),
+                _ => assert_eq!(tx[words.at(tx, i)], model.words[i]),
             }
         }
         84..88 if depth > 0 => {
@@ -132,12 +136,12 @@ fn step<'r>(
         }
         88..92 => {
             // References that live while so much is looked at that copies are left.
-            let seen = (&tx[bytes], &tx[odds], &tx[triples], &tx[words.at(3)]);
+            let seen = (&tx[bytes], &tx[odds], &tx[triples], &tx[words.at(tx, 3)]);
             for k in 0..random.below(1200) {
                 let i = k * 7 % WORDS;
-                assert_eq!(tx[words.at(i)], model.words[i]);
+                assert_eq!(tx[words.at(tx, i)], model.words[i]);
             }
-            let parts = (&tx[bytes.at(9)], &tx[odds.at(9)], &tx[triples.at(9)]);
+            let parts = (&tx[bytes.at(tx, 9)], &tx[odds.at(tx, 9)], &tx[triples.at(tx, 9)]);
             assert_eq!((&seen.0[9], &seen.1[9], &seen.2[9]), parts);
             assert_eq!((seen.0, seen.1, seen.2), (&model.bytes[..], &model.odd[..], &model.triples[..]));
             assert_eq!(*seen.3, model.words[3]);
@@ -152,7 +156,8 @@ fn step<'r>(
             // Many stores, for which copies may be left.
             for i in (0..WORDS).step_by(4) {
                 model.words[i] = model.words[i].wrapping_add(1);
-                tx[words.at(i)] = model.words[i];
+                let element = words.at(tx, i);
+                tx[element] = model.words[i];
             }
         }
         94 if random.below(8) == 0 => tx[large].iter_mut().for_each(|word| *word = word.wrapping_add(1)),

@@ -44,18 +44,20 @@ fn the_write_set_grows_and_then_spills() {
                 let place = |i: usize| i * 77_773 % (LEN - 5000);
                 for i in 0..count {
                     let at = place(i);
-                    assert_eq!(tx[numbers.at(at)], expected[at]);
+                    assert_eq!(tx[numbers.at(tx, at)], expected[at]);
                     expected[at] += 1 + i as u64;
                     if large {
-                        tx[bigs.at(i % (LEN / 20))].words[i % 20] = 3;
+                        let element = bigs.at(tx, i % (LEN / 20));
+                        tx[element].words[i % 20] = 3;
                     }
-                    tx[numbers.at(at)] += 1 + i as u64;
+                    let element = numbers.at(tx, at);
+                    tx[element] += 1 + i as u64;
                     if i % 16 == 0 {
                         let last = tx.slice_mut(numbers, LEN - 5000..LEN - 4998);
                         (last[0], expected[LEN - 5000]) = (i as u64, i as u64);
                     }
                 }
-                (0..count).for_each(|i| assert_eq!(tx[numbers.at(place(i))], expected[place(i)]));
+                (0..count).for_each(|i| assert_eq!(tx[numbers.at(tx, place(i))], expected[place(i)]));
                 if count % 2 == 0 {
                     assert_eq!(tx[numbers], expected[..]); // spills
                 }

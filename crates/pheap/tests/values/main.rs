@@ -184,7 +184,7 @@ fn bytes_grow_and_change() -> Result<()> {
         assert_eq!((bytes.pop(tx), bytes.len(tx)), (Some(b'g'), 7));
         bytes.truncate(tx, 2);
         bytes.shrink_to_fit(tx)?;
-        assert_eq!((tx[bytes].capacity(), tx[bytes].as_slice(tx)), (2, &b"A-"[..]));
+        assert_eq!((tx[bytes].capacity(tx), tx[bytes].as_slice(tx)), (2, &b"A-"[..]));
         Ok(())
     })
 }

@@ -14,7 +14,7 @@ pub(super) fn run(warehouse: &Root<Warehouse>, carrier: u8) -> Result<(Answer, C
         let districts = tx[warehouse].districts;
         let mut orders = [None; DISTRICTS];
         for (i, order) in orders.iter_mut().enumerate() {
-            *order = deliver(tx, districts.at(i), carrier, now);
+            *order = deliver(tx, districts.at(tx, i), carrier, now);
         }
         Ok(Answer::Delivered { orders })
     })
@@ -37,7 +37,7 @@ fn deliver<'r>(
         line.delivered = now;
         sum += i64::from(line.amount);
     }
-    let customer = tx[district].customers.at(customer as usize - 1);
+    let customer = tx[district].customers.at(tx, customer as usize - 1);
     let mut account = tx[customer].account;
     account.balance += sum;
     account.deliveries += 1;

@@ -80,7 +80,7 @@ fn sell<'r>(
     goods: Option<&Goods>,
 ) -> Result<Sold> {
     let goods = goods.ok_or_else(|| Error::abort("there is no such item"))?;
-    let stock = tx[supplier].stock.at(line.item as usize - 1);
+    let stock = tx[supplier].stock.at(tx, line.item as usize - 1);
     let mut level = tx[stock].level;
     level.quantity -= i32::from(line.quantity);
     if level.quantity < 10 {
@@ -109,10 +109,10 @@ fn place<'r>(
     order: &Request,
     sold: &[Sold],
 ) -> Result<Answer> {
-    let district = tx[warehouse].districts.at(usize::from(order.district) - 1);
+    let district = tx[warehouse].districts.at(tx, usize::from(order.district) - 1);
     let number = tx[district].next_order;
     tx[district].next_order = number + 1;
-    let customer = tx[district].customers.at(order.customer as usize - 1);
+    let customer = tx[district].customers.at(tx, order.customer as usize - 1);
     tx[customer].last_order = number;
 
     let row = Order {

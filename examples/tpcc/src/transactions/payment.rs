@@ -31,9 +31,9 @@ pub(super) fn run(company: &Company, payment: &Payment) -> Result<(Answer, Commi
 /// Changes the customer. Returns the customer's number and balance.
 #[txn]
 fn pay<'r>(tx: &mut Txn<'r>, home: P<'r, Warehouse<'r>>, payment: &Payment) -> Result<(u32, i64)> {
-    let district = tx[home].districts.at(usize::from(payment.customer_district) - 1);
+    let district = tx[home].districts.at(tx, usize::from(payment.customer_district) - 1);
     let number = find(tx, district, &payment.who)?;
-    let customer = tx[district].customers.at(number as usize - 1);
+    let customer = tx[district].customers.at(tx, number as usize - 1);
     let mut account = tx[customer].account;
     account.balance -= i64::from(payment.amount);
     account.paid += u64::from(payment.amount);
@@ -63,7 +63,7 @@ fn take<'r>(
     payment: &Payment,
     customer: u32,
 ) -> Result<()> {
-    let district = tx[warehouse].districts.at(usize::from(payment.district) - 1);
+    let district = tx[warehouse].districts.at(tx, usize::from(payment.district) - 1);
     tx[warehouse].paid += u64::from(payment.amount);
     tx[district].paid += u64::from(payment.amount);
     let names = [tx[warehouse].name.as_bytes(), b"    ", tx[district].name.as_bytes()].concat();

@@ -11,7 +11,7 @@ const ORDERS: u32 = 20;
 pub(super) fn run(warehouse: &Root<Warehouse>, district: u8, threshold: i32) -> Result<(Answer, Commit)> {
     warehouse.read_deferred(|view, warehouse| {
         let stock = &view[view[warehouse].stock];
-        let district = &view[view[warehouse].districts.at(usize::from(district) - 1)];
+        let district = &view[view[warehouse].districts.at(view, usize::from(district) - 1)];
         let newest = district.next_order.saturating_sub(ORDERS)..district.next_order;
         let mut short: Vec<u32> = district
             .orders

@@ -163,7 +163,7 @@ impl WorkerState<'_> {
             return true;
         };
         let exists = store.shards()[store.shard_of(key)]
-            .read_deferred(|view, root| view[view[root].dbs.at(*db)].get(view, key, now()).is_some());
+            .read_deferred(|view, root| view[view[root].dbs.at(view, *db)].get(view, key, now()).is_some());
         // An error is ignored: if the heap has failed, the commands of the waiting clients report it.
         exists.map_or(true, |(exists, _)| exists)
     }

@@ -16,7 +16,7 @@ use crate::api::view::View;
 use crate::collections::buffer::{self, Slot};
 use crate::collections::common::copied;
 use crate::error::Result;
-use crate::ptr::{P, value_of};
+use crate::ptr::{P, elements_of, value_of};
 
 /// Bits of the hash that a [`Directory`] uses, and the most that a [`Leaf`] uses. They divide the bits of a
 /// hash evenly.
@@ -125,10 +125,8 @@ unsafe fn bucket_pointer<'r, K: Persist, V: Persist>(
     buckets: P<'r, Leaf<'r, K, V>>,
     index: usize,
 ) -> *mut Option<P<'r, Bucket<'r, K, V>>> {
-    debug_assert!(index < buckets.len());
-    let first = value_of(buckets).cast::<Option<P<'r, Bucket<'r, K, V>>>>();
     // SAFETY: `index` is within the slice, by the caller's premise.
-    unsafe { first.add(index) }
+    unsafe { elements_of(buckets).add(index) }
 }
 
 /// Returns the address of a child.

@@ -122,8 +122,8 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
 
     /// Returns the array of a small map, and how many slots are in use.
     #[inline(always)]
-    fn slots(&self) -> (Slots<Pair<K, V>>, usize) {
-        self.few.map_or((Slots::none(), 0), |few| (Slots::from_buffer(few), self.len()))
+    fn slots(&self, view: &View<'r>) -> (Slots<Pair<K, V>>, usize) {
+        self.few.map_or((Slots::none(), 0), |few| (Slots::from_buffer(view, few), self.len()))
     }
 
     /// Returns the entries of a small map; of a larger one, none.
@@ -254,7 +254,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     fn slot_of(self, view: &View<'r>, home: &EntryHome<'r, K, V>) -> *mut Slot<Pair<K, V>> {
         match *home {
             // SAFETY: `index` is the place of an entry, so it is less than the number of slots.
-            EntryHome::Few(index) => unsafe { view[self].slots().0.slot_ptr(index) },
+            EntryHome::Few(index) => unsafe { view[self].slots(view).0.slot_ptr(index) },
             EntryHome::Bucket { at: (bucket, slot), .. } => bucket.slot_ptr(slot),
         }
     }
@@ -262,7 +262,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     /// Makes room for an entry in the array of a small map.
     pub(super) fn room_among_few(self, tx: &mut Txn<'r>) -> Result<Slots<Pair<K, V>>> {
         assert!(tx[self].root.is_none());
-        let (slots, len) = tx[self].slots();
+        let (slots, len) = tx[self].slots(tx);
         if len < slots.len {
             return Ok(slots);
         }
@@ -271,7 +271,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
             // SAFETY: the map owned the array, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
-        Ok(Slots::from_buffer(new))
+        Ok(Slots::from_buffer(tx, new))
     }
 
     /// Adds an entry to a small map.
@@ -312,7 +312,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     where
         V: Persist<At<'r> = V>,
     {
-        let (slots, len) = tx[self].slots();
+        let (slots, len) = tx[self].slots(tx);
         // SAFETY: by the invariant, the first `len` slots have entries. The map drops the array below.
         let root = unsafe { <P<'r, Root<'r, K, V>>>::of_few(tx, slots.range(0, len).cast(), len)? };
         let map = &mut tx[self];
@@ -349,7 +349,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     }
 
     fn take_from_few(self, tx: &mut Txn<'r>, index: usize) -> Pair<K, V> {
-        let (slots, len) = tx[self].slots();
+        let (slots, len) = tx[self].slots(tx);
         assert!(index < len, "there is no entry");
         // SAFETY: both slots have entries, by the assertion. The last one moves to the place of the removed
         // one.
@@ -435,7 +435,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
         tx: &mut Txn<'r>,
         each: &mut impl FnMut(&mut Txn<'r>, Pair<K, V>) -> Result<()>,
     ) -> Result<()> {
-        let (few, len) = self.slots();
+        let (few, len) = self.slots(tx);
         for i in 0..len {
             // SAFETY: by the invariant, the first `len` slots have entries. The caller's premise allows the
             // move.

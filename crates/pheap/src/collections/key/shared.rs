@@ -42,13 +42,13 @@ impl<'r> SharedStr<'r> {
 
     /// Returns the length in bytes.
     #[inline]
-    pub fn len(&self) -> usize {
-        self.text.len()
+    pub fn len(&self, view: &View<'r>) -> usize {
+        self.text.len(view)
     }
 
     /// Whether the text is empty.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    pub fn is_empty(&self, view: &View<'r>) -> bool {
+        self.len(view) == 0
     }
 }

@@ -117,8 +117,8 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
 
 impl<'r, T: Persist> PVec<'r, T> {
     /// Returns the number of elements that there is room for.
-    pub fn capacity(&self) -> usize {
-        self.buffer.map_or(0, |buffer| buffer.len())
+    pub fn capacity(&self, view: &View<'r>) -> usize {
+        self.buffer.map_or(0, |buffer| buffer.len(view))
     }
 
     /// Returns the elements, to read through `view`.
@@ -184,7 +184,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     #[inline(always)]
     fn parts(self, tx: &Txn<'r>) -> (Slots<T>, usize) {
         let vec = &tx[self];
-        (vec.buffer.map_or_else(Slots::none, Slots::from_buffer), vec.len())
+        (vec.buffer.map_or_else(Slots::none, |buffer| Slots::from_buffer(tx, buffer)), vec.len())
     }
 
     /// Makes room for `more` additional elements. Returns the slots of the buffer, and how many are in use.
@@ -213,7 +213,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             // SAFETY: the vector owned the buffer, and has just dropped it.
             unsafe { buffer::free(tx, old) };
         }
-        Ok((Slots::from_buffer(new), len))
+        Ok((Slots::from_buffer(tx, new), len))
     }
 
     #[inline(always)]
@@ -244,10 +244,9 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     #[inline]
     pub fn push(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let header = Writable::new(tx, self);
-        let (slots, len) = match header.get(tx) {
-            &mut PVec { len, buffer: Some(buffer) } if (len as usize) < buffer.len() => {
-                (Slots::from_buffer(buffer), len as usize)
-            }
+        let &mut PVec { len, buffer } = header.get(tx);
+        let (slots, len) = match buffer {
+            Some(buffer) if (len as usize) < buffer.len(tx) => (Slots::from_buffer(tx, buffer), len as usize),
             _ => self.grow(tx, 1)?,
         };
         Self::tail(tx, slots, len, 1)[0].put(value);
