@@ -1,7 +1,7 @@
 //! `P`, the branded pointer.
 //!
 //! This module knows types and addresses. It must not know whether there is an object at an address: the code
-//! that makes a pointer guarantees that.
+//! that makes a pointer guarantees the object.
 
 #![allow(unsafe_code)]
 
@@ -42,14 +42,15 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 pub struct P<'r, T: ?Sized> {
     addr: NonNull<u8>,
     brand: Brand<'r>,
-    // `*mut T` makes it invariant in `T`, because it can be written through. `fn()` keeps it `Send` and
-    // `Sync`.
+    // `*mut T` makes a `P` invariant in `T`, because a transaction writes through it. `fn()` keeps a `P`
+    // `Send` and `Sync`.
     target: PhantomData<fn() -> *mut T>,
 }
 
-// SAFETY: a `P` is an address. Only `View` and `Txn` access the memory there, which stay in their threads,
-// and `Shared`, while nothing is written. The length of a slice, which `len` reads, never changes. (A
-// conversion may write it, while no `P` of that brand exists.)
+// SAFETY: a `P` is an address. Only these types access the memory at the address: `View` and `Txn`, which
+// stay in their threads, and `Shared`, while no thread writes. `len` also reads the length of a slice, which
+// no thread changes as long as the brand lives. (A conversion may write it, while no `P` of that brand
+// exists.)
 unsafe impl<T: ?Sized> Send for P<'_, T> {}
 // SAFETY: a `&P` allows no more than a `P`, which is `Copy` and `Send`.
 unsafe impl<T: ?Sized> Sync for P<'_, T> {}
@@ -75,7 +76,7 @@ impl<T: ?Sized> Eq for P<'_, T> {}
 impl<T: ?Sized> fmt::Debug for P<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let full = std::any::type_name::<T>();
-        // The path up to the last `::` before any type argument.
+        // The path to remove ends at the last `::` before any type argument.
         let head = full.find('<').unwrap_or(full.len());
         let start = full[..head].rfind("::").map_or(0, |at| at + 2);
         write!(f, "P::<{}>({:#x})", &full[start..], self.addr.as_ptr().addr())
@@ -83,6 +84,8 @@ impl<T: ?Sized> fmt::Debug for P<'_, T> {
 }
 
 impl<'r, T: ?Sized> P<'r, T> {
+    /// Makes a pointer to the object at `addr`.
+    ///
     /// # Safety
     /// As long as the brand `'r` lives: there is a live object of type `T` at `addr` (if it is not written
     /// yet, it is written before it is read), in the region that has the brand, and the region is locked. If
@@ -105,17 +108,17 @@ impl<'r, T: ?Sized> P<'r, T> {
 }
 
 impl<'r, T: Persist> P<'r, [T]> {
-    /// Returns the number of elements.
+    /// Returns the number of elements of the slice.
     #[inline(always)]
-    #[allow(clippy::len_without_is_empty)] // it exists; clippy does not see through the `impl` blocks
+    #[allow(clippy::len_without_is_empty)] // `is_empty` exists; clippy does not see through the `impl` blocks
     pub fn len(self) -> usize {
-        // SAFETY: a live slice begins with its length, which is aligned. Only a conversion writes it again,
-        // and wherever a `Migrate` has a pointer to a slice, the length stays there as long as the `Migrate`
-        // runs.
+        // SAFETY: a live slice begins with its length, which is aligned. After the slice is made, only a
+        // conversion writes the length, and wherever a `Migrate` has a pointer to a slice, the length stays
+        // there as long as the `Migrate` runs.
         unsafe { self.addr.cast::<u64>().read() as usize }
     }
 
-    /// Whether there are no elements.
+    /// Whether the slice has no elements.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.len() == 0
@@ -137,10 +140,12 @@ impl<'r, T: Persist> P<'r, [T]> {
     /// Returns a pointer to element `index`, if it exists.
     #[inline]
     pub fn get(self, index: usize) -> Option<P<'r, T>> {
-        // SAFETY: this runs only if `index` is less than the length.
+        // SAFETY: the closure runs only if `index` is less than the length.
         (index < self.len()).then(|| unsafe { self.element(index) })
     }
 
+    /// Returns a pointer to element `index`, unchecked.
+    ///
     /// # Safety
     /// `index` is less than the length.
     #[inline(always)]
@@ -158,11 +163,11 @@ impl<'r, T: Persist> P<'r, [T]> {
 }
 
 impl<'r> P<'r, str> {
-    /// Returns the length in bytes.
+    /// Returns the length of the string in bytes.
     #[inline(always)]
-    #[allow(clippy::len_without_is_empty)] // it exists; clippy does not see through the `impl` blocks
+    #[allow(clippy::len_without_is_empty)] // `is_empty` exists; clippy does not see through the `impl` blocks
     pub fn len(self) -> usize {
-        // SAFETY: a live string begins with its length, which is aligned, and is never written again.
+        // SAFETY: a live string begins with its length, which is aligned, and which no thread writes again.
         unsafe { self.addr.cast::<u64>().read() as usize }
     }
 
@@ -194,9 +199,9 @@ unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
     one_word!(nullable: false);
 }
 
-// SAFETY: it is one word, because `P` contains a `NonNull`, and `None` is the word 0. It is described as a
-// pointer to its target type that may be 0. `At` changes the brand of the target together with that of the
-// pointer.
+// SAFETY: an `Option<P>` is one word, because `P` contains a `NonNull`, and `None` is the word 0. It is
+// described as a pointer to its target type that may be 0. `At` changes the brand of the target together with
+// that of the pointer.
 unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
     type At<'a> = Option<P<'a, T::At<'a>>>;
     one_word!(nullable: true);
@@ -215,8 +220,10 @@ impl Hash for Key<'_> {
     }
 }
 
-/// Returns a range of indices below `len`: its first index, and the one after its last. Panics if the range
-/// is not within `0..len`.
+/// Returns the first index of a range, and the index after its last one.
+///
+/// # Panics
+/// If the range is not within `0..len`.
 #[track_caller]
 pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
     let start = match range.start_bound() {

@@ -1,13 +1,13 @@
-//! Cuts a log that has grown down to its first length, when its records are in the heap's file.
+//! Cuts a log that has grown down to its first length, when all its records are in the heap's file.
 //!
 //! The segments then hold no records that count. But the last segment, in which the log would go on, may lie
 //! anywhere in the file. So the log goes on in one of the first segments of the file, as if the last one was
-//! full. The mark still names the end of the records there. The first line of the new segment, which is
-//! written with the next record, names the same position, so a reader finds the new segment whether the old
-//! one is there or not. A mapped log is not cut down: a store behind the end of the file would end the
-//! process. The new length is synced before the file grows again. Otherwise the disk might have a part of a
-//! segment again with its old first line, and the next opening would take the log for one that a user has cut
-//! off.
+//! full. The mark still names the end of the records in the old last segment. The first line of the new
+//! segment, which is written with the next record, names the same position, so a reader finds the new segment
+//! whether the old one is there or not. A mapped log is not cut down: a store behind the end of the file
+//! would end the process. The new length is synced before the file grows again. Otherwise the disk might have
+//! a part of a segment again with its old first line, and the next opening would take the log for one that a
+//! user has cut off.
 
 use super::Wal;
 use super::format::FIRST_SEGMENTS;
@@ -18,13 +18,14 @@ impl Wal {
     /// everything by a durable mark. Writes no record and no mark. The new length is durable on return.
     ///
     /// # Errors
-    /// The failure that the log has or gets. It is no error if the file cannot be made shorter.
+    /// The failure that the log has already, or [`Error::Io`] if the sync of the new length fails; the log
+    /// then refuses everything. It is no error if the file cannot be made shorter.
     pub(crate) fn cut_down(&self) -> Result<()> {
         if !self.has_begun() {
             return Ok(());
         }
         let _folded = self.folded.lock();
-        // This is held until the file is cut off, because growth begins at the end of the file.
+        // `growth` stays locked until the file is cut off, because growth begins at the end of the file.
         let _growth = self.growth.lock();
         if self.is_mapped() {
             return Ok(());
@@ -45,8 +46,8 @@ impl Wal {
         if log.cut_off(self.layout.file_offset(segments)).is_err() {
             return Ok(());
         }
-        // SURVIVES drop: the simulated disk keeps the length of a file that is cut off.
-        // SURVIVES delay: the reason is the same.
+        // SURVIVES drop: the simulated disk of the crash lab keeps the length of a file that is cut off.
+        // SURVIVES delay: the simulated disk of the crash lab keeps the length of a file that is cut off.
         log.sync().map_err(|e| {
             self.poison("syncing the log", &e);
             Error::io("syncing the log", e)
