@@ -1,4 +1,4 @@
-//! `pheap check`.
+//! `pheap check`: checks a heap, and prints the problems that it finds.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::{Outcome, Result};
 
 /// The result of examining a file.
 struct Finding {
-    /// `None` if the heap cannot be opened or checked.
+    /// The report of the check; `None` if the heap cannot be opened or checked.
     report: Option<Report>,
     /// Problems that the report does not contain.
     problems: Vec<String>,
@@ -42,9 +42,10 @@ pub fn check(how: &Options, file: &Path, as_json: bool, out: &mut dyn Write) -> 
     Ok(Outcome::of(clean))
 }
 
-/// Examines a file. Opening it with `verify` finds all problems that `Heap::check` finds, and lost roots, but
-/// its error is shorter than the report of `Heap::check`. So if it finds the heap corrupt, this returns that
-/// report, unless the heap cannot be opened or checked without `verify` either.
+/// Examines a file. Opening the file with `verify` finds all problems that `Heap::check` finds, and lost
+/// roots, but the error of the opening is shorter than the report of `Heap::check`. So if the opening finds
+/// the heap corrupt, this function returns the report, unless the heap cannot be opened or checked without
+/// `verify` either.
 fn examine(how: &Options, file: &Path) -> Result<Finding> {
     let reader = how.clone().read_only(true);
     let report = |options: Options| {

@@ -20,13 +20,13 @@ const PATH: usize = 300;
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// One heap
+    /// The file of one heap
     pub a: PathBuf,
-    /// The other one
+    /// The file of the other heap
     pub b: PathBuf,
     /// A root or a path, as for `get`; all roots if left out
     path: Option<String>,
-    /// Print JSON
+    /// Print the differences as JSON
     #[arg(long)]
     json: bool,
     /// Print at most this many differences of values, and count the others
@@ -160,11 +160,12 @@ impl Differences {
 /// Iterates over corresponding parts of two values: the segment of the path, and the part in either heap.
 type PartPairs<'a, 'b> = Box<dyn Iterator<Item = (String, Option<Value<'a>>, Option<Value<'b>>)> + 'b>;
 
-/// Compares values part by part. It has an explicit stack, because long lists would overflow the thread's.
+/// Compares values part by part. It has an explicit stack, because long lists would overflow the thread's
+/// stack.
 struct DiffWalk<'a, 'b> {
     /// For each object of heap `a`, by number: the offset of the object of heap `b` that it was compared
-    /// with. If there are many objects, `many` replaces the map. It has an entry for each slot, which is 0 if
-    /// the object was not compared yet. Objects without a number stay in the map.
+    /// with. If there are many objects, `many` replaces the map. `many` has an entry for each slot, which is
+    /// 0 if the object was not compared yet. Objects without a number stay in the map.
     partners: HashMap<u64, u64>,
     many: Vec<u64>,
     bound: u64,
@@ -241,8 +242,8 @@ impl<'a: 'b, 'b> DiffWalk<'a, 'b> {
         self.steps.push((pairs, path.len()));
     }
 
-    /// Returns the offset of the object that this one was compared with before. If there is none, records
-    /// `offset`.
+    /// Returns the offset of the object of heap `b` that `object` was compared with before. If there is none,
+    /// records `offset` as that of its partner.
     fn partner(&mut self, object: &Object<'a>, offset: u64) -> Option<u64> {
         let key = object.number().unwrap_or(1 << 63 | object.offset());
         if let Some(partner) = self.many.get_mut(key as usize) {
@@ -253,7 +254,8 @@ impl<'a: 'b, 'b> DiffWalk<'a, 'b> {
         if before == 0 {
             self.partners.insert(key, offset);
         }
-        // An entry of the map takes as much memory as several words.
+        // An entry of the map takes as much memory as several words, so many entries take more memory than a
+        // word for each slot.
         if self.many.is_empty() && self.partners.len() as u64 > self.bound / 4 + 1024 {
             self.many = vec![0; self.bound as usize];
             let bound = self.bound;
@@ -282,8 +284,8 @@ fn fields<'a: 'b, 'b>(a: Vec<pheap::Field<'a>>, b: Vec<pheap::Field<'b>>) -> Par
     Box::new(all.into_iter())
 }
 
-/// Pairs the entries of equal keys. It keeps no entries in memory as long as the next keys of both maps
-/// are equal, or both maps are ordered by keys whose order is known here.
+/// Pairs the entries of two maps that have equal keys. Keeps no entries in memory as long as the next keys of
+/// both maps are equal, or both maps are ordered by keys that [`order_of`] can compare.
 fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> PartPairs<'a, 'b> {
     let (mut next_a, mut next_b) = (a.next(), b.next());
     let mut rest: Option<UnorderedEntries<'a, 'b>> = None;
@@ -329,8 +331,8 @@ fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> PartPairs<'a, 
 /// Approximate number of entries that are in memory at a time to be looked up.
 const INDEXED: u64 = 1 << 20;
 
-/// Pairs the entries of two maps that come in any order. It divides them into parts by a hash of their keys,
-/// and looks at one part at a time, so that about [`INDEXED`] entries are in memory.
+/// Pairs the entries of two maps that come in any order. It divides the entries into parts by a hash of their
+/// keys, and reads one part at a time, so that about [`INDEXED`] entries are in memory.
 struct UnorderedEntries<'a, 'b> {
     all_of_a: EntryChain<'a>,
     all_of_b: EntryChain<'b>,

@@ -29,7 +29,7 @@ pub const HELP: &str = r#"How values are printed:
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The heap
+    /// The file of the heap
     pub file: PathBuf,
     /// The name of the root, or a path, as for `get`; optional if there is only one root
     path: Option<String>,
@@ -50,10 +50,10 @@ pub struct Args {
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
 enum Format {
-    /// One value
+    /// One JSON value
     #[default]
     Json,
-    /// A value on each line, for each element
+    /// A line with a JSON value for each element
     Jsonl,
     /// A line for each element, with a column for each of its fields
     Csv,
@@ -67,7 +67,7 @@ pub fn dump(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
         let path = args.path.as_deref().unwrap_or_default();
         let (root, steps) = path::parse(path, &roots)?;
         let (value, type_name) = match (&steps[..], args.format) {
-            // The root gets an `$id` if an object refers to it.
+            // A root that is printed as a whole gets an `$id` if an object refers to it.
             ([], Format::Json) => return whole(objects, &root, limits, args.compact, out),
             _ => match find_one(objects, &root, &steps)? {
                 PathResult::Value(value, type_name) => (value, type_name),
@@ -140,7 +140,8 @@ impl CountedProgress {
     }
 }
 
-/// Prints a line for each element, or one line for a value without elements. Returns whether all was valid.
+/// Prints a line for each element, or one line for a value without elements. Returns whether all values were
+/// valid.
 fn lines<'v>(
     objects: &Objects<'v>,
     value: Value<'v>,
@@ -177,8 +178,8 @@ fn lines<'v>(
     Ok(sound)
 }
 
-/// Prints a line with names, and one for each element of a collection, with a cell for each field. Returns
-/// whether all was valid. Fails if the value is no collection.
+/// Prints CSV: a line with names, and a line for each element of a collection, with a cell for each field.
+/// Returns whether all values were valid. Fails if the value is no collection.
 fn table<'v>(
     objects: &Objects<'v>,
     value: Value<'v>,
@@ -280,7 +281,7 @@ impl<'v> DumpRows<'_, 'v> {
     }
 }
 
-/// Returns a cell, in quotes if necessary.
+/// Returns the cell of a CSV line for a text, in quotes if necessary.
 fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

@@ -11,9 +11,9 @@ use crate::{Outcome, Result};
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The heap
+    /// The file of the heap
     pub file: PathBuf,
-    /// Where to look, such as `jobs.queue[42].state`
+    /// The path of the value, such as `jobs.queue[42].state`
     path: String,
     /// Print JSON, also for texts
     #[arg(long)]

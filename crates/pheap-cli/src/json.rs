@@ -5,7 +5,7 @@ use std::io::{Result, Write};
 /// Maximal number of indented levels. Without a limit, deep lists would be mostly blanks.
 const MAX_INDENT: usize = 32;
 
-/// An object or array that is open.
+/// An object or array that was begun and not ended yet.
 #[derive(Clone, Copy)]
 struct JsonLevel {
     end: char,
@@ -14,12 +14,12 @@ struct JsonLevel {
     lines: bool,
 }
 
-/// Writes one value.
+/// Writes one JSON value, piece by piece.
 pub struct Writer<'w> {
     out: &'w mut dyn Write,
     open: Vec<JsonLevel>,
     compact: bool,
-    /// Whether a key was written and its value comes next.
+    /// Whether a key was written last, so that its value comes next.
     after_key: bool,
 }
 

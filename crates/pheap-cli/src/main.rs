@@ -27,9 +27,9 @@ use progress::Progress;
 /// Inspects pheap heaps, without the programs that wrote them.
 ///
 /// Opens the file read-only: no byte of it is changed, and after a crash the heap is recovered in memory.
-/// (Only `collect` changes the file.) If a program has the heap open with `Durability::Wal`, this reads a
-/// copy of one state between two transactions, and the program does not notice. With other durabilities, only
-/// that program can read the heap.
+/// (Only `collect` changes the file.) If a program has the heap open with `Durability::Wal`, the command
+/// reads a copy of one state between two transactions, and the program does not notice. With other
+/// durabilities, only that program can read the heap.
 ///
 /// Exit status: 0 if all is well, 1 if something is wrong with the heap or `diff` finds differences, 2 if the
 /// command failed.
@@ -65,7 +65,7 @@ enum Command {
     },
     /// Follows all pointers from the roots, lists the first 100 problems, and counts the others
     ///
-    /// The exit status is 1 if there are any.
+    /// The exit status is 1 if there are problems.
     Check(Show),
     /// Counts objects and bytes by root and type
     Stats(Show),
@@ -80,7 +80,7 @@ enum Command {
     Graph(graph::Args),
     /// Shows the differences of two heaps: types, roots, and values by their paths
     ///
-    /// The exit status is 1 if there are any.
+    /// The exit status is 1 if there are differences.
     #[command(after_help = path::HELP)]
     Diff(diff::Args),
     /// Writes an HTML page that shows the use of the bytes, and objects to browse; it needs no network
@@ -92,24 +92,24 @@ enum Command {
     Collect(Show),
     /// Copies a heap to a new file, which is marked as closed; free pages take no space
     ///
-    /// A running program copies its own heap with `Heap::backup`, whatever its durability. On a terminal,
-    /// this shows its progress.
+    /// A running program copies its own heap with `Heap::backup`, whatever its durability. On a terminal, the
+    /// command shows its progress.
     Backup {
-        /// The heap
+        /// The file of the heap
         file: PathBuf,
         /// The new file; must not exist. `-` writes a stream to the standard output, for `restore`
         to: PathBuf,
     },
     /// Makes a heap from a stream that `pheap backup` or `Heap::backup_to` has written
     Restore {
-        /// The stream; `-` is the standard input
+        /// The file with the stream; `-` is the standard input
         from: PathBuf,
         /// The new file; must not exist
         to: PathBuf,
     },
     /// Prints a script that completes commands in a shell: `source <(pheap completions bash)`
     Completions {
-        /// The shell
+        /// The shell that runs the script
         shell: clap_complete::Shell,
     },
 }
@@ -117,12 +117,12 @@ enum Command {
 /// The path that stands for the standard input or output.
 const STREAM: &str = "-";
 
-/// What to show, and how.
+/// The arguments of a command that shows a heap.
 #[derive(clap::Args, Debug)]
 struct Show {
-    /// The heap
+    /// The file of the heap
     file: PathBuf,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }
@@ -198,7 +198,7 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         Command::Report(args) => report::report(&open(how, &args.file)?, args, out),
         Command::Collect(args) => {
             let how = how.clone().follower(false);
-            // A file that is no heap yet must not become one.
+            // The file is opened read-only first, so that a file that is no heap does not become one.
             drop(how.clone().read_only(true).open(&args.file)?);
             let heap = how.verify(true).open(&args.file)?;
             let outcome = show::collect(&heap, args.json, out)?;

@@ -35,9 +35,9 @@ pub enum PathStep {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum PathKey {
-    /// A text in quotes.
+    /// A key that is a text in quotes.
     Text(String),
-    /// Anything without quotes: a number, `true`, a word, a variant, or JSON.
+    /// A key or index without quotes: a number, `true`, a word, a variant, or JSON.
     Plain(String),
 }
 
@@ -109,7 +109,7 @@ fn steps(mut rest: &str) -> Result<Vec<PathStep>, String> {
     Ok(steps)
 }
 
-/// Returns the index of the bracket that closes an open one.
+/// Returns the index of the `]` in `text` that closes the bracket before `text`.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quoted, mut escaped) = (0, false, false);
     for (at, c) in text.char_indices() {
@@ -164,7 +164,7 @@ fn without_blanks(json: &str) -> String {
     json.chars().filter(is_part).collect()
 }
 
-/// A result of a path.
+/// A value or property that a path leads to.
 #[derive(Clone)]
 pub enum PathResult<'v> {
     /// A value in the heap, and the name of its type.
@@ -438,7 +438,7 @@ fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     (near.0 <= 1 + name.len() / 5).then_some(near.1)
 }
 
-/// Returns the least number of characters to insert, remove or replace.
+/// Returns the least number of characters to insert, remove or replace that turns `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -9,7 +9,7 @@ use pheap::{Elements, Entries, Fields, Object, Objects, Pointer, Value};
 use crate::json::Writer;
 use crate::text::{hex, key_text, of_bytes};
 
-/// Limits of the output.
+/// Limits of the printed output.
 #[derive(Clone, Copy)]
 pub struct PrintLimits {
     /// Maximal length of a chain of pointers. In an object, a collection within more than this many others is
@@ -22,7 +22,7 @@ pub struct PrintLimits {
     pub values: u64,
 }
 
-/// The state of an object.
+/// What a search or a printer knows about an object.
 #[derive(Clone, Copy, Default)]
 struct ObjectMark {
     /// Number of pointers from the start to the object, plus 1; 0 if it was not found, or is too far away.
@@ -32,7 +32,8 @@ struct ObjectMark {
     printed: bool,
 }
 
-/// If the depth is less than this, a level and the two flags fit into a byte.
+/// If the limit of the depth is less than this number, a level and the two flags of an [`ObjectMark`] fit
+/// into a byte.
 const NEAR: u64 = 61;
 
 /// The marks of objects: a map while there are few, and a byte for each slot of the heap when there are many
@@ -61,7 +62,8 @@ impl ObjectMarks {
 
     fn set(&mut self, object: &Object<'_>, mark: ObjectMark) {
         self.put(ObjectMarks::key(object), mark);
-        // An entry of the map takes a few dozen bytes.
+        // An entry of the map takes a few dozen bytes, so many entries take more memory than a byte for each
+        // slot.
         if self.is_near && self.many.is_empty() && self.few.len() as u64 > self.bound / 32 + 1024 {
             self.many = vec![0; self.bound as usize];
             std::mem::take(&mut self.few).into_iter().for_each(|(key, mark)| self.put(key, mark));
@@ -153,7 +155,8 @@ enum OpenValue<'v> {
 pub struct Printer<'w, 'v> {
     json: Writer<'w>,
     marks: ObjectMarks,
-    /// An explicit stack, because long lists would overflow the thread's.
+    /// The values that are not printed completely, the innermost last. This is an explicit stack, because
+    /// long lists would overflow the thread's stack.
     open: Vec<OpenValue<'v>>,
     /// For each object that is being printed, the number of its open collections.
     collections: Vec<u64>,
@@ -327,7 +330,7 @@ impl<'v> Printer<'_, 'v> {
             Value::Char(c) => self.json.text(c.encode_utf8(&mut [0; 4])),
             Value::Unsigned(n) => self.json.plain(n),
             Value::Signed(n) => self.json.plain(n),
-            // `?` prints the shortest digits that identify the number.
+            // The format `{:?}` prints the fewest digits that identify the number.
             Value::F32(x) if x.is_finite() => self.json.plain(format_args!("{x:?}")),
             Value::F64(x) if x.is_finite() => self.json.plain(format_args!("{x:?}")),
             Value::F32(x) => self.json.text(&x.to_string()),
@@ -406,7 +409,7 @@ impl<'v> Printer<'_, 'v> {
         self.marked("$invalid", |json| json.text(why))
     }
 
-    /// Prints `{"$what": value}`.
+    /// Prints an object with one member: the key `what`, such as `$ref`, and a value.
     fn marked(
         &mut self,
         what: &str,
@@ -428,7 +431,8 @@ fn step(left: &mut u64) -> bool {
     is_left
 }
 
-/// Returns whether the keys of a map are printed as text: whether the first one is, if there is one.
+/// Returns whether the keys of a map are printed as text. The first key decides; the answer is true for an
+/// empty map.
 pub fn has_text_keys(entries: &Entries<'_>) -> bool {
     let Some(entry) = entries.clone().next() else { return true };
     let key = match &entry.key {
@@ -481,7 +485,7 @@ fn pointers<'v>(
     }
 }
 
-/// Returns whether this is a number, a bool, a char or `()`.
+/// Returns whether a value is a number, a bool, a char or `()`.
 pub fn is_scalar(value: &Value<'_>) -> bool {
     matches!(
         value,

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 const PATIENCE: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(120);
 
-/// The progress of some work. Dropping it removes the bar.
+/// A bar that shows the progress of some work. Dropping a `Progress` removes the bar.
 pub struct Progress {
     bar: ProgressBar,
     waiter: Option<(Sender<()>, JoinHandle<()>)>,

@@ -23,7 +23,7 @@ pub fn of_bytes(bytes: &[u8]) -> Result<&str, String> {
     })
 }
 
-/// Returns a key of a map as text, as a member of a JSON object or in a path has it.
+/// Returns a key of a map as text, as it is written in a path, or as the name of a member of a JSON object.
 pub fn key_text(key: &Value<'_>) -> String {
     match key {
         Value::Str(text) => (*text).to_owned(),
@@ -41,8 +41,8 @@ pub fn key_text(key: &Value<'_>) -> String {
     }
 }
 
-/// Returns a value as a text of about `most` bytes, similar to JSON. Of the objects that it points to, only
-/// texts are in it.
+/// Returns a value as a text of about `most` bytes, similar to JSON. Of the objects that the value points to,
+/// only texts are included.
 pub fn brief(value: &Value<'_>, most: usize) -> String {
     let mut text = String::new();
     write_brief(&mut text, value, most, 0);

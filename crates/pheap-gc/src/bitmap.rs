@@ -17,7 +17,8 @@ const BITS: usize = u64::BITS as usize;
 /// A map of the bits 0 to `len`, exclusive. Allocates no memory until a bit is set, or bits are loaded or
 /// copied.
 pub struct Bitmap {
-    /// The bits of the last word from `len` on are zero.
+    /// The words with the bits, unset until memory is allocated. The bits from `len` on in the last word are
+    /// zero.
     words: OnceLock<Box<[AtomicU64]>>,
     len: usize,
 }
@@ -28,13 +29,13 @@ impl Bitmap {
         Bitmap { words: OnceLock::new(), len }
     }
 
-    /// Returns the number of bits.
+    /// Returns the number of bits in the map.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether the length is 0.
+    /// Returns whether the length of the map is 0.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -195,7 +196,8 @@ impl Bitmap {
         apply(&words[last], to);
     }
 
-    /// Returns the first bit from `from` on that is set in `view` of its word.
+    /// Returns the number of the first bit from `from` on that is set in its word after `view` has changed
+    /// the word. With a negation as `view`, that is the first zero.
     #[inline]
     fn find(&self, from: usize, view: impl Fn(u64) -> u64) -> Option<usize> {
         let stored = self.stored();

@@ -10,13 +10,13 @@ const CLOCK: u32 = 64;
 /// A slice makes at least one step even if its budget is empty, so a cycle of marking always ends.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// Limit of `spent`.
+    /// Limit of `spent`, in bytes.
     work: u64,
     /// Time at which the slice ends; `None` if time has no limit.
     until: Option<Instant>,
     /// Work done, in bytes.
     spent: u64,
-    /// Marked objects with pointers.
+    /// Number of marked objects that have pointers.
     objects: u64,
     /// Bytes of traced objects.
     bytes: u64,
@@ -30,18 +30,18 @@ impl Budget {
         Budget { work: u64::MAX, until: None, spent: 0, objects: 0, bytes: 0, ticks: CLOCK }
     }
 
-    /// Limits a slice to tracing `bytes`. A pointer that leads to no new object with pointers counts as 8
-    /// bytes.
+    /// Returns a budget that limits a slice to tracing `bytes` bytes. A pointer that leads to no new object
+    /// with pointers counts as 8 bytes.
     pub fn work(bytes: u64) -> Budget {
         Budget { work: bytes, ..Budget::unlimited() }
     }
 
-    /// Limits a slice to this time. The clock is read after every 64 pointers.
+    /// Returns a budget that ends a slice at `deadline`. The clock is read after every 64 pointers.
     pub fn until(deadline: Instant) -> Budget {
         Budget { until: Some(deadline), ..Budget::unlimited() }
     }
 
-    /// Adds a deadline to the other limits.
+    /// Returns this budget with a deadline in addition to its limit of work.
     pub fn and_until(self, deadline: Instant) -> Budget {
         Budget { until: Some(deadline), ..self }
     }
@@ -78,14 +78,14 @@ impl Budget {
         self.spent += 8;
     }
 
-    /// Returns whether the limit of work is reached. The marking loop checks it after each pointer.
+    /// Returns whether the limit of work is reached. The marking loop checks this after each pointer.
     #[inline(always)]
     pub(crate) fn is_spent(&self) -> bool {
         self.spent >= self.work
     }
 
-    /// Counts a pointer. Returns whether the clock is to be read. The marking loop calls it after each
-    /// pointer.
+    /// Counts a pointer. Returns whether the clock is to be read. The marking loop calls this function after
+    /// each pointer.
     #[inline(always)]
     pub(crate) fn ticks(&mut self) -> bool {
         self.ticks -= 1;

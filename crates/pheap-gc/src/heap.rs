@@ -4,10 +4,12 @@
 ///
 /// The innermost loop calls all methods except [`marked`](Self::marked): implementations want `#[inline]`.
 pub trait Heap {
-    /// A marked object to be traced, or a part of one that is traced separately. Should be small.
+    /// A marked object to be traced, or a part of one that is traced separately. Values of this type should
+    /// be small, because the mark stack may hold many.
     type Object: Copy;
 
-    /// Prefetches the memory that [`mark`](Self::mark) and [`trace`](Self::trace) will read. Only a hint.
+    /// Prefetches the memory that [`mark`](Self::mark) and [`trace`](Self::trace) will read. The call is only
+    /// a hint.
     #[inline(always)]
     fn prefetch(&self, _pointer: u64) {}
 
@@ -22,10 +24,10 @@ pub trait Heap {
     /// If more is left, returns the rest. Another thread may trace it later.
     fn trace(&self, object: Self::Object, found: &mut impl FnMut(u64)) -> Option<Self::Object>;
 
-    /// Calls `visit` with each marked object that has pointers, as a whole. The marker calls it only after
-    /// the mark stack has overflowed, or a panic may have lost entries of it.
+    /// Calls `visit` with each marked object that has pointers, as a whole. The marker calls this method only
+    /// if the mark stack has overflowed, or if a panic may have lost entries of the mark stack.
     ///
-    /// `visit` marks other objects. It does not matter whether `marked` visits those, too.
+    /// `visit` marks other objects. `marked` may visit those, too, but need not.
     fn marked(&self, visit: &mut impl FnMut(Self::Object));
 
     /// Returns the bytes that [`trace`](Self::trace) will read. They are charged to the

@@ -12,28 +12,29 @@ use crate::{Budget, Heap};
 
 /// Length of the prefetch queue; a power of two.
 const AHEAD: usize = 32;
-/// Number of stack entries that a thread reserves at a time.
+/// Number of entries for pointers that a thread reserves at a time.
 const STEP: usize = 1024;
 /// Maximal number of pointers that a thread hands over at a time.
 const SHARE: usize = 2048;
 
-/// The bundle of work that a thread holds. Dropping it returns the rest of the bundle to the queue.
+/// The bundle of work that a thread holds. Dropping a `Local` returns the rest of the bundle to the queue.
 pub(crate) struct Local<'m, O: Copy> {
     marking: &'m Marking<O>,
     /// Whether the thread holds a bundle. If not, the fields below are empty.
     busy: bool,
     /// The mark stack: pointers to follow.
     pointers: Vec<u64>,
-    /// Objects to trace. They add many pointers, so the loop pops one only when `pointers` is empty.
+    /// Objects to trace: rests of large objects, and objects that a search has marked. They add many
+    /// pointers, so the loop pops one only when `pointers` is empty.
     objects: Vec<O>,
     /// The prefetch queue: `waiting` pointers, the oldest at index `oldest`.
     ring: [u64; AHEAD],
     oldest: usize,
     waiting: usize,
-    /// Number of pointers that the thread has reserved in the marking.
+    /// Number of entries for pointers that the thread has reserved in the marking.
     room: usize,
-    /// Whether entries may have been lost: one was dropped because the limit was reached, or this was dropped
-    /// in a panic or during a search. Then the heap has to be searched.
+    /// Whether entries may have been lost: one was dropped because the limit was reached, or the `Local` was
+    /// dropped in a panic or during a search. Then the heap has to be searched.
     overflowed: bool,
     /// Whether the bundle is the search of the heap.
     searching: bool,
@@ -55,7 +56,7 @@ impl<'m, O: Copy> Local<'m, O> {
         }
     }
 
-    /// Takes a bundle from the marking. Must hold none. Returns whether there was one.
+    /// Takes a bundle from the marking. The `Local` must hold none. Returns whether the marking had one.
     pub(crate) fn take(&mut self) -> bool {
         debug_assert!(!self.busy);
         match self.marking.find_work() {
@@ -172,7 +173,7 @@ impl<'m, O: Copy> Local<'m, O> {
         }
     }
 
-    /// Marks what the marked objects of the heap point to. The budget does not limit it.
+    /// Marks what the marked objects of the heap point to. The budget does not limit the search.
     ///
     /// If the stack overflows during the search, another search follows. An overflow implies that an object
     /// was newly marked. So the searches end, however small the stack is.
@@ -196,8 +197,8 @@ impl<'m, O: Copy> Local<'m, O> {
         self.searching = false;
     }
 
-    /// Hands over up to half of the work if another thread waits for some. Returns reserved entries if there
-    /// are many more than needed.
+    /// Hands over about half of the work, or less, if another thread waits for some. First gives back
+    /// reserved entries if there are many more than needed.
     #[cold]
     fn share(&mut self) {
         if self.room > 2 * self.pointers.len() + 4 * STEP {
@@ -217,7 +218,7 @@ impl<'m, O: Copy> Local<'m, O> {
         if count + objects == 0 {
             return;
         }
-        // The oldest entries, since many objects may hang from them.
+        // The oldest entries are handed over, because many objects may be reachable from them.
         let bundle = Bundle {
             pointers: take_oldest(&mut self.pointers, count),
             objects: take_oldest(&mut self.objects, objects),
@@ -257,7 +258,7 @@ impl<'m, O: Copy> Local<'m, O> {
 
 impl<O: Copy> Drop for Local<'_, O> {
     fn drop(&mut self) {
-        // A panic in the heap may have lost pointers of the object that was being traced.
+        // A panic in a method of the heap may have lost pointers of the object that was being traced.
         self.overflowed |= self.searching || thread::panicking();
         self.release();
     }

@@ -26,7 +26,7 @@ pub enum Progress {
     More,
 }
 
-/// The state of a cycle of marking. Between slices, all of it is here.
+/// The state of a cycle of marking. Between slices, a `Marking` holds all of it.
 ///
 /// A slice is either one [`run`](Self::run), or several [`run_shared`](Self::run_shared) at once. Marking is
 /// complete if a slice has returned [`Progress::Done`] and no pointer was pushed since. Then the next cycle
@@ -37,7 +37,7 @@ pub enum Progress {
 pub struct Marking<O> {
     /// Bundles that no thread works on.
     queue: Injector<Bundle<O>>,
-    /// Pushed pointers. They count as one bundle unless there are none.
+    /// Pushed pointers. In `bundles` they count as one bundle, unless there are none.
     pushed: Mutex<Vec<u64>>,
     /// Whether the mark stack has overflowed since the last search of the heap began.
     overflowed: AtomicBool,
@@ -45,7 +45,8 @@ pub struct Marking<O> {
     pub(crate) bundles: AtomicUsize,
     /// Limit of the mark stack: entries of all bundles together.
     limit: usize,
-    /// Entries that threads have reserved. Stack entries of threads and bundles count; `pushed` does not.
+    /// Number of reserved entries of the mark stack: those that threads have reserved, and those of queued
+    /// bundles. The entries of `pushed` do not count.
     reserved: AtomicUsize,
     shared: Shared,
 }
@@ -66,7 +67,7 @@ pub(crate) struct Bundle<O> {
 /// Work that a thread takes from the marking.
 pub(crate) enum Work<O> {
     Bundle(Bundle<O>),
-    /// The search of the heap.
+    /// The search of the heap for marked objects that point to unmarked ones.
     Search,
 }
 
@@ -178,7 +179,7 @@ impl<O: Copy> Marking<O> {
         taken
     }
 
-    /// Takes work that no thread holds. It counts in `bundles` until [`finish`](Self::finish).
+    /// Takes work that no thread holds. The work counts in `bundles` until [`finish`](Self::finish).
     pub(crate) fn find_work(&self) -> Option<Work<O>> {
         loop {
             match self.queue.steal() {
@@ -192,8 +193,8 @@ impl<O: Copy> Marking<O> {
             self.reserve_exactly(pointers.len());
             return Some(Work::Bundle(Bundle { pointers, objects: Vec::new() }));
         }
-        // A search is sound at any time. But as long as other bundles are open, their threads may overflow,
-        // too.
+        // A search is sound at any time. But as long as other bundles are open, they may overflow, too, and
+        // need another search. So the search comes last.
         let is_last = self.bundles.load(Ordering::Relaxed) == 1;
         // Acquires what `overflow` has released: the search must see the mark bits that threads had set
         // before they dropped entries of the mark stack.
@@ -223,7 +224,8 @@ impl<O: Copy> Marking<O> {
         self.shared.hungry.load(Ordering::Relaxed) != 0 && self.queue.is_empty()
     }
 
-    /// Reserves up to `entries` for a thread. Returns the number granted, which the limit may reduce.
+    /// Reserves up to `entries` entries of the mark stack for a thread. Returns the number granted, which the
+    /// limit may reduce.
     pub(crate) fn reserve(&self, entries: usize) -> usize {
         let before = self.reserved.fetch_add(entries, Ordering::Relaxed);
         let granted = entries.min(self.limit.saturating_sub(before));
@@ -231,7 +233,7 @@ impl<O: Copy> Marking<O> {
         granted
     }
 
-    /// Reserves entries that exist already, even beyond the limit.
+    /// Reserves entries of the mark stack that exist already, even beyond the limit.
     pub(crate) fn reserve_exactly(&self, entries: usize) {
         self.reserved.fetch_add(entries, Ordering::Relaxed);
     }
@@ -271,7 +273,7 @@ where
     let marking = &marking;
     let work = move || marking.run_shared(heap, &mut Budget::unlimited());
     thread::scope(|scope| {
-        // If a thread cannot be spawned, this one does its work.
+        // If a thread cannot be spawned, the calling thread does its work.
         (1..threads).for_each(|_| drop(thread::Builder::new().spawn_scoped(scope, work)));
         work();
     });

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// Writes to any key spaces of one store that happen together or not at all; see
 /// [`Store::write`](crate::Store::write).
 ///
-/// A batch keeps its writes in memory until then. They happen in their order: of two writes to one key, the
-/// later one counts.
+/// A batch keeps its writes in memory. `Store::write` carries them out in their order: of two writes to one
+/// key, the later one counts.
 ///
 /// ```
 /// # let store = pheap_kv::Store::in_memory()?;

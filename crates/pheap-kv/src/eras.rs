@@ -9,9 +9,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of bits of an era within a block. The file records the last reserved block, so no opening takes a
-/// snapshot of an era of which an earlier opening has taken one. The bits above are the number of the block,
-/// but the highest bit is a flag (`EXPIRES` in `part`).
+/// Number of low bits of an era that number it within its block. The file records the last reserved block, so
+/// no opening takes a snapshot of an era of which an earlier opening has taken one. The higher bits are the
+/// number of the block, but the highest bit is a flag (`EXPIRES` in `part`).
 pub(crate) const BLOCK: u32 = 16;
 
 /// The current era and the snapshots that exist.
@@ -22,7 +22,7 @@ pub(crate) const BLOCK: u32 = 16;
 pub(crate) struct Eras {
     /// The current era. Only [`take`](Eras::take) changes it.
     now: AtomicU64,
-    /// The reserved eras are less than this one.
+    /// The first era behind the reserved ones.
     end: AtomicU64,
     /// The era of the newest snapshot that exists; 0 if none exists. Written under the lock of `live`.
     newest: AtomicU64,
@@ -55,8 +55,8 @@ impl Eras {
         self.now.load(Relaxed)
     }
 
-    /// Ends the current era and adds a snapshot of it, until [`let_go`](Self::let_go). Returns the era, or
-    /// `None` if the eras [are used up](Self::are_used_up).
+    /// Ends the current era and adds a snapshot of it, which exists until [`let_go`](Self::let_go). Returns
+    /// the ended era, or `None` if the eras [are used up](Self::are_used_up).
     pub(crate) fn take(&self) -> Option<u64> {
         let mut live = self.live();
         if self.are_used_up() {

@@ -1,6 +1,6 @@
 //! `Error`: why a call failed, and how to respond.
 
-/// The result of most calls.
+/// The result of most functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed. A failed call has changed nothing, unless the text of the error or the documentation of
@@ -16,7 +16,7 @@ pub enum Error {
     /// The file is a heap that holds no store but other roots. No root was changed or added.
     #[error("the heap has other roots ({root:?}) and no key-value store; give the store a file of its own")]
     NotAStore {
-        /// The name of one of its roots.
+        /// The name of one of the heap's roots.
         root: String,
     },
 
@@ -25,9 +25,9 @@ pub enum Error {
         "the store has format {found}, this program knows formats up to {known}; use a program built with a newer pheap-kv"
     )]
     NewerFormat {
-        /// The format found.
+        /// The number of the store's format.
         found: u64,
-        /// The newest format that this version knows.
+        /// The number of the newest format that this version knows.
         known: u64,
     },
 
@@ -38,7 +38,7 @@ pub enum Error {
         max = crate::MAX_KEY
     )]
     KeyTooLong {
-        /// Its length in bytes.
+        /// The length of the key in bytes.
         len: usize,
     },
 
@@ -48,14 +48,14 @@ pub enum Error {
         max = crate::MAX_VALUE
     )]
     ValueTooLong {
-        /// Its length in bytes.
+        /// The length of the value in bytes.
         len: usize,
     },
 
     /// The name of a key space is empty, or longer than 255 bytes.
     #[error("the name of a key space has {len} bytes; choose a name of 1 to 255 bytes")]
     InvalidName {
-        /// Its length in bytes.
+        /// The length of the name in bytes.
         len: usize,
     },
 
@@ -63,7 +63,8 @@ pub enum Error {
     #[error("the key space was removed; get a handle of a new one from `Store::space`")]
     SpaceRemoved,
 
-    /// A key space of another store was passed to a batch or a snapshot.
+    /// A key space of another store was passed to a batch or a snapshot, or a batch was written to another
+    /// store than that of its key spaces.
     #[error("the key space belongs to another store; get a handle from this store with `Store::space`")]
     OtherStore,
 

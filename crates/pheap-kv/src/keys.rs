@@ -110,7 +110,7 @@ impl SpaceId {
         stored
     }
 
-    /// Returns the stored keys of a range of this key space.
+    /// Returns the span of stored keys for a range of keys of this key space.
     pub(crate) fn span<K: AsRef<[u8]> + ?Sized>(self, range: &impl RangeBounds<K>) -> KeySpan {
         let start = match range.start_bound() {
             Bound::Included(key) => Bound::Included(self.join(key.as_ref())),
@@ -139,8 +139,8 @@ pub(crate) fn behind_space(key: &[u8]) -> StoredKey {
     behind(&key[..prefix_len])
 }
 
-/// Returns the least key that is greater than all keys that begin with `prefix`. It exists because no key
-/// space's prefix begins with 0xFF.
+/// Returns the least key that is greater than all keys that begin with `prefix`. Such a key exists, because
+/// no key space's prefix begins with 0xFF.
 fn behind(prefix: &[u8]) -> StoredKey {
     let kept = prefix.iter().rposition(|&byte| byte != u8::MAX).map_or(0, |last| last + 1);
     let mut key = StoredKey::from_slice(&prefix[..kept]);

@@ -17,8 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Persist, Default)]
 #[repr(C)]
 pub(crate) struct Part<'r> {
-    /// Identifies the range of keys. Each change of the range changes it, so a thread with an old map finds
-    /// that the map is old. 0 if the shard is not in use.
+    /// A number that identifies the shard's range of keys; 0 if the shard is not in use. Each change of the
+    /// range changes the number, so a thread with an old map finds that the map is old.
     pub(crate) bounds: u64,
     /// The least key of the range. The range ends where the next shard begins.
     pub(crate) start: PBytes<'r>,
@@ -100,7 +100,7 @@ pub(crate) fn now() -> u64 {
 
 #[cfg(test)]
 thread_local! {
-    /// Milliseconds by which this thread's clock is ahead.
+    /// Milliseconds by which this thread's clock is ahead of the system's clock.
     pub(crate) static LATER: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
     /// Number of calls of [`cut`] by this thread.
     pub(crate) static CUTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
@@ -194,8 +194,8 @@ pub(crate) fn scan<'r>(
     }
 }
 
-/// Merges two iterators. Calls `show` for each key, with the items of both if they have equal keys, until
-/// `show` returns false. Returns whether it did.
+/// Merges two iterators. Calls `show` for each key, with the items of both iterators if they have equal keys,
+/// until `show` returns false. Returns whether `show` returned false.
 fn merge<'v, A: Copy, B: Copy>(
     one: impl Iterator<Item = (&'v [u8], A)>,
     two: impl Iterator<Item = (&'v [u8], B)>,
@@ -226,7 +226,7 @@ fn merge<'v, A: Copy, B: Copy>(
     }
 }
 
-/// Prefetches the memory that writes to these keys will read. Only a hint.
+/// Prefetches the memory that writes to these keys will read. The call is only a hint.
 pub(crate) fn prefetch<'r, 'k>(
     view: &View<'r>,
     part: P<'r, Part<'r>>,
@@ -286,7 +286,7 @@ fn retire<'r>(
         field!(part.due).remove(tx, &due_key(time, key)[..]);
     }
     let to = eras.now();
-    // Snapshots do not show expired values.
+    // An expired value is freed in any case, because snapshots do not show expired values.
     if !eras.needs(old.era()..to) || old.fresh(tx).is_none() {
         old.bytes.free(tx);
         return Ok(());
@@ -307,7 +307,8 @@ fn retire<'r>(
 const TIDIED: usize = 2;
 
 /// Removes up to `most` expired values. Also removes unneeded versions of up to `most` keys from `from` on.
-/// Returns the key from which to continue, or `None` if nothing is left to remove from there on.
+/// Returns the key from which to continue, or `None` if no expired value is left, and no key with older
+/// versions behind the visited keys.
 pub(crate) fn tidy<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,
@@ -358,7 +359,7 @@ fn tidy_versions<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>, eras: &Eras, key: 
 }
 
 /// Removes up to `most` keys of a span: their values, even expired ones, and their versions that no snapshot
-/// needs. Returns the key from which to continue, or `None` if it has visited all keys of the span. Also
+/// needs. Returns the key from which to continue, or `None` if all keys of the span have been visited. Also
 /// returns whether the visited keys have versions left.
 pub(crate) fn clear<'r>(
     tx: &mut Txn<'r>,
@@ -386,7 +387,7 @@ fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// Runs a small [`tidy`] from `key` on. Each write of a program calls it with its key.
+/// Runs a small [`tidy`] from `key` on. Each write of a program runs this with its key.
 #[inline]
 pub(crate) fn tidy_a_little<'r>(
     tx: &mut Txn<'r>,
@@ -431,7 +432,8 @@ pub(crate) fn has_older<'r>(view: &View<'r>, part: P<'r, Part<'r>>) -> bool {
     !field!(part.older).is_empty(view)
 }
 
-/// A written key counts as appended if there are at most so many entries from it on, its own included.
+/// A written key counts as appended if the shard, or the key space in it, has at most this many entries from
+/// the key on, the key's own entry included.
 const APPENDED: usize = 256;
 /// Maximal numbers of entries, and of bytes of values, that a split moves. (The last value may exceed the
 /// bytes.) A write waits for the move.

@@ -8,10 +8,11 @@ use crate::shards::DurableWait;
 use std::collections::VecDeque;
 use std::ops::{Bound, RangeBounds};
 
-/// Maximal entries of the first step of a [`Range`]. Small, so that a reader of few entries copies few.
+/// Maximal number of entries of the first step of a [`Range`]. It is small, so that a reader of few entries
+/// copies few.
 const FIRST: usize = 16;
-/// Maximal entries of later steps. Also the maximal number of keys that a step visits, shown or not: writers
-/// of the shard wait for the step.
+/// Maximal number of entries of later steps. Also the maximal number of keys that a step visits, shown or
+/// not: writers of the shard wait for the step.
 pub(crate) const MOST: usize = 256;
 /// Bytes of shown keys and values after which a step ends.
 const BYTES: usize = 256 << 10;
@@ -38,8 +39,8 @@ impl SpanCursor {
     }
 
     /// Calls `f` with up to `most` entries at one end of the span, each with its time of expiry, until `f`
-    /// returns false. All of them are in one shard. Returns whether entries may be left. A step also ends
-    /// after many keys without a value for this reader, so it may show no entry although some are left.
+    /// returns false. All these entries are in one shard. Returns whether entries may be left. A step also
+    /// ends after many keys without a value for this reader, so it may show no entry although some are left.
     pub(crate) fn step(
         &mut self,
         backwards: bool,
@@ -89,7 +90,8 @@ impl SpanCursor {
             backwards,
             if at.is_some() { DurableWait::Nothing } else { DurableWait::All },
             |view, part, extent| {
-                // A queue has many empty shards in front of its first entry: skip them in one step.
+                // Empty shards are skipped in one step: a store that is used as a queue has many of them in
+                // front of its first entry.
                 let edge = extent.edge(backwards);
                 if part::is_empty(view, part) && edge.is_some_and(|edge| self.span.contains(edge)) {
                     return None;
@@ -120,10 +122,10 @@ impl SpanCursor {
 /// iterator ends after an error.
 pub struct Range {
     cursor: SpanCursor,
-    /// Entries read at the front, and at the back; both in order.
+    /// Entries that were read at the front of the range, and at its back; both in ascending order.
     front: VecDeque<Entry>,
     back: VecDeque<Entry>,
-    /// Maximal entries of the next step. It doubles with each read, up to [`MOST`].
+    /// Maximal number of entries of the next step. It doubles with each read, up to [`MOST`].
     step: usize,
 }
 
@@ -147,7 +149,8 @@ impl Range {
                 true
             })?;
         }
-        // Grow after the loop: a step without entries does not show that the reader will read many.
+        // The step grows only after the loop: a step without entries does not show that the reader will read
+        // many.
         *step = MOST.min(*step * 2);
         Ok(())
     }

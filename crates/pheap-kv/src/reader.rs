@@ -136,7 +136,7 @@ impl Reader {
         self.range::<[u8]>(..)
     }
 
-    /// Calls `f` with the entries in a range in place, without copies, until it breaks.
+    /// Calls `f` with the entries in a range in place, without copies, until `f` breaks.
     ///
     /// While `f` runs, writers of the same shard wait. They continue between two steps of a few hundred keys.
     /// `f` must not write to the store.
@@ -199,7 +199,7 @@ impl Reader {
         self.look(key, part::expires)
     }
 
-    /// Calls `f` with the shard of a key.
+    /// Calls `f` with the shard of a key, the stored key, and the moment that the reader sees.
     #[inline]
     fn look<R>(
         &self,
@@ -207,7 +207,8 @@ impl Reader {
         f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>, &[u8], ReadEra) -> R,
     ) -> Result<R> {
         let (key, at) = (self.id.key(key)?, self.at());
-        // The values of a snapshot were durable when it was taken.
+        // A reader of a snapshot waits for no write: the values of the snapshot were durable when it was
+        // taken.
         let wait = if at.is_some() { DurableWait::Nothing } else { DurableWait::Key(&key) };
         self.shards.read(&key, wait, |view, part| f(view, part, &key, at))
     }

@@ -27,14 +27,15 @@ const PREFIX: &str = "kv.shard.";
 /// that memory should still be in the processor's cache when the last of them runs.
 const TOGETHER: usize = 32;
 
-/// Number of shards for each processor that is enough.
+/// A store has enough shards if it has this many for each processor.
 const PER_PROCESSOR: usize = 4;
 
 /// A shard, and the range of keys that it had when the map was made.
 #[derive(Clone)]
 pub(crate) struct Shard {
     pub(crate) root: Root<Part<'static>>,
-    /// Shared by all maps with this shard, until a removal of its neighbour replaces it.
+    /// Counters of the writes to the shard, shared by all maps with it. If the shard behind it is given up,
+    /// the shard gets new counters, with the sums of both.
     pub(crate) counts: Arc<WriteCounts>,
     /// The least key of the range.
     start: StoredKey,
@@ -119,7 +120,7 @@ pub(crate) struct Shards {
     map: ArcSwap<ShardMap>,
     /// The roots of shards that are not in use. A thread that changes the map holds this lock.
     unused: Mutex<Vec<Root<Part<'static>>>>,
-    /// Number of shards that is enough for the processors of this machine.
+    /// Number of shards that are enough for the processors that this process may use.
     enough: usize,
     /// Writes that are not durable yet. `None` if reads do not distinguish them by key: see [`Unsynced::of`].
     unsynced: Option<Unsynced>,
@@ -134,7 +135,7 @@ pub(crate) enum DurableWait<'k> {
     Key(&'k [u8]),
     /// All writes to the shard that the read may have seen.
     All,
-    /// None: the read shows only values that were durable before it.
+    /// No writes: the read shows only values that were durable before it.
     Nothing,
 }
 
@@ -166,8 +167,8 @@ impl Shards {
         self.map.load_full()
     }
 
-    /// Returns the number of entries of all shards. A concurrent split makes it neither miss an entry nor
-    /// count one twice.
+    /// Returns the number of entries of all shards. A concurrent split does not make the count miss an entry,
+    /// or have one twice.
     pub(crate) fn len(&self) -> Result<u64> {
         'again: loop {
             let map = self.map();
@@ -203,15 +204,15 @@ impl Shards {
             })?;
             match result {
                 Some(result) => return Ok(result),
-                // The thread that has split the shard is about to replace the map.
+                // The thread that has changed the range of the shard is about to replace the map.
                 None => std::thread::yield_now(),
             }
         }
     }
 
     /// Calls `f` with the shard that `place` chooses, and then with its neighbours in order, until `f`
-    /// returns a value or no shard is left. `f` also gets the shard's range of keys. If a shard was split,
-    /// the method starts again with `place`, so it may call `f` for a shard twice.
+    /// returns a value or no shard is left. `f` also gets the shard's range of keys. If the range of a shard
+    /// was changed since, the method starts again with `place`, so it may call `f` for a shard twice.
     pub(crate) fn read_from<R>(
         &self,
         place: impl Fn(&ShardMap) -> usize,
@@ -259,8 +260,8 @@ impl Shards {
         Ok(result)
     }
 
-    /// Runs a transaction on the shard of a key. If `deferred` is set, it does not wait until the transaction
-    /// is durable, and returns its [`Commit`].
+    /// Runs a transaction on the shard of a key. If `deferred` is set, does not wait until the transaction is
+    /// durable, and returns its [`Commit`].
     #[inline]
     pub(crate) fn write<R>(
         &self,

@@ -57,7 +57,8 @@ impl KeySpace {
         &self.removed
     }
 
-    /// Runs [`Shards::write`](crate::shards::Shards::write). Writes nothing if the key space was removed.
+    /// Runs a transaction by [`Shards::write`](crate::shards::Shards::write). Writes nothing and fails if the
+    /// key space was removed.
     #[inline]
     fn write<R>(
         &self,
@@ -152,7 +153,8 @@ impl KeySpace {
     /// ```
     ///
     /// # Errors
-    /// As for [`put`](Self::put).
+    /// [`Error::KeyTooLong`]; [`Error::SpaceRemoved`] if the key space was removed; [`Error::Heap`], for
+    /// instance if the disk is full or has failed.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = self.id.key(key.as_ref())?;
         let shards = &self.shards;

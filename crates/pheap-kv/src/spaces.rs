@@ -25,8 +25,9 @@ pub(crate) fn mark(id: SpaceId) -> StoredKey {
 
 /// Whether a key space was removed. All handles of the key space share the flag.
 ///
-/// A writer reads it while it holds the lock of a shard. A removal sets it before it takes that lock. So
-/// either the removal finds the entries that the writer has written, or the writer finds the flag set.
+/// A writer reads the flag while it holds the lock of a shard. A removal sets the flag before it takes that
+/// lock to remove the entries. So either the removal finds the entries that the writer has written, or the
+/// writer finds the flag set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RemovedFlag(Arc<AtomicBool>);
 
@@ -52,20 +53,21 @@ pub(crate) struct Spaces {
     handles: Mutex<HashMap<u64, Weak<AtomicBool>>>,
     /// The number of the next key space. `None` until the first one is made or removed after an opening.
     next: Mutex<Option<u64>>,
-    /// Whether a mark has stayed because a snapshot needed entries, since [`take_left`](Spaces::take_left).
+    /// Whether a mark has stayed in the catalogue because a snapshot needed entries, since the last
+    /// [`take_left`](Spaces::take_left).
     are_left: AtomicBool,
 }
 
 impl Spaces {
     /// Returns the flag for a new handle of a key space. The caller must hold the lock of the catalogue,
-    /// shared or exclusive, and have found the number in the catalogue. So a concurrent removal has already
-    /// set this flag or will set it.
+    /// shared or exclusive, and have found the number in the catalogue. So a concurrent removal of the key
+    /// space has already set the returned flag, or will set it.
     pub(crate) fn handle(&self, id: SpaceId) -> RemovedFlag {
         let mut handles = lock(&self.handles);
         if let Some(shared) = handles.get(&id.number()).and_then(Weak::upgrade) {
             return RemovedFlag(shared);
         }
-        // Remove flags without handles, but only when the map is full, so that this is rare.
+        // Flags without handles are removed only when the map is full, so that this is rare.
         if handles.len() == handles.capacity() {
             handles.retain(|_, shared| shared.strong_count() > 0);
             let len = handles.len();

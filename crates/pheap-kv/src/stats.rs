@@ -42,7 +42,7 @@ impl WriteCounts {
     }
 }
 
-/// Adds without an atomic addition, since there is one writer at a time.
+/// Adds `n` to a counter without an atomic addition, because there is one writer at a time.
 fn add(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed) + n, Relaxed);
 }

@@ -81,8 +81,8 @@ impl Store {
         let shards = Arc::new(Shards::open(heap, eras, policy)?);
         let reader = Reader { shards, id: SpaceId::DEFAULT, pin: None };
         let store = Store { space: KeySpace::new(reader, RemovedFlag::default()) };
-        // Ignore errors: a store that is open to be read only, or on a full disk, is usable. `purge` tries
-        // again.
+        // Errors are ignored: a store that is open to be read only, or on a full disk, is usable. `purge`
+        // tries again to finish the removals.
         let _ = store.finish_removals();
         Ok(store)
     }
@@ -116,7 +116,7 @@ impl Store {
         let new = shards.spaces.new_number(|| self.first_number())?;
         let key = SpaceId::CATALOGUE.key(name.as_bytes())?;
         let (space, _) = shards.write(&key, false, |tx, part, _| {
-            // Another thread may have created it in the meantime.
+            // Another thread may have created the key space in the meantime.
             let there = part::get(tx, part, &key, None).and_then(SpaceId::from_value);
             if there.is_none() {
                 part::put(tx, part, &key, &new.to_value(), None, &shards.eras)?;
@@ -145,7 +145,7 @@ impl Store {
         Ok(last.saturating_add(1))
     }
 
-    /// Returns the names of the key spaces, in order. The default key space has none.
+    /// Returns the names of the key spaces, in order. The default key space has no name.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -201,7 +201,8 @@ impl Store {
             part::delete(tx, part, &key, &shards.eras)?;
             part::put(tx, part, &spaces::mark(id), &id.to_value(), None, &shards.eras)?;
             part::tidy_a_little(tx, part, &shards.eras, &key)?;
-            // Before the commit, because another thread may create a key space of the same name after it.
+            // The flag is set before the commit, because after it another thread may create a key space of
+            // the same name.
             told.insert(shards.spaces.handle(id)).set(true);
             Ok(Some(id))
         });
@@ -215,7 +216,7 @@ impl Store {
             }
             Ok((None, _)) => Ok(false),
             Err(error) => {
-                // The key space still exists, unless another thread has removed it. If this transaction
+                // The key space still exists, unless another thread has removed it. If the transaction below
                 // fails, too, the heap has failed, and no later write succeeds.
                 let _ = told.map(|removed| {
                     shards.write(&key, true, |tx, part, _| {
@@ -241,15 +242,16 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the entries of a key space without a name. Then removes its mark, unless a snapshot needs some
-    /// of the entries.
+    /// Removes the entries of a removed key space, which has a mark and no name. Then removes its mark,
+    /// unless a snapshot needs some of the entries.
     fn finish_removal(&self, id: SpaceId) -> Result<()> {
         let shards = &self.shards;
         // Ensures that the number is not reused while the store is open. Otherwise a late thread could clear
         // a key space that was made later.
         shards.spaces.note_numbers(|| self.first_number())?;
         let is_all = shards.clear(id)?;
-        // The entries are removed. If this fails for lack of space, later removals give up the shards.
+        // An error is ignored, because the entries are removed. If there is no space to give up the shards,
+        // later removals do so.
         let _ = shards.give_up_empty();
         if is_all {
             let mark = spaces::mark(id);
@@ -275,15 +277,15 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OtherStore`], and as for [`KeySpace::put`]. If one of the key spaces was removed, nothing is
-    /// written.
+    /// [`Error::OtherStore`]; [`Error::SpaceRemoved`] if one of the key spaces was removed: then nothing is
+    /// written; [`Error::Heap`], for instance if the disk is full or has failed.
     pub fn write(&self, batch: &Batch) -> Result<()> {
         self.check(batch)?.write(false).map(drop)
     }
 
     /// Carries out a batch as [`write`](Self::write) does, without waiting until it is durable. The
-    /// [`Commit`] tells when it is; there is none if the batch is empty. Like [`KeySpace::put_deferred`], it
-    /// may wait for the disk when a growing store adds a shard.
+    /// [`Commit`] tells when it is durable; there is none if the batch is empty. Like
+    /// [`KeySpace::put_deferred`], it may wait for the disk when a growing store adds a shard.
     ///
     /// ```
     /// # let store = pheap_kv::Store::in_memory()?;
@@ -353,7 +355,8 @@ impl Store {
     /// # Errors
     /// [`Error::Heap`], for instance if the disk is full or has failed.
     pub fn purge(&self) -> Result<()> {
-        // First the step that needs no space: a removal may need some to keep versions for snapshots.
+        // `tidy` comes first, because it needs no space: a removal may need some to keep versions for
+        // snapshots.
         self.shards.tidy()?;
         self.finish_removals()?;
         self.shards.give_up_empty()
@@ -396,7 +399,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Heap`] of the kind [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) if there is a file at
-    /// `path`, which stays unchanged; and as for [`Options::open`] and [`KeySpace::put`].
+    /// `path`, which stays unchanged. [`Error::Heap`] also, for instance, if the store has failed or is
+    /// closed, or if the disk is full.
     ///
     /// The file appears at `path` only when it is complete and durable. (Until then it is in a folder
     /// `.NAME.….partial` in the same directory, and has no log, whatever `options` say. If the program is
@@ -429,7 +433,7 @@ impl Store {
         }
         to.load_from(&snapshot)?;
         to.close()?;
-        // Does not replace a file that another process has made in the meantime.
+        // `persist_noclobber` does not replace a file that another process has made in the meantime.
         let partial = TempPath::try_from_path(partial).map_err(failed)?;
         partial.persist_noclobber(path).map_err(|refused| failed(refused.error))?;
         folder.close().and_then(|()| File::open(parent)?.sync_all()).map_err(failed)?;
@@ -551,7 +555,8 @@ mod tests {
         assert_eq!(entries(&store), 0);
     }
 
-    /// In earlier versions, handles of removed key spaces could write such entries.
+    /// Entries without a key space: in earlier versions of the crate, handles of removed key spaces could
+    /// write them.
     #[test]
     fn entries_without_a_key_space_never_get_one() {
         let dir = tempfile::tempdir().unwrap();
@@ -559,7 +564,7 @@ mod tests {
         let store = open(&path);
         store.space("a").unwrap().put("key", "named").unwrap();
         unnamed(&store, 7).put("key", "stray").unwrap();
-        // Leave an empty last shard.
+        // These entries are added and deleted, so that the last shard is left empty.
         for n in 0..9000u32 {
             unnamed(&store, 9).put(n.to_be_bytes(), "").unwrap();
         }
@@ -624,7 +629,8 @@ mod tests {
         map.shards.iter().any(|shard| shard.root.read(part::has_older).unwrap())
     }
 
-    /// Otherwise a late thread that also finishes the removal would clear a live key space.
+    /// If a new key space got the number of a removed one, a late thread that also finishes the removal would
+    /// clear the new key space.
     #[test]
     fn numbers_of_removals_that_others_finish_are_not_used_again() {
         let store = Store::in_memory().unwrap();
@@ -663,22 +669,22 @@ mod tests {
             let stats = store.stats().unwrap();
             assert_eq!((stats.entries, stats.shards, visited(store, id)), (0, 1, 0));
         };
-        // Removed by the next removal,
+        // The next removal of a key space removes the versions.
         let id = remove(&store);
         store.space("other").unwrap();
         assert!(store.remove_space("other").unwrap());
         check(&store, id);
-        // by a purge,
+        // A purge removes the versions.
         let id = remove(&store);
         store.purge().unwrap();
         check(&store, id);
-        // and by the next opening.
+        // The next opening removes the versions.
         let id = remove(&store);
         store.close().unwrap();
         check(&open(&path), id);
     }
 
-    /// Snapshots do not show expired values.
+    /// Expired values are not kept for snapshots, which do not show them.
     #[test]
     fn what_has_expired_is_not_kept_for_snapshots() {
         let hour = std::time::Duration::from_secs(3600);
@@ -687,7 +693,7 @@ mod tests {
             store.put_for(n.to_be_bytes(), "old", hour).unwrap();
         }
         let snapshot = store.snapshot().unwrap();
-        // Half of them become older versions before they expire.
+        // Half of the values become older versions before they expire.
         for n in 0..500u32 {
             store.delete(n.to_be_bytes()).unwrap();
         }
@@ -697,7 +703,7 @@ mod tests {
         assert_eq!((snapshot.iter().count(), entries(&store), has_older(&store)), (0, 0, false));
     }
 
-    /// A removal may need space to keep versions for snapshots.
+    /// A removal may need space to keep versions for snapshots. So a purge first removes expired entries.
     #[test]
     fn a_full_store_is_purged_of_what_has_expired_before_removals_are_finished() {
         let dir = tempfile::tempdir().unwrap();
@@ -718,7 +724,7 @@ mod tests {
         }
         let room = store.finish_removals();
         assert!(matches!(room, Err(Error::Heap(pheap::Error::OutOfSpace { .. }))), "{room:?}");
-        // A snapshot needs no space either.
+        // A snapshot can be taken of a full store, because that needs no space.
         let after = store.snapshot().unwrap();
         LATER.set(2 * 3_600_000);
         store.purge().unwrap();

@@ -1,7 +1,7 @@
 //! Counts writes that are not durable yet, so that reads of other keys do not wait for the disk.
 //!
 //! With [`Durability::Wal`] and a sync for each commit, a read of pheap waits until all earlier commits to
-//! its root are durable, whatever it looks at. A lookup here waits only if such a commit, which is not
+//! its root are durable, whatever the read looks at. A lookup here waits only if such a commit, which is not
 //! durable yet, writes to a key of the same *class*. There are 4,096 classes.
 
 use pheap::{Commit, Durability, Heap, SyncPolicy};
@@ -16,7 +16,7 @@ const CLASSES: usize = 1 << 12;
 /// A write is counted under the lock of its shard, before it commits. So a reader that sees a write also sees
 /// its count, unless the write is durable.
 pub(crate) struct Unsynced {
-    /// By class. A count may include writes that became durable since
+    /// Number of writes by class. A count may include writes that became durable since
     /// [`forget_durable`](Unsynced::forget_durable).
     counts: Box<[AtomicU32]>,
     /// Deferred writes, in order: a commit that is durable no earlier than the writes, and their classes.

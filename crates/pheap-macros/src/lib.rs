@@ -20,8 +20,8 @@ macro_rules! hygienic {
 }
 pub(crate) use hygienic;
 
-/// Returns a span with this hygiene whose errors point to `span`. Call it once for each place, since it calls
-/// the compiler.
+/// Returns a span with mixed-site hygiene whose errors point to `span`. Call this once for each place, since
+/// it calls the compiler.
 fn hygienic_at(span: proc_macro2::Span) -> proc_macro2::Span {
     proc_macro2::Span::mixed_site().located_at(span)
 }
@@ -172,17 +172,18 @@ pub fn derive_persist(input: TokenStream) -> TokenStream {
 /// # Rewritten code
 ///
 /// Assignments (`=`, `+=`, …) to `tx[e]`, followed by any chain of fields and `[i]` of arrays and slices, in
-/// the whole body except nested functions, the arguments of macros, and what has an attribute. (The macro may
-/// overlook others; they are not faster, but correct.) `e` and `i` are evaluated before the
+/// the whole body except nested functions, the arguments of macros, and assignments with an attribute. (The
+/// macro may overlook others; they are not faster, but correct.) `e` and `i` are evaluated before the
 /// transaction is borrowed, so `tx[tx[a].next.unwrap()].val = 5` compiles. Otherwise the types, the values
 /// and the order of evaluation are those of the plain code.
 ///
 /// (Temporaries of `e` and `i` are dropped directly after their evaluation. If `+=` is your implementation of
 /// `AddAssign`, then in `tx[*cell.borrow()].sum += value()`, `value` may borrow the `cell` mutably.)
 ///
-/// Two consecutive assignments to different objects can share one fence, but only if each `e` and `i` is a
-/// plain variable or a literal. The macro cannot use your implementation of `IndexMut`: an `[i]` of such a
-/// type that looks like an index of a slice is an error, and its message contains the code to write instead.
+/// Two consecutive assignments to different objects or elements can share one fence, but only if each `e` and
+/// `i` is a plain variable or a literal. The macro cannot use your implementation of `IndexMut`: an `[i]` of
+/// such a type that looks like an index of a slice is an error, and its message contains the code to write
+/// instead.
 ///
 /// The macro knows types by their names: `P`, `Txn` and `Root` must be those of pheap.
 ///

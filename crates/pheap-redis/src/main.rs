@@ -196,7 +196,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     tracing::info!(pid = std::process::id(), "pheap-redis {} begins", env!("CARGO_PKG_VERSION"));
     notes.iter().for_each(|note| say(note));
     let end = StopSignals::new()?;
-    // Opening the heap may take long, so a port in use is reported first.
+    // The listeners are opened before the heap, which may take long to open, so that a port in use is
+    // reported early.
     let listeners = Listener::all(&config)?;
     let link = Link::new(&config)?;
     let exporter = match config.text("metrics") {
@@ -221,8 +222,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         config.set("maxclients", &clients.to_string())?;
     }
     let store = open(&path, settings, shards, arguments.without_dax)?;
-    // The file may be that of another process which has the heap open, so it is written only after the heap
-    // is open.
+    // The PID file may be that of another process which has the heap open, so it is written only after the
+    // heap is open.
     let _pid_file = match config.text("pidfile") {
         "" => None,
         path => PidFile::new(Path::new(path))
@@ -253,7 +254,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     server.clocks = clocks;
     pheap_redis::command::load_libraries(&server)?;
     pheap_redis::command::begin_replication(&server)?;
-    // A program that reads the next line of the log may send a signal at once.
+    // The signals are handled before the next line of the log, because a program that reads the line may send
+    // one at once.
     end.begin();
     tracing::info!(threads = workers.len(), "clients connect to {}", addresses.join(", "));
     if addresses.is_empty() {
@@ -276,7 +278,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Returns the file to import. If the arguments name none, the heap is empty, and a Redis has left a file or
-/// a log, says so.
+/// a log, prints advice about these.
 fn to_import(
     store: &Store,
     config: &Config,

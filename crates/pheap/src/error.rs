@@ -4,29 +4,30 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The result of most calls.
+/// The result of most functions and methods of pheap.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The reason for which a call has failed. A transaction that returns an error is rolled back (for exceptions
 /// see [`OutcomeUnknown`](Error::OutcomeUnknown) and [`Failed`](Error::Failed)).
 ///
-/// Its `Debug` is its text as well, because a `main` that returns a `Result` prints `Debug`.
+/// `Debug` prints the same text as `Display`, because a `main` that returns a `Result` prints the `Debug`
+/// form of its error.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A call of the operating system failed, for instance on a heap's file or its log.
     #[error("{context}: {source}")]
     Io {
-        /// The operation, in most cases with the path.
+        /// The operation that failed, in most cases with the path.
         context: String,
-        /// The cause.
+        /// The error of the operation.
         source: std::io::Error,
     },
 
-    /// The file exists, and has no header of a heap. It was not changed.
+    /// The file exists, and has no header of a heap. The file was not changed.
     #[error("{} is not a pheap file; choose another path, or move it away first", path.display())]
     NotAHeap {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 
@@ -36,9 +37,9 @@ pub enum Error {
         path.display()
     )]
     NotAFile {
-        /// The path.
+        /// The path that does not lead to a regular file.
         path: PathBuf,
-        /// The kind of the file.
+        /// The kind of file that the path leads to, such as "a directory".
         kind: &'static str,
     },
 
@@ -51,7 +52,7 @@ pub enum Error {
         path.display()
     )]
     Removed {
-        /// The file, as it was opened.
+        /// Path with which the heap's file was opened.
         path: PathBuf,
     },
 
@@ -61,11 +62,11 @@ pub enum Error {
         path.display()
     )]
     Truncated {
-        /// The file.
+        /// Path of the heap's file.
         path: PathBuf,
-        /// Its length in bytes.
+        /// Length of the file in bytes.
         have: u64,
-        /// The length that it should have at least, in bytes.
+        /// Least length in bytes that the file should have.
         need: u64,
     },
 
@@ -74,28 +75,30 @@ pub enum Error {
         "the heap has format {found}, this program knows formats up to {supported}; use a program built with a newer pheap"
     )]
     NewerFormat {
-        /// The format found. If the heap has unknown feature flags, these are in the upper 32 bits.
+        /// Number of the format that was found. If the heap has feature flags that this version does not
+        /// know, its flags are in the upper 32 bits.
         found: u64,
-        /// The newest format that this version knows.
+        /// Number of the newest format that this version knows.
         supported: u64,
     },
 
-    /// An older version of pheap wrote the file, in a format that is no longer supported.
+    /// An older version of pheap wrote the file, in a format that this version does not support.
     #[error(
         "the heap has format {found}, this program knows formats from {oldest} on; export its roots with the program that wrote it, and import them here"
     )]
     OlderFormat {
-        /// The format found.
+        /// Number of the format that was found.
         found: u64,
-        /// The oldest format that this version knows.
+        /// Number of the oldest format that this version knows.
         oldest: u64,
     },
 
     /// A checksum or an invariant of the heap, its log or a backup does not hold, or the log is cut off. If
-    /// you have the whole log, put it back: a refused opening has changed neither file.
+    /// the log is cut off and you have the whole log, put it back: the refused opening has changed neither
+    /// the heap's file nor the log.
     #[error("the heap is corrupt: {what}; restore it from a copy")]
     Corrupt {
-        /// The checksum or invariant that does not hold, and its place.
+        /// A text that says what is wrong, and in most cases where.
         what: String,
     },
 
@@ -105,7 +108,7 @@ pub enum Error {
         path.display()
     )]
     Locked {
-        /// The file.
+        /// Path of the heap's file.
         path: PathBuf,
     },
 
@@ -119,9 +122,9 @@ pub enum Error {
         path.display()
     )]
     NotFollowed {
-        /// The file.
+        /// Path of the heap's file.
         path: PathBuf,
-        /// How it is in use.
+        /// A text that says how the heap is in use.
         how: &'static str,
     },
 
@@ -134,9 +137,9 @@ pub enum Error {
         path.display()
     )]
     Overtaken {
-        /// The file.
+        /// Path of the heap's file.
         path: PathBuf,
-        /// The number of attempts.
+        /// Number of attempts to copy the heap.
         tries: u32,
     },
 
@@ -148,10 +151,10 @@ pub enum Error {
         path.display()
     )]
     AlreadyOpen {
-        /// The file, as named in the refused call.
+        /// Path of the file, as named in the refused call.
         path: PathBuf,
-        /// The handles that keep it open, for example "held by 1 handle of a root (`jobs`)"; or "being
-        /// opened" or "being closed".
+        /// A text for the handles that keep the heap open, for example "held by 1 handle of a root (`jobs`)";
+        /// or "being opened" or "being closed".
         held_by: Box<str>,
     },
 
@@ -175,25 +178,26 @@ pub enum Error {
         path.display()
     )]
     BootUnknown {
-        /// The file.
+        /// Path of the heap's file.
         path: PathBuf,
     },
 
     /// The file is a copy that was made while a program had the heap open, or after that program was killed.
-    /// If the copy was made during transactions, it may be torn, even if it looks valid. It was not changed.
+    /// If the copy was made during transactions, it may be torn, even if it looks valid. The copy was not
+    /// changed.
     #[error(
         "{} is a copy of a heap that was in use when it was made, so it may be torn; make copies with `Heap::backup` or `pheap backup`, or of closed heaps. If \
          nobody changed the heap meanwhile, open the copy once with `Options::restored(true)`, which checks all of it first",
         path.display()
     )]
     Copied {
-        /// The file.
+        /// Path of the copy.
         path: PathBuf,
     },
 
     /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not next to it,
-    /// or is empty: the file is a copy of the heap without its log, or the log was removed, or the heap
-    /// renamed.
+    /// or is empty: the file is a copy of the heap without its log, or the log was removed, or the heap's
+    /// file was renamed.
     #[error(
         "{} is missing: it is the log, which has the newest transactions of the heap; put it back, or \
          restore the heap and its log from a copy. (If the heap was renamed, or opened by another name, the \
@@ -201,19 +205,20 @@ pub enum Error {
         path.display()
     )]
     LogMissing {
-        /// Where the log should be.
+        /// Path where the log should be.
         path: PathBuf,
     },
 
-    /// The file with the name of the heap's log is not its log, or its head is damaged. It was not changed.
+    /// The file with the name of the heap's log is not the log of this heap, or the log's head is damaged.
+    /// The file was not changed.
     #[error(
         "{} is not the log of this heap ({why}); move it away, or put the log back that belongs there",
         path.display()
     )]
     ForeignLog {
-        /// The file.
+        /// Path of the file that has the name of the heap's log.
         path: PathBuf,
-        /// The reason why it is not the heap's log.
+        /// The reason why the file is refused as the heap's log.
         why: String,
     },
 
@@ -227,7 +232,7 @@ pub enum Error {
         path.display()
     )]
     MountedAlone {
-        /// The file.
+        /// Path of the heap's file.
         path: PathBuf,
     },
 
@@ -243,7 +248,7 @@ pub enum Error {
          the program ends before it closes the heap, put the log back next to the heap's file"
     )]
     Misplaced {
-        /// The file, and the problem.
+        /// A text that names the file and the problem.
         reason: String,
     },
 
@@ -257,7 +262,7 @@ pub enum Error {
          look whether the changes are there"
     )]
     OutcomeUnknown {
-        /// The cause.
+        /// The error of the disk, or of the look for the log.
         source: std::io::Error,
     },
 
@@ -273,15 +278,15 @@ pub enum Error {
         reason: String,
     },
 
-    /// The root has another type. Annotations declare renamed and new fields, and
-    /// [`Heap::migrate`](crate::Heap::migrate) makes a new root from the old one.
+    /// The root has another type than the one with which the program opens it. Annotations declare renamed
+    /// and new fields, and [`Heap::migrate`](crate::Heap::migrate) makes a new root from the old one.
     #[error(
         "root {root:?} holds values of another layout; `Heap::migrate` brings them to the new one\n{difference}"
     )]
     TypeMismatch {
         /// Name of the root.
         root: String,
-        /// A text that shows the two layouts and where they differ, and mostly has a hint.
+        /// A text that shows the two layouts and where they differ, mostly with a hint how to proceed.
         difference: String,
     },
 
@@ -311,10 +316,10 @@ pub enum Error {
         root: String,
     },
 
-    /// The objects of a root are being [converted](crate::Heap::evolve) to other types: a thread does it now,
-    /// or it was interrupted, by a crash for example. The program that has begun the conversion continues it
-    /// when it calls `evolve` again. Until then, no program can open the root, and a program with other types
-    /// cannot complete the conversion.
+    /// The objects of a root are being [converted](crate::Heap::evolve) to other types: a thread is
+    /// converting them at this moment, or the conversion was interrupted, by a crash for example. The program
+    /// that has begun the conversion continues it when it calls `evolve` again. Until then, no program can
+    /// open the root, and a program with other types cannot complete the conversion.
     #[error(
         "the conversion of root {root:?} to other types is not finished; run `Heap::evolve` in the program \
          that began it, with the same types. Until then, no program can open the root"
@@ -326,9 +331,10 @@ pub enum Error {
 
     /// A pointer in the heap leads to a part of an object, and the type of the part or of the object has
     /// changed: in the new type, the part may have moved, or may be something else than the type of the
-    /// pointer. Or the pointer is to a type without bytes that gets some, or the other way round: such a
-    /// pointer leads nowhere. No value was changed; [`Heap::migrate`](crate::Heap::migrate) can do changes
-    /// that [`Heap::evolve`](crate::Heap::evolve) and annotations cannot.
+    /// pointer. Or the pointer is to a type without bytes that gets some bytes, or the other way round: a
+    /// pointer to a type without bytes leads to no object. No value was changed;
+    /// [`Heap::migrate`](crate::Heap::migrate) can do changes that [`Heap::evolve`](crate::Heap::evolve) and
+    /// annotations cannot.
     #[error(
         "root {root:?} has pointers to parts of objects of type `{type_name}`, so these objects cannot be \
          converted one by one; `Heap::migrate` makes a new root from the old one"
@@ -336,7 +342,7 @@ pub enum Error {
     PointerToPart {
         /// Name of the root.
         root: String,
-        /// The type that has changed.
+        /// Name of the type of the objects that the pointers lead into, or of the type without bytes.
         type_name: String,
     },
 
@@ -344,15 +350,15 @@ pub enum Error {
     /// changed; other types are not affected.
     #[error("a heap cannot keep objects of type `{type_name}`: {why}")]
     UnsupportedType {
-        /// The type, or the offending part of it.
+        /// Name of the type, or of the part of the type that a heap cannot store.
         type_name: String,
-        /// The problem, and how to solve it.
+        /// The reason, and mostly a way to solve the problem.
         why: String,
     },
 
     /// This thread is already inside a transaction, a read or a snapshot of this heap, or in code that a
     /// method of the heap calls, such as [`on_progress`](crate::Evolution::on_progress), while it has the
-    /// heap locked. Waiting might never end.
+    /// heap locked. Waiting for the heap might never end.
     #[error(
         "this thread is already inside a transaction or read of this heap, or inside a function that a \
          method of the heap has called; pass on the `tx` of the outer transaction, open several roots \
@@ -371,9 +377,9 @@ pub enum Error {
     /// refused, too: to create, rename, remove or convert a root, to collect, check, inspect, copy or close
     /// the heap. (The last handle may be dropped anywhere.)
     ///
-    /// [`with_several_heaps`](crate::with_several_heaps) allows all of that. In any case, nest the heaps in
-    /// the same order everywhere: if two threads, each in a transaction of one heap, read the other heap,
-    /// each waits for the other thread.
+    /// [`with_several_heaps`](crate::with_several_heaps) allows what is refused above. In any case, nest the
+    /// heaps in the same order everywhere: if two threads, each in a transaction of one heap, read the other
+    /// heap, each waits for the other thread.
     #[error(
         "this thread is already inside another heap. Two threads that nest two heaps in opposite orders \
          would wait for each other for ever, and two nested transactions are not atomic together: what the \
@@ -394,7 +400,7 @@ pub enum Error {
     /// transaction that returns this error is rolled back, and the heap stays usable.
     #[error("there is no space: {reason}; free some space, or raise the limit, and try again")]
     OutOfSpace {
-        /// The limit that was hit.
+        /// A text that names the limit.
         reason: String,
     },
 
@@ -404,9 +410,9 @@ pub enum Error {
          grow; remove data, or create a new heap with a larger `Options::reserve` and copy the data to it"
     )]
     ReservationFull {
-        /// Bytes that the heap would span.
+        /// Bytes of addresses that the heap would need.
         need: u64,
-        /// Bytes reserved for its whole life.
+        /// Bytes of addresses that the heap has reserved for its whole life.
         reserved: u64,
     },
 
@@ -416,9 +422,9 @@ pub enum Error {
          without `Options::base`, with another one, or in another process"
     )]
     AddressInUse {
-        /// First address.
+        /// First address of the heap's range.
         base: u64,
-        /// Length of the range in bytes.
+        /// Length of the heap's range of addresses in bytes.
         size: u64,
     },
 
@@ -443,15 +449,15 @@ pub enum Error {
         path.display(), directory.display(), 2 * need
     )]
     MemoryLimit {
-        /// The heap's file.
+        /// Path of the heap's file.
         path: PathBuf,
         /// Bytes of private memory that the opening needs.
         need: u64,
-        /// The limit, in bytes.
+        /// The value of `Options::memory_limit` in bytes.
         limit: u64,
-        /// The directory for the copy.
+        /// The directory in which the copy was to be made.
         directory: PathBuf,
-        /// The reason why it could not be made.
+        /// The error for which the copy could not be made.
         source: std::io::Error,
     },
 
@@ -470,7 +476,7 @@ pub enum Error {
         path.display()
     )]
     NoPermission {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 
@@ -485,7 +491,7 @@ pub enum Error {
     )]
     RootExists(String),
 
-    /// A name of a root is 1 to 255 bytes long.
+    /// The given name cannot be that of a root, which has 1 to 255 bytes.
     #[error("{0:?} cannot name a root: a name is 1 to 255 bytes long")]
     InvalidName(String),
 
@@ -507,7 +513,7 @@ pub enum Error {
     /// The object is larger than a heap can hold.
     #[error("an object of {bytes} bytes is too large; split it into several objects")]
     TooLarge {
-        /// Its size in bytes; perhaps `u64::MAX` if that is 2^48 or more, or was not computed.
+        /// Size of the object in bytes; perhaps `u64::MAX` if the size is 2^48 or more, or was not computed.
         bytes: u64,
     },
 
@@ -515,9 +521,9 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(&'static str),
 
-    /// This process was forked from the one that opened the heap, and only that one may use this handle. Its
-    /// files are not open in the child, so the child can open the heap by its path, after the parent has
-    /// closed it or ended. (Until then that is [`Locked`](Error::Locked).) A program that continues in a
+    /// This process was forked from the one that opened the heap, and only that one may use this handle. The
+    /// heap's files are not open in the child, so the child can open the heap by its path, after the parent
+    /// has closed it or ended. (Until then that is [`Locked`](Error::Locked).) A program that continues in a
     /// child should open the heap after `fork`, or close it before. A child that was forked within a
     /// transaction cannot continue the transaction; it belongs to the parent.
     #[error(
@@ -531,7 +537,7 @@ pub enum Error {
     #[cfg(feature = "serde")]
     #[error("the data cannot be imported: {what}; correct them, or import another type")]
     Malformed {
-        /// The path in the data, if it is known, and the deserialiser's message.
+        /// The place in the data, if it is known, and the message of the deserialiser or of pheap.
         what: String,
     },
 
@@ -547,7 +553,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// An error with which a program aborts its own transaction:
+    /// Returns an error with which a program aborts its own transaction:
     /// `return Err(Error::abort("not enough money"))`.
     pub fn abort(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Aborted(reason.into())

@@ -1,13 +1,13 @@
-//! Mistakes that are made on purpose, to check that tests find them.
+//! Mistakes that pheap makes on purpose, to check that tests find them.
 //!
-//! The crash lab switches them on by thread (a mutant of a lock: for all threads), and the tests of this
-//! crate let a thread panic. In a program's build, all of this is compiled to nothing.
+//! The crash lab switches mistakes on for one thread (a mutant of a lock: for all threads), and the tests of
+//! this crate let a thread panic. In a program's build, all of this code is compiled to nothing.
 
 #[cfg(feature = "sim")]
 pub mod mutant;
 
-/// A value of this type exists only in builds with the simulator. In other builds, any code that holds one is
-/// compiled to nothing.
+/// Proof that the build has the simulator: a value of this type exists only in such builds. In other builds,
+/// any code that has a value of this type is compiled to nothing.
 #[cfg(feature = "sim")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lab;
@@ -16,7 +16,7 @@ pub(crate) struct Lab;
 pub(crate) enum Lab {}
 
 impl Lab {
-    /// Returns the lab, in builds that have one.
+    /// Returns a `Lab` in builds with the simulator; `None` in others.
     #[inline(always)]
     pub(crate) const fn here() -> Option<Lab> {
         #[cfg(feature = "sim")]
@@ -30,9 +30,9 @@ impl Lab {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(unreachable_pub)] // public in builds with the simulator
 pub enum Kind {
-    /// Write back the lines of some bytes.
+    /// Write back the cache lines of some bytes.
     Flush,
-    /// Make flushed lines durable before anything that follows.
+    /// Make flushed cache lines durable before anything that follows.
     Fence,
     /// Append to a log: an entry, a record, or a range of one.
     LogEntry,
@@ -57,8 +57,8 @@ pub enum Mutation {
     Delay,
 }
 
-/// Returns the mutation of the caller's request. `None` says to do it; outside the crash explorer's builds it
-/// is always `None`.
+/// Returns the mutation of the caller's request. With `None`, the caller does the request as always. In
+/// builds without the simulator, the result is `None`.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn mutation(_kind: Kind) -> Option<Mutation> {
@@ -68,7 +68,8 @@ pub(crate) fn mutation(_kind: Kind) -> Option<Mutation> {
     None
 }
 
-/// [`mutation`] for a request that cannot be delayed. Returns whether it is to be left out.
+/// Returns whether a mutant leaves out the caller's request. This is the [`mutation`] of a request that
+/// cannot be delayed.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn is_left_out(_kind: Kind) -> bool {
@@ -78,7 +79,8 @@ pub(crate) fn is_left_out(_kind: Kind) -> bool {
     false
 }
 
-/// Returns whether there may be a mutant of a lock, or locks are noted, so that locks must be watched.
+/// Returns whether locks must be watched: there may be a mutant of a lock, or the locks that threads take are
+/// noted.
 #[inline(always)]
 pub(crate) fn watches_locks() -> bool {
     #[cfg(feature = "sim")]
@@ -87,8 +89,7 @@ pub(crate) fn watches_locks() -> bool {
     false
 }
 
-/// Returns whether this seeded bug is switched on for this thread. It is always `false` outside the crash
-/// explorer's builds.
+/// Returns whether this seeded bug is switched on for this thread; `false` in builds without the simulator.
 #[inline(always)]
 pub(crate) fn bug(_bug: Bug) -> bool {
     #[cfg(feature = "sim")]
@@ -97,8 +98,8 @@ pub(crate) fn bug(_bug: Bug) -> bool {
     false
 }
 
-/// Compares a checksum, or another word that proves that bytes were read as they were written, with its
-/// expected value. A mutant may make this always true.
+/// Returns whether a checksum, or another value that proves that bytes were read as they were written, is as
+/// expected. A mutant makes the result true in any case.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn holds<T: PartialEq>(found: T, expected: T) -> bool {
@@ -114,7 +115,7 @@ pub(crate) fn may_panic() {
     panics::here();
 }
 
-/// Panics that tests ask for.
+/// Panics that tests ask for at the places of [`may_panic`].
 #[cfg(test)]
 pub(crate) mod panics {
     use std::cell::Cell;
@@ -123,12 +124,12 @@ pub(crate) mod panics {
         static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     }
 
-    /// Makes this thread panic at the next such place after it has passed `places` of them.
+    /// Makes this thread pass `places` calls of [`may_panic`](super::may_panic), and panic at the next one.
     pub(crate) fn after(places: u32) {
         LEFT.set(Some(places));
     }
 
-    /// Cancels the panic. Returns whether it had not happened yet.
+    /// Cancels the panic that [`after`] has asked for. Returns whether it had not happened yet.
     pub(crate) fn never_mind() -> bool {
         LEFT.take().is_some()
     }
@@ -148,20 +149,20 @@ pub(crate) mod panics {
 pub enum Bug {
     /// An undo entry is not fenced before the store that it covers.
     NoFenceAfterUndo,
-    /// The redo log is reset before its data are durable.
+    /// The redo log of a region is reset before the data that its records cover are durable.
     ResetBeforeData,
     /// The memory of a removed root is reused before the removal is durable.
     ReuseBeforeRemoval,
     /// Each root of a transaction gets a separate record.
     RecordPerRoot,
-    /// A part of a record counts, whether the other parts are complete or not.
+    /// Recovery replays a part of a record over several roots, whether the other parts are complete or not.
     PartsCount,
-    /// A part of a record does not count when the log of another part is newer.
+    /// Recovery leaves out a part of a record when the log of another part has a newer generation.
     RetiredPartsMiss,
-    /// A part of a record does not count when the root of another part is gone.
+    /// Recovery leaves out a part of a record when the root of another part is gone.
     RemovedPartsMiss,
-    /// Parts are named before there is room for all of them. A log that is emptied for one part is then newer
-    /// than the names in the other parts say.
+    /// The parts of a record are named before the logs have room for all of them. A log that is emptied for
+    /// one part is then newer than the names in the other parts say.
     NameBeforeRoom,
     /// Recovery gives logs new generations while there are parts of incomplete records.
     KeepTornParts,
@@ -219,18 +220,20 @@ pub enum Bug {
     RecentAfterSavepoint,
     /// The cache of recent places is not emptied when the transaction goes back to a savepoint.
     RecentAfterTakenBack,
-    /// A transaction that goes back to a savepoint leaves objects as they are that it had made before it.
+    /// A transaction that goes back to a savepoint does not restore objects that it had made before the
+    /// savepoint.
     SavepointForgetsFresh,
-    /// A transaction that goes back to a savepoint leaves objects as they are that it has changed in place.
+    /// A transaction that goes back to a savepoint does not restore nodes of collections that it has changed
+    /// in place.
     SavepointForgetsNodes,
-    /// A transaction that goes back to a savepoint leaves fields as they are to which `#[txn]` has stored.
+    /// A transaction that goes back to a savepoint does not restore fields to which `#[txn]` has stored.
     SavepointForgetsFields,
-    /// A transaction that goes back to a savepoint still frees, at its commit, memory that it has freed
-    /// since.
+    /// A transaction that goes back to a savepoint still frees, at its commit, memory whose free it has
+    /// requested since the savepoint.
     SavepointKeepsFrees,
-    /// Words that were known at a savepoint that is gone are taken to be known at the next one.
+    /// Words whose old content was noted for a savepoint that is gone count as noted for the next savepoint.
     SavepointKeepsKnown,
-    /// The record of a long transaction has only the first word of those that were logged in a line.
+    /// The record of a long transaction has only the first of the words that were logged in a cache line.
     RecordFirstWords,
     /// When the last savepoint is gone, stores are made as if there still was one.
     SavepointKeepsRoute,
@@ -238,7 +241,7 @@ pub enum Bug {
     DoomKeepsChanges,
     /// A transaction whose log cannot grow writes to copies of its new objects, too.
     DoomCopiesFresh,
-    /// A copy of a file in use is opened as if it were that file.
+    /// A copy of the file of a heap in use is opened as if it were that file.
     TakeCopies,
     /// It is not checked whether the file of an open heap still has a name.
     OverlookRemoval,
@@ -255,11 +258,11 @@ pub enum Bug {
     RecordUnnamed,
     /// The header names a log that is made afterwards.
     NameBeforeLog,
-    /// The content that failed syncs have left of a log counts as durable, even if it is known not to be
+    /// The content of a log that was read after failed syncs counts as durable, even if it is known not to be
     /// synced.
     TrustLog,
-    /// A log goes on right behind the end that was found, where an earlier process may have left more
-    /// records.
+    /// A log goes on right behind the end of its records that an opening has found, where an earlier process
+    /// may have left more records.
     GoOnInPlace,
     /// The next header is written although the header that was read may not be on the disk.
     TrustHeader,
@@ -273,9 +276,11 @@ pub enum Bug {
     ReadsOvertake,
     /// A read waits behind transactions although its thread has a root already.
     NestedReadsWait,
-    /// A transaction over several roots does not keep reads from those roots that it failed to get.
+    /// A transaction over several roots that fails to get a root does not close gates, so threads that come
+    /// later may still get the root first.
     OpenGates,
-    /// A transaction over several roots keeps reads from these roots, and not other transactions.
+    /// A transaction over several roots that closes gates keeps new reads from these roots, but not other
+    /// transactions.
     GatesForReads,
     /// A forked child keeps the parent's files open.
     ForksKeepFiles,

@@ -1,11 +1,11 @@
 #![doc = include_str!("tour.md")]
-#![cfg_attr(docsrs, feature(doc_cfg))] // shows the features that items need
+#![cfg_attr(docsrs, feature(doc_cfg))] // makes docs.rs show the Cargo features that each item needs
 #![deny(unsafe_code)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
 mod alloc;
 mod api;
-#[allow(clippy::multiple_unsafe_ops_per_block)] // a node is written under one premise, word by word
+#[allow(clippy::multiple_unsafe_ops_per_block)] // all stores to the words of a node share one premise
 pub mod collections;
 mod error;
 #[cfg(feature = "serde")]
@@ -31,7 +31,7 @@ mod units;
 mod values;
 mod wal;
 
-// Changing and reading objects.
+// Exports for changing and reading objects.
 pub use api::debug::DebugObject;
 pub use api::nested::Carried;
 pub use api::root::Root;
@@ -52,11 +52,11 @@ pub use values::{
     PDuration, POption, PSystemTime, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8, Spare,
 };
 
-// Types that have changed.
+// Exports for converting objects whose types have changed.
 pub use api::evolve::{Evolution, Progress};
 pub use layout::Migrate;
 
-// Opening and maintaining a heap.
+// Exports for opening and maintaining a heap.
 pub use heap::{
     Backup, Durability, Heap, HeapInfo, Holders, Options, Report, RootHolders, RootInfo, TypeInfo, Usage,
 };
@@ -64,18 +64,18 @@ pub use os::memory_limit;
 pub use stats::{Live, Pauses, Stats};
 pub use wal::SyncPolicy;
 
-// Committing and reading without waiting for a disk.
+// Exports for committing and reading without waiting for a disk.
 pub use api::deferred::txn_deferred;
 pub use api::tasks::txn_async;
 pub use wal::Commit;
 
-// Objects whose types the program does not know.
+// Exports for inspecting objects whose types the program does not know.
 pub use heap::{Elements, Entries, Entry, Field, Fields, Object, Objects, Pointer, Purpose, SpanUse, Value};
 
 #[cfg(feature = "serde")]
 pub use exchange::{Export, Import};
 
-/// The programs in these documents are tests.
+/// Makes the programs in three Markdown documents of the repository doctests.
 #[cfg(all(doctest, feature = "serde"))]
 mod documents {
     #[doc = include_str!("../../../docs/cookbook.md")]
@@ -86,6 +86,6 @@ mod documents {
     mod coming_from {}
 }
 
-/// The expansion of macros uses these items. They have no stable interface.
+/// Items that the expansion of pheap's macros uses. Their interface is not stable.
 #[doc(hidden)]
 pub mod __private;

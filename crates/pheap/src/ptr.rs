@@ -1,7 +1,7 @@
 //! `P`, the branded pointer.
 //!
 //! This module knows types and addresses. It must not know whether there is an object at an address: the code
-//! that makes a pointer guarantees that.
+//! that makes a pointer guarantees the object.
 
 #![allow(unsafe_code)]
 
@@ -42,13 +42,13 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 pub struct P<'r, T: ?Sized> {
     addr: NonNull<u8>,
     brand: Brand<'r>,
-    // `*mut T` makes it invariant in `T`, because it can be written through. `fn()` keeps it `Send` and
-    // `Sync`.
+    // `*mut T` makes a `P` invariant in `T`, because a transaction writes through it. `fn()` keeps a `P`
+    // `Send` and `Sync`.
     target: PhantomData<fn() -> *mut T>,
 }
 
-// SAFETY: a `P` is an address. Only `View` and `Txn` access the memory there, which stay in their threads,
-// and `Shared`, while nothing is written.
+// SAFETY: a `P` is an address. Only these types access the memory at the address: `View` and `Txn`, which
+// stay in their threads, and `Shared`, while no thread writes.
 unsafe impl<T: ?Sized> Send for P<'_, T> {}
 // SAFETY: a `&P` allows no more than a `P`, which is `Copy` and `Send`.
 unsafe impl<T: ?Sized> Sync for P<'_, T> {}
@@ -74,7 +74,7 @@ impl<T: ?Sized> Eq for P<'_, T> {}
 impl<T: ?Sized> fmt::Debug for P<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let full = std::any::type_name::<T>();
-        // The path up to the last `::` before any type argument.
+        // The path to remove ends at the last `::` before any type argument.
         let head = full.find('<').unwrap_or(full.len());
         let start = full[..head].rfind("::").map_or(0, |at| at + 2);
         write!(f, "P::<{}>({:#x})", &full[start..], self.addr.as_ptr().addr())
@@ -82,6 +82,8 @@ impl<T: ?Sized> fmt::Debug for P<'_, T> {
 }
 
 impl<'r, T: ?Sized> P<'r, T> {
+    /// Makes a pointer to the object at `addr`.
+    ///
     /// # Safety
     /// As long as the brand `'r` lives: there is a live object of type `T` at `addr` (if it is not written
     /// yet, it is written before it is read), in the region that has the brand, and the region is locked. If
@@ -124,9 +126,9 @@ unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
     one_word!(nullable: false);
 }
 
-// SAFETY: it is one word, because `P` contains a `NonNull`, and `None` is the word 0. It is described as a
-// pointer to its target type that may be 0. `At` changes the brand of the target together with that of the
-// pointer.
+// SAFETY: an `Option<P>` is one word, because `P` contains a `NonNull`, and `None` is the word 0. It is
+// described as a pointer to its target type that may be 0. `At` changes the brand of the target together with
+// that of the pointer.
 unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
     type At<'a> = Option<P<'a, T::At<'a>>>;
     one_word!(nullable: true);
@@ -145,8 +147,10 @@ impl Hash for Key<'_> {
     }
 }
 
-/// Returns a range of indices below `len`: its first index, and the one after its last. Panics if the range
-/// is not within `0..len`.
+/// Returns the first index of a range, and the index after its last one.
+///
+/// # Panics
+/// If the range is not within `0..len`.
 #[track_caller]
 pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
     let start = match range.start_bound() {

@@ -39,7 +39,7 @@ pub use crate::tuning::Tuning;
 use crate::units::{LINE, LINE_WORDS, lines};
 pub(crate) use source::SimSource;
 
-/// Words that are compared at a time.
+/// Number of words that are compared at a time.
 const CHUNK: usize = 512;
 
 /// A moment at which the power may fail.
@@ -47,15 +47,15 @@ const CHUNK: usize = 512;
 pub struct Point {
     /// Words (number, value) that became durable since the point before.
     pub durable: Vec<(u32, u64)>,
-    /// Words that may have reached the medium: any subset; of two with the same number, the later one wins.
-    /// Those of one number follow one another, oldest value first.
+    /// Words (number, value) that may have reached the medium: any subset; of two entries of one word, the
+    /// later one wins. The entries of a word follow one another, oldest value first.
     pub pending: Vec<(u32, u64)>,
-    /// The time of the store of each pending word, as a count of stores. Stores of the program itself count
-    /// at the time at which the simulator has found them; those that one comparison finds count as one. A
-    /// process that is killed leaves all stores up to some time.
+    /// The time of the store of each entry of `pending`, as a count of stores. A store by the program itself
+    /// counts at the time at which the simulator has found it; the stores that one comparison finds count as
+    /// one. A process that is killed leaves all stores up to some time.
     pub order: Vec<u32>,
-    /// The count at the last point. A process that is killed at this point or later leaves at least the
-    /// stores up to it.
+    /// The count of stores at the point before. A process that is killed at this point or later leaves at
+    /// least the stores up to that count.
     pub before: u32,
     /// Length of the medium in words.
     pub words: usize,
@@ -76,20 +76,21 @@ struct SimState {
     /// The place where the medium is mapped.
     place: Option<MappedWords>,
     durable: Vec<u64>,
-    /// Content of the file behind the end of the heap, which an interrupted growth has left.
+    /// Content of the file behind the end of the heap, left by an interrupted growth or by a
+    /// [cut](Sim::truncate).
     tail: Vec<u64>,
-    /// The mapped image when it was last compared.
+    /// The mapped image, as it was when each word was last compared.
     seen: Vec<u64>,
     /// The values of each word that was stored since it was last durable.
     pending: BTreeMap<u32, WordHistory>,
-    /// Words that were flushed, and are not known to be durable.
+    /// Words that were flushed, and are not durable yet.
     in_flight: Vec<PendingWriteBack>,
     fresh_durable: BTreeMap<u32, u64>,
-    /// Ranges of words that the program may change by plain stores; and the thread that may, if threads are
-    /// scheduled.
+    /// Ranges of words (start, end) that the program has announced to change by plain stores, each with the
+    /// thread that has announced it, if threads are scheduled.
     expected: Vec<(usize, usize, Option<usize>)>,
     points: Vec<Point>,
-    /// Number of stores so far, and at the last point. Each comparison counts as a store.
+    /// Number of stores so far, and number of stores at the last point. A comparison counts as a store, too.
     stores: u32,
     before: u32,
     /// Whether no points are noted.
@@ -106,26 +107,26 @@ struct WordHistory {
     order: Vec<u32>,
 }
 
-/// A word that is being written back.
+/// A word that was flushed, and is being written back.
 #[derive(Debug)]
 struct PendingWriteBack {
     word: u32,
-    /// The time of the flush. Later stores were not flushed.
+    /// The count of stores at the flush. Later stores to the word were not flushed.
     until: u32,
-    /// The scheduled thread that has flushed the word: its next fence makes the word durable. `None` without
-    /// a scheduler: any fence does.
+    /// The scheduled thread that has flushed the word, and the moment: the next fence of that thread makes
+    /// the word durable. `None` without a scheduler: any fence makes the word durable.
     late: Option<StoreMoment>,
 }
 
 impl Sim {
-    /// Creates a medium that has `image` (whole words).
+    /// Creates a medium on which `image` (whole words) is durable.
     pub fn new(image: Vec<u64>) -> Sim {
         let seen = image.clone();
         Sim { state: Mutex::new(SimState { durable: image, seen, ..SimState::default() }) }
     }
 
-    /// Creates a medium that has `image`, after a process was killed. Its later stores, in this order, can be
-    /// read, and are not durable.
+    /// Creates a medium as a killed process has left it: `image` is durable. The stores of the process after
+    /// that, `pending` (word, value) in order, can be read, and are not durable.
     pub fn with_pending(image: Vec<u64>, pending: &[(u32, u64)]) -> Sim {
         let sim = Sim::new(image);
         let mut state = sim.lock();
@@ -140,7 +141,7 @@ impl Sim {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Notes that `n` operations have been acknowledged. This is a point, unless the medium is
+    /// Notes that `n` operations have been acknowledged. Also notes a point, unless the medium is
     /// [silent](Self::be_silent). The heap must be open, or must not have been opened yet.
     pub fn acknowledge(&self, n: usize) {
         let mut state = self.lock();
@@ -157,7 +158,7 @@ impl Sim {
         self.lock().silent = true;
     }
 
-    /// Takes the points so far.
+    /// Returns the points that were noted so far, and forgets them.
     pub fn take_points(&self) -> Vec<Point> {
         std::mem::take(&mut self.lock().points)
     }
@@ -173,7 +174,7 @@ impl Sim {
         self.lock().violations.clone()
     }
 
-    /// Returns the durable content, also that behind the end of the heap.
+    /// Returns the durable content of the file, including that behind the end of the heap.
     pub fn durable(&self) -> Vec<u64> {
         let state = self.lock();
         [&state.durable[..], &state.tail].concat()
@@ -191,19 +192,20 @@ impl Sim {
             history.values.iter().copied().for_each(&mut add);
         }
         hasher.update(bytes(&state.durable));
-        // Zeros at the end of the tail are the same as none.
+        // Zeros at the end of the tail are left out: they are the same as no content.
         let tail = state.tail.len() - state.tail.iter().rev().take_while(|word| **word == 0).count();
         hasher.update(bytes(&state.tail[..tail]));
         hasher.digest()
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length of the medium in bytes, including content behind the end of the heap.
     pub(crate) fn len(&self) -> u64 {
         let state = self.lock();
         (state.durable.len() + state.tail.len()) as u64 * 8
     }
 
-    /// Copies the content that can be read at `offset` (whole words) to `place`, and zeros behind its end.
+    /// Copies the content that can be read from `offset` on (whole words) to `place`. Behind the end of the
+    /// content, `place` gets zeros.
     pub(crate) fn read(&self, place: &mut [u8], offset: u64) {
         let state = self.lock();
         let from = state.seen.len().min(offset as usize / 8);
@@ -213,7 +215,8 @@ impl Sim {
         place[have.len()..].fill(0);
     }
 
-    /// Returns whether a file with this content would be all zeros from this offset on.
+    /// Returns whether all words of the file from `offset` on can be read as zeros, those behind the end of
+    /// the heap included.
     pub(crate) fn is_zero_from(&self, offset: u64) -> bool {
         let (state, first) = (self.lock(), offset as usize / 8);
         let mut pending = state.pending.range(first as u32..);
@@ -221,8 +224,8 @@ impl Sim {
             && pending.all(|(_, history)| history.values.last().is_none_or(|&value| value == 0))
     }
 
-    /// Makes the heap `words` words long, if it is longer. Content behind that stays in the file, and comes
-    /// back when the heap grows over it. But with no words, the file is empty.
+    /// Makes the heap `words` words long, if it is longer. The content behind that stays in the file, and
+    /// comes back when the heap grows over it. But if `words` is 0, the file becomes empty.
     pub(crate) fn truncate(&self, words: usize) {
         let mut state = self.lock();
         if words == 0 {
@@ -232,7 +235,8 @@ impl Sim {
             state.durable.clear();
             state.tail.clear();
         } else if words < state.durable.len() {
-            // The stores of a killed process there can be read as long as the system runs.
+            // The stores of a killed process behind the new end can be read as long as the system runs, so
+            // they count as durable.
             state.look_away(words);
             let tail = state.durable.split_off(words);
             state.tail.splice(0..0, tail);
@@ -324,7 +328,7 @@ impl SimulatedMemory for Sim {
         let mut state = self.lock();
         let start = state.word_index(addr as usize);
         let end = state.word_index(addr as usize + len + 7).min(state.seen.len());
-        // Changes before this announcement were not announced.
+        // A change of these words before this announcement is a violation, so it is looked for first.
         state.look_at(start, end);
         state.expected.push((start, end, me()));
     }
@@ -340,7 +344,7 @@ impl SimulatedMemory for Sim {
 }
 
 impl SimState {
-    /// Counts all stores behind the first `words` words as durable.
+    /// Counts all stores to the words behind the first `words` as durable.
     fn look_away(&mut self, words: usize) {
         let SimState { seen, durable, fresh_durable, .. } = self;
         for word in words..durable.len() {
@@ -383,8 +387,8 @@ impl SimState {
         }
     }
 
-    /// Finds the stores of the program to these words. A store to a word that was not announced is a
-    /// violation.
+    /// Finds the stores of the program to the words from `start` to `end`. A store to a word that was not
+    /// announced is a violation.
     fn look_at(&mut self, start: usize, end: usize) {
         self.stores += 1;
         for word in start..end {
@@ -403,7 +407,8 @@ impl SimState {
         }
     }
 
-    /// Makes the flushes of each scheduled thread durable, if it has passed a fence of another kind since.
+    /// Makes the flushes durable of each scheduled thread that has passed a fence of another kind since, such
+    /// as a locked instruction.
     fn settle(&mut self) {
         let is_over = |late: Option<StoreMoment>| late.is_some_and(StoreMoment::is_over);
         if self.in_flight.iter().any(|line| is_over(line.late)) {
@@ -412,7 +417,7 @@ impl SimState {
         }
     }
 
-    /// Makes the flushes durable of which `of`, called with their `late`, is true.
+    /// Makes each flush durable for whose `late` the function `of` returns true.
     fn make_durable(&mut self, of: impl Fn(Option<StoreMoment>) -> bool) {
         let SimState { pending, in_flight, durable, fresh_durable, .. } = self;
         in_flight.retain(|&PendingWriteBack { word, until, late }| {
@@ -435,7 +440,7 @@ impl SimState {
         });
     }
 
-    /// Notes that a word has another value now.
+    /// Notes that the word number `word` has another value now.
     fn record_value(&mut self, word: usize, value: u64) {
         self.seen[word] = value;
         let history = self.pending.entry(word as u32).or_default();
@@ -530,7 +535,7 @@ mod tests {
         assert_eq!(mapped.sim.durable()[0], 2);
     }
 
-    /// A scheduler that lets each thread go on.
+    /// A scheduler that lets each thread go on at once.
     #[derive(Debug)]
     struct Nobody;
 
@@ -551,7 +556,8 @@ mod tests {
         be(0);
         mapped.store(0, 5);
         mapped.flush(0);
-        // This thread goes on as another one. It does not end as the first one, which would be a fence.
+        // This thread goes on as another scheduled thread. It does not end as the first one, because the end
+        // of a scheduled thread counts as a fence.
         crate::sync::schedule::ME.take();
         be(1);
         mapped.store(8, 6);

@@ -1,17 +1,18 @@
-//! The locks, condition variables and atomics by which threads synchronize. Code that models or the lab check
-//! takes them from here, so that builds for these can replace them.
+//! The locks, condition variables and atomics by which threads synchronize. Code that the models or the crash
+//! lab check takes its locks and atomics from here, so that builds for models and for the lab can replace
+//! them.
 //!
-//! The [lock](access) of regions is pheap's own. The others are those of std. In models (`cfg(pheap_loom)`)
-//! they are those of [loom], and the lock of regions is made of these. Loom runs a test under every order of
-//! their operations with a limited number of preemptions; see `docs/crash-testing.md`. Counters for
-//! statistics do not come from here, because nothing depends on them.
+//! The [lock](access) of regions is pheap's own. The mutexes, condition variables and atomics are made of
+//! those of std; in models (`cfg(pheap_loom)`) they are those of [loom]. The lock of regions is made of them.
+//! Loom runs a test in every order of the operations on them that has a limited number of preemptions; see
+//! `docs/crash-testing.md`. Counters for statistics do not come from here, because nothing depends on them.
 //!
-//! In builds with the simulator, locks report each place in the source where they are taken. The simulator
-//! can pretend to leave out one of these acquisitions, and the tests must notice.
+//! In builds with the simulator, locks report the places in the source where they are taken. The simulator
+//! can act as if the acquisition at one of these places were left out, and the tests must notice.
 //!
 //! [loom]: https://docs.rs/loom
 //!
-//! Knows threads. Must not know what they do.
+//! This module knows threads. It must not know what the threads do.
 
 pub(crate) mod access;
 pub(crate) mod fence;
@@ -40,7 +41,7 @@ pub(crate) use thread::this_thread;
 
 pub(crate) use schedule::{AtomicBool, AtomicU64, step};
 
-/// How a thread wants a lock.
+/// The access to a lock that a thread asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockMode {
     Exclusive,
@@ -50,8 +51,8 @@ pub(crate) enum LockMode {
     Nested,
 }
 
-/// Returns how often a thread looks before it sleeps: `usual`, or once if each look is a separate step of a
-/// model or of a scheduler.
+/// Returns how many times a thread looks at a lock before it sleeps: `usual`, or once if each look is a
+/// separate step of a model or of a scheduler.
 #[inline(always)]
 fn spins(usual: u32) -> u32 {
     if cfg!(all(test, pheap_loom)) || schedule::is_scheduled() { 1 } else { usual }
@@ -61,17 +62,18 @@ fn spins(usual: u32) -> u32 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(unreachable_pub)] // public in builds with the simulator
 pub enum Mistake {
-    /// A thread that waits for a lock does not set the bit that says so.
+    /// A thread that waits for a lock does not set the lock's bit `WAITING`.
     WaitUnseen,
     /// A thread that gives up waiting for a lock does not wake the threads that waited behind it.
     GiveUpQuietly,
     /// Records count as durable before the sync that makes them durable.
     PublishBeforeSync,
-    /// A leader begins although another leader is at work.
+    /// A thread begins to write or sync the log while another thread writes or syncs it.
     TwoLeaders,
     /// A thread that appends to a mapped log writes while another thread still writes earlier records.
     OvertakeWriter,
-    /// A thread that asks where the log may end does not learn of the thread that writes to it.
+    /// A thread that asks at which positions the next syncs of the log may end does not learn where the write
+    /// in progress ends.
     WriterUnseen,
     /// A file is synced again after a sync of it has failed.
     ForgetFailedSync,
@@ -79,32 +81,36 @@ pub enum Mistake {
     SyncsMeet,
     /// A thread that copies the heap's file gets records before the file has them.
     StreamAhead,
-    /// A thread that leaves a waker checks whether there is a thread to call it, and only then locks their
-    /// mutex. A thread that asks for a version looks up the durable position, and only then locks the
-    /// versions.
+    /// A thread that leaves a waker with the log checks whether there is a thread to call the waker, and only
+    /// then locks the state of the log. A thread that asks for a version of a root looks up the durable
+    /// position, and only then locks the versions.
     LookUnlocked,
-    /// A thread that revokes a lock passes no heavy fence, so the owner may not see that.
+    /// A thread that revokes a lock passes no heavy fence, so the owner of the lock may not see that it was
+    /// revoked.
     NoHeavyFence,
-    /// An owner does not check again that it is the owner after it has stored its state.
+    /// The owner of a lock does not check again, after it has stored its state, that no second thread has
+    /// come.
     NoSecondLook,
-    /// An owner that was revoked wakes no thread when it leaves.
+    /// The owner of a revoked lock wakes no thread when it leaves.
     OwnerLeavesQuietly,
     /// A writer that is about to sleep looks for readers before its bit `PARKED` is visible to readers that
     /// leave.
     NoFenceOfSleepers,
-    /// A writer that is being upgraded looks for readers before its bits are visible to them.
+    /// A writer that is being upgraded looks for readers before the bits that keep readers out are visible to
+    /// them.
     NoFenceOfWriters,
     /// A reader looks for writers before its slot is visible to them.
     NoFenceOfReaders,
     /// A writer that waits for readers also keeps out threads that have a region already.
     NestedReadersWait,
-    /// Readers that were let in are not counted.
+    /// A writer that lets in sleeping readers does not count them as readers.
     SleepersUncounted,
     /// Other threads can run between the release of a held pointer and the check whether it was the last one.
     LetGoTwice,
 }
 
-/// Returns whether this mistake was seeded. A constant, except in models and the lab.
+/// Returns whether this mistake was seeded: always `false`, except in models and in builds with the
+/// simulator.
 #[inline(always)]
 pub(crate) fn mistake(mistake: Mistake) -> bool {
     #[cfg(all(test, pheap_loom))]

@@ -1,41 +1,47 @@
-//! Thresholds at which code takes another path. They affect speed and space, never results.
+//! Thresholds at which the engine takes another path through its code. They affect speed and space, never
+//! results.
 //!
-//! Every build has the same set: [`Tuning::SHIPPED`]. The crash lab sets smaller ones at run time, through a
-//! method of `Options` that only it can call, so that its short programs reach both sides of each threshold.
-//! So tests run the same code as users, whatever features they are built with.
+//! Every build has the same set of thresholds: [`Tuning::SHIPPED`]. The crash lab sets other, mostly smaller
+//! thresholds at run time, so that its short programs reach both sides of each threshold. It does so through
+//! a method of `Options` that exists only in builds with the simulator. So tests run the same code as users,
+//! whatever features the tests are built with.
 
-/// The thresholds. All values give correct results; those of [`SHIPPED`](Self::SHIPPED) are fast.
+/// A set of thresholds. Each set gives correct results; [`SHIPPED`](Self::SHIPPED) is the fast one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(unreachable_pub)] // public in builds with the simulator
 pub struct Tuning {
-    /// Most copies in a write set; never more than the shipped number, so that their indices fit into 16
-    /// bits. Half as many if the undo log needs no fences: logging then costs hardly more than copying.
+    /// Largest number of copies of objects in the write set of a transaction. A number above the shipped one
+    /// counts as the shipped one, so that the index of a copy fits into 16 bits. If the undo log needs no
+    /// fences, a write set has half as many copies at most, because logging then costs hardly more than
+    /// copying.
     pub copies: usize,
-    /// Most copies that are searched one by one, without an index; at most as many as a write set always has
-    /// room for.
+    /// Largest number of copies in a write set that a lookup searches one by one. A write set with more
+    /// copies has an index.
     pub unindexed: usize,
-    /// Number of lines covered by redo records that may stay unflushed until the log is emptied. So lines
-    /// that are written often are flushed rarely, and emptying the log takes a short time.
+    /// About the number of cache lines, among those that redo records cover, that may stay unflushed until
+    /// the log of the region is emptied. So lines that are written often are flushed rarely, and emptying the
+    /// log takes a short time.
     pub kept_lines: usize,
-    /// Number of lines that a commit flushes if there are that many more than `kept_lines`; otherwise it
-    /// flushes none. A fence that waits for many lines takes little longer than one that waits for a few.
+    /// Number of cache lines that a commit flushes once the unflushed lines exceed `kept_lines` by this
+    /// number; until then, a commit flushes none of them. A fence that waits for many lines takes little
+    /// longer than a fence that waits for a few.
     pub lines_at_a_time: usize,
-    /// Most bytes of fresh objects in a redo record. If there are more, they are flushed before it, which
-    /// needs a second fence.
+    /// Largest number of bytes of fresh objects in a redo record. If a transaction has more, its commit
+    /// flushes the fresh objects before the record instead, which needs a second fence.
     pub fresh_in_record: usize,
-    /// Consecutive transactions that do not access again the data that they have written, after which stores
-    /// copy single fields.
+    /// Number of consecutive transactions on a root that have not accessed again any data that they had
+    /// written. After so many of them, a store to a field copies the field only, and not the whole object.
     pub patience: u32,
-    /// Least number of contiguous free bytes whose space in the file is given back.
+    /// Least length in bytes of a run of free pages whose space in the heap's file is given back to the disk.
     pub hole: u64,
-    /// Least number of free bytes with space in the file before a checkpoint that was not requested gives
-    /// back space.
+    /// Least number of bytes of free pages that still have space in the heap's file. With fewer, only
+    /// `Heap::checkpoint` gives back space.
     pub free_kept: u64,
 }
 
 #[allow(unreachable_pub)]
 impl Tuning {
-    /// The thresholds of every heap.
+    /// The thresholds of every heap outside of the crash lab.
     pub const SHIPPED: Tuning = Tuning {
         copies: 8192,
         unindexed: 16,

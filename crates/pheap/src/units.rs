@@ -2,17 +2,17 @@
 
 /// Bytes of a cache line: the unit of flushing.
 pub(crate) const LINE: usize = 64;
-/// 8-byte words of a cache line. A log entry is a whole number of lines.
+/// Number of 8-byte words in a cache line. The length of a log entry is a whole number of lines.
 pub(crate) const LINE_WORDS: usize = LINE / 8;
 
-/// Bytes of a page: the unit of allocation in the file, and of protection.
+/// Bytes of a page: the unit of allocation in the heap's file, and of memory protection.
 pub(crate) const PAGE: u64 = 4096;
-/// Upper bound of the size of an object; every object is smaller.
+/// Upper bound of the size of an object in bytes; every object is smaller.
 pub(crate) const OBJECT_BYTES: usize = 1 << 48;
-/// Bytes of the header at the start of the file of a heap. No log entry covers it.
+/// Bytes of the header at the start of a heap's file. No log entry contains words of the header.
 pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
 
-/// Returns the addresses of the lines that contain `len` bytes at `addr`.
+/// Returns the addresses of the cache lines that contain the `len` bytes at `addr`.
 #[inline(always)]
 pub(crate) fn lines(addr: usize, len: usize) -> impl Iterator<Item = usize> {
     let first = addr / LINE;
@@ -32,6 +32,6 @@ mod tests {
         assert_eq!(all(63, 2), [0, 64]);
         assert_eq!(all(64, 64), [64]);
         assert_eq!(all(65, 64), [64, 128]);
-        assert_eq!(all(512 + 8, 8), [512]); // not rounded down to a larger unit
+        assert_eq!(all(512 + 8, 8), [512]); // the line's address is a multiple of 64, not of 1024
     }
 }

@@ -20,7 +20,8 @@ const NESTED: usize = 6;
 /// A picture: names at which it begins, and objects, in the order in which they were found.
 pub struct Graph {
     pub nodes: Vec<GraphNode>,
-    /// Number of roots outside the picture, and of objects outside it that objects in it point to.
+    /// Number of roots outside the picture, plus the number of objects outside that objects in the picture
+    /// point to.
     pub left_out: usize,
     pub is_sound: bool,
 }
@@ -51,8 +52,8 @@ pub struct Collector<'v> {
     most: usize,
     items: usize,
     most_rows: usize,
-    /// Number of each node by offset and type. The offset is not enough: an object and its first field share
-    /// it.
+    /// Number of each node by offset and type. The offset is not enough: an object and its first field have
+    /// the same offset.
     known: HashMap<(u64, &'v str), usize>,
     beyond: HashSet<(u64, &'v str)>,
     queue: VecDeque<(usize, Object<'v>)>,
@@ -84,12 +85,13 @@ impl<'v> Collector<'v> {
         self.graph.nodes[number].rows = rows;
     }
 
-    /// Counts roots that the picture does not show.
+    /// Adds a number of roots that the picture does not show to the number of objects left out.
     pub fn leave_out(&mut self, roots: usize) {
         self.graph.left_out += roots;
     }
 
-    /// Adds an object, if it is not there yet, even if the picture is full. Returns the number of its node.
+    /// Adds a node for an object that has none yet, even if the picture is full. Returns the number of its
+    /// node.
     pub fn include(&mut self, object: Object<'v>) -> Option<usize> {
         self.follow();
         self.most = self.graph.nodes.len() + 1;
@@ -102,7 +104,7 @@ impl<'v> Collector<'v> {
         self.graph
     }
 
-    /// Adds the rows of the objects in the queue.
+    /// Adds the rows of the objects in the queue, whose nodes have no rows yet.
     fn follow(&mut self) {
         while let Some((number, object)) = self.queue.pop_front() {
             let level = self.graph.nodes[number].level + 1;
@@ -112,8 +114,8 @@ impl<'v> Collector<'v> {
         }
     }
 
-    /// Appends the rows of a value. Objects that it points to get this level, unless they are in the graph
-    /// already.
+    /// Appends the rows of a value. Objects that the value points to become nodes of this level, unless they
+    /// are in the graph already.
     fn rows(&mut self, rows: &mut Vec<NodeRow>, name: String, value: Value<'v>, level: usize, nested: usize) {
         if rows.len() >= self.most_rows {
             if rows.len() == self.most_rows {
@@ -186,7 +188,7 @@ impl<'v> Collector<'v> {
         rows.push(plain(cut(name, NAME), format!("{len} {what}{s}")));
     }
 
-    /// Returns the number of an object's node. Adds the node if there is room.
+    /// Returns the number of an object's node. Adds the node if there is room; otherwise returns `None`.
     fn node(&mut self, object: Object<'v>, level: usize) -> Option<usize> {
         let key = (object.offset(), object.type_name());
         if let Some(number) = self.known.get(&key) {
@@ -254,7 +256,7 @@ fn plain(name: String, value: String) -> NodeRow {
 
 fn more(rows: &mut Vec<NodeRow>, more: u64) {
     if rows.last().is_some_and(|row| row.value == "…") {
-        return; // the rows were cut off already
+        return; // the last row says already that there are more
     }
     if more > 0 {
         rows.push(plain(String::new(), format!("… {more} more")));

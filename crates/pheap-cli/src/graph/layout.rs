@@ -3,7 +3,7 @@
 
 use super::collect::{Graph, GraphNode};
 
-/// Sizes in pixels.
+/// Sizes of the parts of a picture, in pixels.
 pub const ROW: f64 = 18.0;
 pub const HEAD: f64 = 24.0;
 pub const LETTER: f64 = 7.3;
@@ -42,14 +42,14 @@ impl NodeBox {
     }
 }
 
-/// Characters that the dot or arrow at the end of a row takes.
+/// Number of characters that the dot or arrow at the end of a row takes.
 const DOT: usize = 2;
 
 fn letters(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Returns whether a node is only a name.
+/// Returns whether a node shows only the name of a root or path, without rows.
 pub fn is_name(node: &GraphNode) -> bool {
     node.offset.is_none() && node.rows.len() == 1 && node.rows[0].name.is_empty()
 }
@@ -140,7 +140,7 @@ fn stack(boxes: &mut [NodeBox], column: &[usize], wanted: impl Fn(usize) -> Opti
         boxes[number].y = top;
         y = top + boxes[number].height + GAP;
     }
-    // On average, the objects lie as far above as below their wanted edges.
+    // The column is shifted so that, on average, its objects lie as far above as below their wanted edges.
     let mean = shift / column.len().max(1) as f64;
     column.iter().for_each(|&number| boxes[number].y -= mean);
 }

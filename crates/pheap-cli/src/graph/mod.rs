@@ -17,14 +17,14 @@ use collect::{Collector, Graph};
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The heap
+    /// The file of the heap
     pub file: PathBuf,
     /// Where to begin: a path, as for `get`; all roots if left out
     path: Option<String>,
     /// The file to write, instead of the standard output; the endings `.svg` and `.json` set the format
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to draw
+    /// The format of the drawing
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// The same as `--format json`
@@ -67,7 +67,7 @@ pub fn graph(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
         let roots: Vec<&str> = objects.roots().collect();
         match &args.path {
             None => {
-                // So few names that most nodes can be objects.
+                // The picture begins at so few roots that most nodes can be objects.
                 let most = (args.nodes / 3).max(1);
                 for name in roots.iter().take(most) {
                     collector.begin(name, objects.root(name)?.pointer());

@@ -1,4 +1,4 @@
-//! The data of a report page. Its size hardly depends on that of the heap.
+//! The data of a report page. The size of the data hardly depends on the size of the heap.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

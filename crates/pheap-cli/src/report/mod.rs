@@ -12,7 +12,7 @@ use crate::{Outcome, Result, write_text};
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The heap
+    /// The file of the heap
     pub file: PathBuf,
     /// The page to write, instead of the standard output
     #[arg(short, long, value_name = "FILE")]
@@ -26,7 +26,8 @@ pub struct Args {
     objects: usize,
 }
 
-/// The page. The style, the data and the script replace the comments with their names in it.
+/// The template of the page. The style, the data and the script replace the comments `/*STYLE*/`, `/*DATA*/`
+/// and `/*SCRIPT*/` in it.
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

@@ -8,7 +8,7 @@ use crate::stats::WriteCounts;
 use pheap::{P, PBytes, Root, View, field};
 use std::sync::{Arc, PoisonError, TryLockError};
 
-/// Number of entries of a large shard, if there are just enough shards.
+/// Number of entries from which on a shard is large, if the store has just enough shards.
 const LARGE: usize = 4096;
 /// Maximal numbers of expired values, and of keys whose older versions, an attempted split removes.
 const TIDIED: usize = 256;
@@ -19,8 +19,8 @@ const ASKED: usize = 256;
 
 impl Shards {
     /// Splits the shard of a written key if it is large. `len` is the number of its entries, or `None` if the
-    /// write has added no entry. Otherwise each write to a shard that stays at a multiple of [`ASKED`]
-    /// entries would check it.
+    /// write has added no entry. Only a write that adds an entry checks the size, because otherwise each
+    /// write to a shard that stays at a multiple of [`ASKED`] entries would check it.
     #[inline]
     pub(crate) fn consider_split(&self, key: &[u8], len: Option<usize>) {
         if len.is_some_and(|len| self.may_split(len)) {
@@ -54,7 +54,7 @@ impl Shards {
         let every = keys.len().div_ceil(SAMPLE);
         let mut sample: Vec<&[u8]> = keys.step_by(every).collect();
         sample.sort_unstable();
-        // From the last key to the first, so that each entry moves only once.
+        // The shards are split from the last key to the first, so that each entry moves only once.
         for i in (1..parts).rev() {
             let key = sample[i * sample.len() / parts];
             // If this fails, the batch can still be written. Only later writers have fewer shards.
@@ -62,14 +62,15 @@ impl Shards {
         }
     }
 
-    /// Splits the shard of `key` at the key that `cut` returns. Does nothing if it returns `None`.
+    /// Splits the shard of `key` at the key that `cut` returns. Does nothing if `cut` returns `None`, if a
+    /// snapshot exists, or if another thread is changing the map.
     fn split_where(
         &self,
         key: &[u8],
         cut: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> Option<Vec<u8>>,
     ) -> Result<()> {
         if !self.eras.is_quiet() {
-            return Ok(()); // checked again in the transaction; this saves its cost
+            return Ok(()); // the transaction below tests this again
         }
         let mut unused = match self.unused.try_lock() {
             Ok(unused) => unused,
@@ -93,7 +94,7 @@ impl Shards {
                 return Ok(false);
             }
             // Older versions stay, too. No snapshot needs them now, but writes may never come near their keys
-            // and remove them, so this removes some.
+            // and remove them, so this attempt to split removes some of them.
             if part::has_older(ta, a) {
                 part::tidy(ta, a, &self.eras, &[], TIDIED)?;
                 return Ok(false);
@@ -186,14 +187,14 @@ mod tests {
     #[test]
     fn shards_that_are_filled_in_order_are_full() {
         let store = Store::in_memory().unwrap();
-        // So few entries that there are not enough shards, even with one processor.
+        // The test inserts so few entries that there are not enough shards, even with one processor.
         for n in 0..3000u32 {
             store.put(n.to_be_bytes(), "").unwrap();
         }
         let (enough, before) = (store.shards.enough, sizes(&store));
         let full = |(i, size): (usize, &usize)| *size == large(i + 1, enough).next_multiple_of(ASKED) - 1;
         assert!(before.len() > 2 && before[..before.len() - 1].iter().enumerate().all(full), "{before:?}");
-        // The first shard gets entries between its own.
+        // The first shard gets entries between those that it has, so a split halves it.
         let mut number = 0u32;
         while sizes(&store).len() == before.len() {
             store.put([[0; 4], number.wrapping_mul(0x9e37_79b1).to_be_bytes()].concat(), "").unwrap();
@@ -226,7 +227,7 @@ mod tests {
         assert!(cut(false).is_some() && cut(true).is_none());
     }
 
-    /// Otherwise a shard with older versions near keys that no thread writes to would never be split.
+    /// A shard may have older versions near keys that no thread writes to. It must be split all the same.
     #[test]
     fn what_snapshots_have_left_does_not_keep_a_shard_whole() {
         let store = Store::in_memory().unwrap();
@@ -240,7 +241,8 @@ mod tests {
         assert!(sizes.len() > 2 && sizes.iter().all(|&size| size <= 2 * LARGE), "{sizes:?}");
     }
 
-    /// Otherwise the store would grow with each key space, and later key spaces would not get enough shards.
+    /// Without this, the store would grow with each key space that is made and removed, and later key spaces
+    /// would not get enough shards.
     #[test]
     fn shards_of_removed_key_spaces_are_used_again() {
         let store = Store::in_memory().unwrap();
@@ -259,7 +261,8 @@ mod tests {
         }
     }
 
-    /// Otherwise a thread with an old map would look for keys in a shard with another range.
+    /// If two ranges of keys had the same bounds, a thread with an old map would look for keys in a shard
+    /// with another range.
     #[test]
     fn bounds_of_a_shard_belong_to_one_range_of_keys() {
         let store = Store::in_memory().unwrap();
@@ -308,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Otherwise one write of many would take long.
+    /// A split must not move many bytes, because a write waits for the split.
     #[test]
     fn what_would_take_long_to_move_stays() {
         let store = Store::in_memory().unwrap();
@@ -318,7 +321,8 @@ mod tests {
             store.put(key(n), &value).unwrap();
         }
         assert_eq!(sizes(&store), [ASKED + 1]);
-        // A replaced value does not cause a check, whatever the number of entries.
+        // A write that replaces a value does not check the size of the shard, whatever the number of its
+        // entries.
         store.delete(key(0)).unwrap();
         let cuts = CUTS.get();
         for _ in 0..3 {

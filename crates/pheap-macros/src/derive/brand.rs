@@ -1,4 +1,4 @@
-//! The type at another brand: `Node<'r, T>` becomes `Node<'__at, <T as Persist>::At<'__at>>`.
+//! The derived type at another brand: `Node<'r, T>` becomes `Node<'__at, <T as Persist>::At<'__at>>`.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};

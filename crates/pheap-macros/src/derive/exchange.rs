@@ -32,8 +32,9 @@ fn brand(input: &Input<'_>) -> Lifetime {
 
 struct ExchangeDerive<'a> {
     input: &'a Input<'a>,
-    /// Paths to the items that the expansion uses.
+    /// The path to the items of pheap that export and import.
     serde: TokenStream,
+    /// The path to the crate `core`.
     core: TokenStream,
     brand: Lifetime,
 }
@@ -44,7 +45,7 @@ struct FieldLists<'a> {
     types: Vec<&'a Type>,
     /// The names of the fields in exported data.
     names: Vec<String>,
-    /// A variable for each field. Errors about it point to the type of the field.
+    /// A variable for each field. Errors about the variable point to the type of the field.
     bindings: Vec<Ident>,
     form: FieldsForm,
 }
@@ -89,7 +90,8 @@ impl<'a> FieldLists<'a> {
 }
 
 impl ExchangeDerive<'_> {
-    /// Returns the generics of an impl for all brands. Each type parameter must implement `which`, too.
+    /// Returns the generics of an impl of an exchange trait for all brands. Each type parameter must
+    /// implement the trait `which`.
     fn generics(&self, which: &TokenStream) -> Generics {
         let mut generics = brand::generics(self.input);
         let brand = &self.brand;
@@ -106,7 +108,8 @@ impl ExchangeDerive<'_> {
         generics
     }
 
-    /// Returns the impl of a trait for all brands, with these items.
+    /// Returns the impl of the trait `which` for all brands, with these items. Each type parameter must
+    /// implement the trait `bound`.
     fn implement(&self, which: &TokenStream, bound: &TokenStream, items: &TokenStream) -> TokenStream {
         let (name, brand) = (self.input.name, &self.brand);
         let generics = self.generics(bound);
@@ -232,8 +235,8 @@ impl ExchangeDerive<'_> {
         }
     }
 
-    /// Exports the fields. `start` creates the state, which implements the serialiser trait `which`, and the
-    /// function `export` writes a field to it.
+    /// Returns code that exports the fields. `start` creates the state, which implements the serialiser trait
+    /// `which`, and the function `export` writes a field to that state.
     fn export_fields(
         &self,
         parts: &FieldLists<'_>,
@@ -246,7 +249,7 @@ impl ExchangeDerive<'_> {
             FieldsForm::Named => parts.names.iter().map(|name| quote!(#name,)).collect(),
             _ => vec![TokenStream::new(); parts.names.len()],
         };
-        // If a field cannot be exported, the error points to its type.
+        // If the type of a field cannot be exported, the compiler's error points to that type.
         let fields = parts.bindings.iter().zip(names).map(
             |(field, name)| hygienic!(at field.span() => #serde::#export(&mut __state, #name __at, #field)?;),
         );

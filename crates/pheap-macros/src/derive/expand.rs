@@ -23,8 +23,8 @@ pub(super) fn expand(input: &Input<'_>) -> TokenStream {
     let check = check(input);
     let key = input.options.key.map(|_| key::impl_key(input));
     let exchange = exchange::expand(input);
-    // Only in pheap itself, which denies unsafe code except at listed places. In another crate, `allow` would
-    // be an error under `forbid(unsafe_code)`.
+    // Allows unsafe code in pheap itself, which denies it except at listed places. In another crate, `allow`
+    // would be an error under `forbid(unsafe_code)`.
     let allow = (input.options.krate.to_string() == "crate").then(|| quote!(#[allow(unsafe_code)]));
     hygienic! {
         #allow
@@ -98,7 +98,8 @@ pub(super) fn discriminants(variants: &[Variant<'_>]) -> Vec<(TokenStream, Liter
     variants.iter().map(next).collect()
 }
 
-/// Returns the header of the impl: its generics, the type, the type's parameters, and the where clause.
+/// Returns the header of the impl, as arguments for the macros of pheap: its generics, the type, the type's
+/// parameters, and the where clause.
 fn header(input: &Input<'_>) -> TokenStream {
     let name = input.name;
     let generics = brand::generics(input);
@@ -116,8 +117,9 @@ fn header(input: &Input<'_>) -> TokenStream {
     hygienic!([#impl_generics] #name [#(#brands)*] [#(#parameters)*] where [#where_clause])
 }
 
-/// Returns the stable id and the earlier ids. With `own`, the expansion calls a private function of `pheap`,
-/// so other crates cannot use the ids that are reserved for `pheap`.
+/// Returns the stable id and the earlier ids of the type, as arguments for the macros of pheap. With `own`,
+/// the expansion calls a private function of `pheap`, so other crates cannot use the ids that are reserved
+/// for `pheap`.
 fn id(input: &Input<'_>) -> TokenStream {
     let id = &input.options.id;
     let of = if input.options.own { quote!(own) } else { quote!(new) };
@@ -125,7 +127,7 @@ fn id(input: &Input<'_>) -> TokenStream {
     hygienic!(id #of #id was [#(#was)*] removed [#(#removed)*])
 }
 
-/// Returns the history of a field.
+/// Returns the history of a field, as an argument for the macros of pheap.
 fn history(History { was, since, default, .. }: &History) -> TokenStream {
     let since = Literal::u32_unsuffixed(*since);
     hygienic!(was [#(#was)*] since #since default [#default])
@@ -136,14 +138,15 @@ fn align(input: &Input<'_>) -> Literal {
     Literal::u64_unsuffixed(input.repr.align)
 }
 
-/// Returns the number of gaps before, between and behind the fields, and the fields. `before` is the number
-/// of fields of earlier variants, so that each field gets a distinct variable.
+/// Returns the number of gaps before, between and behind the fields, and the fields, as arguments for the
+/// macros of pheap. `before` is the number of fields of earlier variants, so that each field gets a distinct
+/// variable.
 fn described(fields: &[Field<'_>], before: usize) -> (Literal, TokenStream) {
     let gaps = Literal::usize_unsuffixed(fields.len() + 1);
     let fields = fields.iter().enumerate().map(|(i, field)| {
         let (member, ty, label) = (&field.member, field.ty, field.name());
         let index = Literal::usize_unsuffixed(i);
-        // If the type of a field has changed, the error points to it.
+        // If the type of a field has changed since the derive, the compiler's error points to that type.
         let binding = format_ident!("__field{}", before + i, span = Span::mixed_site().located_at(ty.span()));
         let history = history(&field.history);
         hygienic!(#index #member: #ty as #label #history #binding)

@@ -40,22 +40,23 @@ pub(super) struct Field<'a> {
     pub(super) member: Member,
     pub(super) ty: &'a Type,
     pub(super) history: History,
-    /// The adapter in `with = ..`, and the span of `with`. It is an error here, but users know it from serde.
+    /// The adapter in `with = ..`, and the span of `with`. That key is an error here, but users know it from
+    /// serde.
     pub(super) adapter: Option<(Span, String)>,
 }
 
 /// The history of a field or variant in earlier versions of the program.
 pub(super) struct History {
     pub(super) was: Vec<String>,
-    /// The version of the type that added it; 1 for the first version.
+    /// The version of the type that added the field or variant; 1 for the first version.
     pub(super) since: u32,
-    /// The value in older objects. Only fields have one.
+    /// The value of the field in older objects. Only fields have one.
     pub(super) default: Option<Expr>,
-    /// The names of removed fields. Only variants have them.
+    /// The names of fields that were removed from the variant. Only variants have them.
     pub(super) removed: Vec<String>,
 }
 
-/// The `#[repr(..)]` hints that matter, each with its span.
+/// The `#[repr(..)]` hints that matter to the derive, each with its span.
 pub(super) struct Repr {
     pub(super) c: Option<Span>,
     pub(super) transparent: Option<Span>,
@@ -73,9 +74,9 @@ pub(super) struct Options {
     pub(super) id: String,
     /// Earlier ids of the type.
     pub(super) was: Vec<String>,
-    /// Names of removed fields.
+    /// Names of fields that were removed from the type.
     pub(super) removed: Vec<String>,
-    /// Whether the id is reserved for `pheap` itself.
+    /// Whether the type is one of pheap's own, which may have an id that begins with `pheap::`.
     pub(super) own: bool,
     /// The span of `key`, if the type is a key.
     pub(super) key: Option<Span>,
@@ -170,7 +171,7 @@ impl History {
     }
 }
 
-/// Parses an earlier name.
+/// Parses the earlier name in `was = ".."` or `removed = ".."`.
 fn earlier_name(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
     let value = meta.value()?.parse::<LitStr>()?;
     if value.value().is_empty() {
@@ -180,7 +181,7 @@ fn earlier_name(meta: &ParseNestedMeta<'_>) -> syn::Result<String> {
 }
 
 impl Field<'_> {
-    /// Returns the name of the field in the description of the type: `next`, `0`.
+    /// Returns the name of the field in the description of the type, such as `next` or `0`.
     pub(super) fn name(&self) -> String {
         match &self.member {
             Member::Named(name) => name.unraw().to_string(),

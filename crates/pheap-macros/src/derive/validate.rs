@@ -1,4 +1,4 @@
-//! The rules for a type. Each message says how to follow the rule.
+//! The rules for a type that derives `Persist`. Each message says how to follow the rule.
 
 use quote::ToTokens;
 use syn::spanned::Spanned;

@@ -48,7 +48,7 @@ pub(super) fn parse(item: TokenStream) -> Result<Function> {
     };
     match signature.parse2(head.clone()) {
         Ok(sig) => Ok(Function { head, sig, body }),
-        // For a syntax error in a function's head, syn has a better message.
+        // If the item is a function, its head has a syntax error, for which syn has the better message.
         Err(error) => Err(if is_function() { error } else { Error::new(error.span(), FORMS) }),
     }
 }
@@ -184,7 +184,8 @@ fn opens(sig: &Signature, root: &Ident) -> Result<()> {
     Ok(())
 }
 
-/// Returns the names of the parameters for whose type `is` returns true.
+/// Returns the names of the parameters for whose type `is` returns true. Fails if such a parameter has a
+/// pattern instead of a name.
 fn parameters(sig: &Signature, is: fn(&Type) -> bool) -> Result<Vec<&Ident>> {
     let typed = sig.inputs.iter().filter_map(|input| match input {
         FnArg::Typed(input) if is(&input.ty) => Some(input),

@@ -1,5 +1,5 @@
-//! Common first attempts that do not compile, and for which the compiler has no helpful message. The names
-//! are known here, so the message contains the code to write instead.
+//! Common first attempts that do not compile, and for which the compiler has no helpful message. The names of
+//! transactions and pointers are known here, so the message contains the code to write instead.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -15,10 +15,11 @@ use super::scope::ScopedNames;
 use super::tokens::{is_group, is_punct, is_word, list};
 use crate::errors::Errors;
 
-/// Returns errors for first attempts in the body. `pointers` are the names that mean a `P` in it.
+/// Returns errors for first attempts in the body. `txs` are the names that mean a transaction in the body,
+/// and `pointers` those that mean a `P`.
 pub(super) fn check(txs: &ScopedNames, pointers: &ScopedNames, body: &TokenStream) -> syn::Result<()> {
     let braces = TokenTree::from(Group::new(Delimiter::Brace, body.clone()));
-    // If the body is not valid Rust, the compiler reports that.
+    // If the body is not valid Rust, the compiler reports the error.
     let Ok(block) = syn::parse2::<Block>(braces.into()) else { return Ok(()) };
     let mut guesses = Guesses { txs: txs.clone(), pointers: pointers.clone(), errors: Errors::default() };
     guesses.visit_block(&block);
@@ -192,7 +193,7 @@ impl<'ast> Visit<'ast> for Guesses {
                 this.visit_stmt(statement);
                 match statement {
                     Stmt::Local(local) => this.shadow(&local.pat),
-                    // The macro may bind the names in its arguments to other values.
+                    // The called macro may bind the names in its arguments to other values.
                     Stmt::Macro(call) => this.pointers.hide(&list(call.mac.tokens.clone())),
                     _ => {}
                 }

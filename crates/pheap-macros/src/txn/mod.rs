@@ -46,7 +46,8 @@ fn stub(function: &Function, error: &syn::Error) -> TokenStream {
     }
 }
 
-/// Returns the new body.
+/// Returns the new body of the function: with rewritten stores, and within a transaction if the function
+/// opens one.
 fn body(args: TokenStream, function: &Function) -> syn::Result<TokenTree> {
     let krate = PheapPath::parse(args)?;
     let form = Form::of(&function.sig)?;
@@ -109,14 +110,14 @@ impl PheapPath {
         Ok(PheapPath(tokens::list(krate)))
     }
 
-    /// Returns the path with this span, which must come from [`hygienic_at`]. Errors about a call point to
-    /// the start of its path.
+    /// Returns the path with `span`, which must come from [`hygienic_at`]. Errors about a call point to the
+    /// start of its path.
     fn at(&self, span: Span) -> SpannedPath<'_> {
         SpannedPath { krate: self, span }
     }
 }
 
-/// The path with a span.
+/// The path to `pheap`, with a span for its tokens.
 struct SpannedPath<'a> {
     krate: &'a PheapPath,
     span: Span,

@@ -7,16 +7,16 @@ use super::place::{PlaceExpr, assignment};
 use super::scope::ScopedNames;
 use super::tokens::{is_group, is_punct, is_word, list, until};
 
-/// Two assignments whose places are known before the first of them runs.
+/// Two neighbouring assignments whose places are known before the first of them runs.
 pub(super) struct AssignmentPair {
     /// Number of tokens of both assignments.
     pub(super) tokens: usize,
     /// Whether both places have the same key, and so are in one object.
     pub(super) is_one_object: bool,
-    /// The second place. The first assignment notes it for the log after it has evaluated its right side. So
-    /// the right side may contain the last use of a `&T` that was read before, as in the plain code. If the
-    /// first assignment is a `+=` that calls `AddAssign`, it notes the place before the right side. In that
-    /// case, the right side uses no `&mut` to a variable.
+    /// The second place. The first assignment notes this place for the log after it has evaluated its right
+    /// side. So the right side may contain the last use of a `&T` that was read before, as in the plain code.
+    /// If the first assignment is a `+=` that calls `AddAssign`, it notes the place before it evaluates the
+    /// right side. In that case, the right side uses no `&mut` to a variable.
     pub(super) other: PlaceExpr,
 }
 
@@ -28,8 +28,9 @@ impl AssignmentPair {
             return None;
         }
         let (other, _, right_side, other_len) = fixed(&tokens[len..], names)?;
-        // Both must belong to one `Txn`: a place is noted for the log of the `Txn` that is borrowed. Within
-        // one element, the places are close together, so two assignments gain little from a pair.
+        // Both assignments must belong to one `Txn`: a place is noted for the log of the `Txn` that is
+        // borrowed. Within one element, the places are close together, so two assignments gain little from a
+        // pair.
         if first.tx != other.tx || rebinds(right_side) || first.is_beside(&other) {
             return None;
         }
@@ -73,7 +74,7 @@ fn calls(expr: &[TokenTree]) -> bool {
         (before, TokenTree::Group(group)) => {
             let is_called = match before {
                 Some(TokenTree::Ident(_) | TokenTree::Group(_)) => true,
-                Some(before) => is_punct(before, '>'), // `f::<T>(x)`
+                Some(before) => is_punct(before, '>'), // the end of `::<T>` in `f::<T>(x)`
                 None => false,
             };
             is_called && is_group(&expr[i], Delimiter::Parenthesis)

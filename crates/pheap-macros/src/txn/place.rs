@@ -20,8 +20,9 @@ pub(super) struct PlaceExpr {
 
 /// A step from an object to a part of it.
 pub(super) enum PlaceProjection {
-    /// A name or a number.
+    /// The name or the number of a field.
     Field(TokenTree),
+    /// The index of an element.
     Element(TokenStream),
 }
 
@@ -34,7 +35,8 @@ impl PlaceExpr {
                 let tx = name_of(name).filter(|tx| names.has(&tx.to_string()))?;
                 (PlaceExpr { tx, key: key.stream(), steps: Vec::new() }, 2)
             }
-            // `(tx[p].x)`, or an argument of a macro.
+            // A place in parentheses, such as `(tx[p].x)`, or in the invisible group around an argument of a
+            // macro.
             [TokenTree::Group(group), ..] if is_transparent(group) => {
                 (PlaceExpr::all_of(group.stream(), names)?, 1)
             }
@@ -172,7 +174,7 @@ fn fields_of(number: &Literal) -> impl Iterator<Item = PlaceProjection> {
     let (text, span) = (number.to_string(), number.span());
     let field = move |digits: &str| {
         let number = digits.parse().ok().map(Literal::usize_unsuffixed);
-        // If it is no number, it is no field either, and the compiler reports that.
+        // If the digits are no number, the token is no field either, and the compiler reports that.
         let mut token = TokenTree::from(number.unwrap_or_else(|| Literal::string(digits)));
         token.set_span(span);
         PlaceProjection::Field(token)
@@ -180,7 +182,8 @@ fn fields_of(number: &Literal) -> impl Iterator<Item = PlaceProjection> {
     text.split('.').map(field).collect::<Vec<_>>().into_iter()
 }
 
-/// Returns whether `[index]` may select one element. If it cannot, the `IndexMut` of the type applies.
+/// Returns whether `[index]` may select one element of an array or slice. If it cannot, the `IndexMut` of the
+/// type applies.
 fn may_be_usize(index: TokenStream) -> bool {
     let tokens = list(index);
     let is_range = tokens.windows(2).any(|pair| is_punct(&pair[0], '.') && is_punct(&pair[1], '.'));
@@ -195,7 +198,7 @@ fn may_be_usize(index: TokenStream) -> bool {
                 Delimiter::Bracket => false,
                 Delimiter::Brace => true,
             },
-            // `Point { x, y }`.
+            // The value of a struct, `Point { x, y }`, is no index of a slice.
             [.., TokenTree::Ident(name), fields] if is_group(fields, Delimiter::Brace) => {
                 !name.to_string().starts_with(char::is_uppercase)
             }

@@ -1,9 +1,9 @@
 //! Finds the assignments in a body, and rewrites them.
 //!
-//! It reads tokens, because a parser of expressions would make each build slower. So it sees less than a
-//! parser. Each assignment that it finds is one, and each name that it takes for a transaction is one (unless
-//! a macro has bound the name to another value), but it may overlook some. Overlooked assignments are still
-//! correct, because `tx[p]` makes the whole object crash-safe.
+//! This file reads tokens, because a parser of expressions would make each build slower. So it sees less than
+//! a parser would. The search takes no other code for an assignment, and no other name for a transaction
+//! (unless a macro has bound the name to another value). But it may overlook assignments. Overlooked
+//! assignments are still correct, because `tx[p]` makes the whole object crash-safe.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -54,14 +54,14 @@ impl Rewriter<'_> {
         let mut txs = Cow::Borrowed(txs);
         let mut out = Vec::with_capacity(tokens.len());
         let mut changed = false;
-        // The end of the last pair.
+        // The index behind the last pair of assignments.
         let mut pair_end = 0;
-        // The end of the parameters of the last closure.
+        // The index behind the parameters of the last closure.
         let mut parameters_end = 0;
         let mut at = 0;
         while at < tokens.len() {
             let (before, rest) = tokens.split_at(at);
-            // Converts the name once, because each conversion allocates a string.
+            // Converts the identifier to a string once, because each conversion allocates memory.
             let word = if let TokenTree::Ident(word) = &rest[0] { word.to_string() } else { String::new() };
             let is_body = at == parameters_end;
             let pattern = pattern(&word, before, rest);
@@ -104,7 +104,7 @@ impl Rewriter<'_> {
             }
             out.push(match &rest[0] {
                 TokenTree::Group(group) => {
-                    // Brackets among arguments count as arguments, too.
+                    // Brackets within the parentheses of arguments count as arguments, too.
                     let inside =
                         if delimiter == Delimiter::Parenthesis { delimiter } else { group.delimiter() };
                     match self.content(&group.stream(), &txs, inside) {
@@ -147,7 +147,7 @@ fn begins_closure(before: &[TokenTree]) -> bool {
         [before @ .., hash, attribute] if is_punct(hash, '#') && is_group(attribute, Delimiter::Bracket) => {
             begins_closure(before)
         }
-        [.., quote, TokenTree::Ident(_)] if is_punct(quote, '\'') => true, // `break 'label |x| x`
+        [.., quote, TokenTree::Ident(_)] if is_punct(quote, '\'') => true, // a label: `break 'label |x| x`
         [.., TokenTree::Ident(word)] => KEYWORDS.iter().any(|keyword| word == keyword),
         [.., TokenTree::Punct(last)] => !matches!(last.as_char(), '|' | '?'),
         [.., last] => is_group(last, Delimiter::Brace),
@@ -167,7 +167,7 @@ fn parameters(rest: &[TokenTree]) -> Option<&[TokenTree]> {
 fn untouched(word: &str, rest: &[TokenTree]) -> usize {
     match rest {
         [_, TokenTree::Ident(_), ..] if word == "fn" => {
-            // Ignores the `{ N }` of `Type<{ N }>`.
+            // Ignores the braces of a type argument, such as the `{ N }` of `Type<{ N }>`.
             let is_argument = |next: &TokenTree| is_punct(next, '>') || is_punct(next, ',');
             let is_end = |&i: &usize| {
                 is_punct(&rest[i], ';')
@@ -214,7 +214,7 @@ fn pattern<'a>(word: &str, before: &'a [TokenTree], rest: &'a [TokenTree]) -> &'
 /// a pattern that ends with `}`, because it looks like a statement.
 fn ends_pattern(before: &[TokenTree]) -> bool {
     match before {
-        // `break 'label if c { 1 } else { 2 }`
+        // An `if` behind a label begins no guard: `break 'label if c { 1 } else { 2 }`.
         [.., quote, TokenTree::Ident(_)] if is_punct(quote, '\'') => false,
         [.., TokenTree::Ident(word)] => !KEYWORDS.iter().any(|keyword| word == keyword),
         [.., TokenTree::Literal(_)] => true,

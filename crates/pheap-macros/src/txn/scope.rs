@@ -15,7 +15,7 @@ impl ScopedNames {
         ScopedNames(names.into_iter().map(|name| name.to_string()).collect())
     }
 
-    /// Returns the first name.
+    /// Returns the first of the names that are in scope.
     pub(super) fn first(&self) -> Option<&str> {
         self.0.first().map(String::as_str)
     }
@@ -24,7 +24,7 @@ impl ScopedNames {
         self.0.iter().any(|own| own == name)
     }
 
-    /// Returns whether a token is one of the names.
+    /// Returns whether a token is one of these names.
     pub(super) fn is(&self, token: &TokenTree) -> bool {
         name_of(token).is_some_and(|name| self.has(&name.to_string()))
     }

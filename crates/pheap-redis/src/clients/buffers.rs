@@ -9,31 +9,32 @@ use crate::text::words;
 /// Limits of a client's unread output. For `hard` and `soft`, 0 means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimit {
-    /// Bytes at which the client is disconnected at once.
+    /// Bytes of unread output at which the client is disconnected at once.
     pub hard: u64,
-    /// Bytes at which the client is disconnected if its output stays there for more than `seconds`.
+    /// Bytes of unread output. The client is disconnected if its output stays at or above them for more than
+    /// `seconds`.
     pub soft: u64,
     /// Seconds for which the output may stay at or above the soft limit.
     pub seconds: u64,
 }
 
-/// The limits of each kind of client.
+/// The limits of unread output for each kind of client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputLimits {
-    /// Clients that subscribe to no channels.
+    /// The limits of clients that subscribe to no channels.
     pub normal: OutputLimit,
-    /// Replicas. This server has none, so this limit has no effect.
+    /// The limits of replicas. This server has no replicas, so they have no effect.
     pub replica: OutputLimit,
-    /// Clients that subscribe to channels.
+    /// The limits of clients that subscribe to channels.
     pub pubsub: OutputLimit,
 }
 
 impl OutputLimits {
-    /// Sets limits from a text: groups of a kind of client, two numbers of bytes, and seconds. Kinds that the
-    /// text does not name keep their limits.
+    /// Sets limits from the text of the option. Each group of four words is a kind of client, the hard limit
+    /// and the soft limit in bytes, and the seconds. A kind that the text does not name keeps its limits.
     ///
     /// # Errors
-    /// The problem with the text. Then the limits are unchanged.
+    /// If the text is invalid. The error says why, and the limits are unchanged.
     pub fn set(&mut self, text: &str) -> Result<(), &'static str> {
         let (words, mut new): (Vec<&str>, _) = (text.split_whitespace().collect(), *self);
         let groups = words.chunks_exact(4);
@@ -71,34 +72,36 @@ impl fmt::Display for OutputLimits {
     }
 }
 
-/// The limits of one kind of client, which all threads read. Each of the three numbers is set by itself.
+/// The output limits of one kind of client, shared by all threads. Each of the three numbers is stored by
+/// itself, so a reader may see some old and some new ones.
 #[derive(Debug, Default)]
 pub struct SharedOutputLimit([AtomicU64; 3]);
 
 impl SharedOutputLimit {
-    /// Sets the limits.
+    /// Stores the output limits.
     pub fn set(&self, limit: OutputLimit) {
         let OutputLimit { hard, soft, seconds } = limit;
         self.0.iter().zip([hard, soft, seconds]).for_each(|(shared, new)| shared.store(new, Relaxed));
     }
 
-    /// Returns the limits.
+    /// Returns the output limits.
     pub fn get(&self) -> OutputLimit {
         let [hard, soft, seconds] = self.0.each_ref().map(|shared| shared.load(Relaxed));
         OutputLimit { hard, soft, seconds }
     }
 }
 
-/// Measures for how long a client has reached its soft limit.
+/// Measures for how long a client's unread output has reached its soft limit.
 #[derive(Debug, Default)]
 pub struct SoftLimitTimer {
-    /// When a check first found the soft limit reached; None if the last check did not.
+    /// The time of the first check that found the soft limit reached; None if the last check did not find it
+    /// reached.
     since: Option<Instant>,
 }
 
 impl SoftLimitTimer {
-    /// Returns whether a client with so many bytes of unread output has to be disconnected. The time at the
-    /// soft limit is measured between calls.
+    /// Returns whether a client with `bytes` bytes of unread output has to be disconnected. The time at the
+    /// soft limit begins with the first call that finds it reached.
     pub fn is_over(&mut self, bytes: usize, limit: OutputLimit) -> bool {
         let reaches = |limit: u64| limit > 0 && bytes as u64 >= limit;
         if !reaches(limit.soft) {

@@ -9,7 +9,7 @@ use crate::clients::Profile;
 use crate::clients::pubsub::SubscriptionKind;
 use crate::text::words;
 
-/// A database and a key in it.
+/// The number of a database, and a key in this database.
 pub type Name = (usize, Vec<u8>);
 
 /// The state of a client that commands use.
@@ -20,7 +20,7 @@ pub struct Session {
     pub id: u64,
     /// The selected database.
     pub db: usize,
-    /// The state that other threads may read.
+    /// The part of the client's state that other threads may read.
     pub profile: Arc<Profile>,
     /// Whether the client has authenticated, or no password was set when it connected or sent `RESET`.
     pub authenticated: bool,
@@ -28,8 +28,8 @@ pub struct Session {
     pub multi: Option<Multi>,
     /// Watched keys, and whether each had already expired when the client watched it.
     pub watched: BTreeMap<Name, bool>,
-    /// Whether a watched key may have changed. Threads that change or remove the key set it, and `EXEC` does
-    /// if the key has expired.
+    /// Whether a watched key may have changed. A thread that changes or removes a watched key sets this flag,
+    /// and `EXEC` sets it if a watched key has expired.
     pub watched_changed: Arc<AtomicBool>,
     /// Subscribed channels, patterns, and shard channels.
     pub listens: [BTreeSet<Vec<u8>>; 3],
@@ -39,17 +39,17 @@ pub struct Session {
     pub closing: bool,
     /// Whether replies use RESP3.
     pub resp3: bool,
-    /// Whether the error of the present command was counted already.
+    /// Whether the script that the present command has run has already counted the error in the reply.
     pub error_is_counted: bool,
-    /// Whether this is the link to the master that this server follows.
+    /// Whether this is the session of the link to the master that this server follows.
     pub is_master: bool,
-    /// Whether this is a script that runs commands.
+    /// Whether this is the session of a script, which runs commands.
     pub is_script: bool,
     /// Whether the client uses `MONITOR`.
     pub monitors: bool,
     /// Whether the client is exempt from `maxmemory-clients`.
     pub never_evicted: bool,
-    /// Whether the client's commands, except `TOUCH`, do not update the usage of keys.
+    /// Whether the client's commands, except `TOUCH`, do not record that they use keys (`CLIENT NO-TOUCH`).
     pub touches_nothing: bool,
     /// Whether memory was short and no key could be evicted when the memory was last checked for this client.
     pub out_of_memory: bool,
@@ -59,23 +59,25 @@ pub struct Session {
     pub caching: bool,
     /// The name of the last command that was queued or run; `NULL` before the first one.
     pub last_command: &'static str,
-    /// Bytes of input without a reply when the present commands began to run.
+    /// Bytes of input without a reply, when the thread last began to run the client's commands or last sent
+    /// output.
     pub input: usize,
-    /// Bytes of output still to send at that time.
+    /// Bytes of output still to send, when the thread last began to run the client's commands or last sent
+    /// output.
     pub output: usize,
-    /// Whether the present command is a blocked one that runs again.
+    /// Whether the present command is a blocked command that runs again.
     pub resumes: bool,
 }
 
 /// Options of `CLIENT TRACKING`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TrackingOptions {
-    /// The id of the client that gets the messages instead of this one.
+    /// The id of the client that gets the invalidation messages instead of the tracking client.
     pub redirect: Option<u64>,
     /// Whether the client gets messages about all keys with certain prefixes, whether or not it has read
     /// them.
     pub broadcast: bool,
-    /// The reads after which the client may have copies.
+    /// The reads after which the client may have copies of the keys.
     pub reads: Reads,
     /// Whether the client gets no messages about its own changes.
     pub no_loop: bool,
@@ -84,37 +86,38 @@ pub struct TrackingOptions {
 /// The reads after which a client may have copies of the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reads {
-    /// All reads.
+    /// All reads may leave copies.
     #[default]
     All,
-    /// Reads of the command or transaction that follows `CLIENT CACHING YES`.
+    /// Only reads of the command or transaction that follows `CLIENT CACHING YES` may leave copies.
     OptIn,
-    /// All reads except those of the command or transaction that follows `CLIENT CACHING NO`.
+    /// All reads may leave copies, except those of the command or transaction that follows `CLIENT CACHING
+    /// NO`.
     OptOut,
 }
 
 /// Commands that wait for `EXEC`.
 #[derive(Debug, Default)]
 pub struct Multi {
-    /// The arguments of each command.
+    /// The words of each queued command.
     pub queue: Vec<Vec<Vec<u8>>>,
-    /// Bytes of all arguments.
+    /// Bytes of the words of all queued commands.
     pub bytes: usize,
     /// Whether a command was refused, so that `EXEC` fails.
     pub refused: bool,
 }
 
-/// The commands that get a reply.
+/// Which commands of a client get a reply (`CLIENT REPLY`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Replies {
-    /// All commands.
+    /// All commands get a reply.
     #[default]
     On,
-    /// No command.
+    /// No command gets a reply.
     Off,
-    /// All commands except the next one.
+    /// All commands except the next one get a reply.
     SkipNext,
-    /// All commands except the present one.
+    /// All commands except the present one get a reply.
     Skip,
 }
 
@@ -124,7 +127,7 @@ impl Session {
         Session { id: profile.id, profile, authenticated, last_command: "NULL", ..Session::default() }
     }
 
-    /// Publishes the state for other threads.
+    /// Copies the state that other threads may read to the client's profile.
     pub fn publish(&self) {
         let mut state = self.profile.state.lock();
         state.db = self.db;
@@ -183,14 +186,14 @@ impl Session {
         &mut self.listens[kind as usize]
     }
 
-    /// Returns the client that gets the tracking messages: -1 if this one does not track keys, 0 for itself,
-    /// or an id.
+    /// Returns the id of the client that gets this client's tracking messages; 0 if this client gets them
+    /// itself; -1 if it does not track keys.
     pub fn redirects_to(&self) -> i64 {
         self.tracking.map_or(-1, |options| options.redirect.unwrap_or(0) as i64)
     }
 
-    /// Returns whether the keys that the client reads now have to be recorded, because it may keep copies. In
-    /// broadcast mode they need not be.
+    /// Returns whether the keys that the client reads now have to be recorded, because the client may keep
+    /// copies. For a client in broadcast mode, reads are not recorded.
     pub fn keeps_copies(&self) -> bool {
         self.tracking.is_some_and(|options| {
             !options.broadcast

@@ -42,11 +42,12 @@ pub struct Profile {
     pub is_blocked: AtomicBool,
     /// Whether a tracking message was lost because the client that should get it has disconnected.
     pub redirect_is_broken: AtomicBool,
-    /// State that changes. The client's thread writes it, most fields only after it has served the client.
+    /// The part of the state that changes. The client's thread writes it, most fields only after it has
+    /// served the client.
     pub state: Mutex<State>,
 }
 
-/// State of a client that changes.
+/// The part of a client's state that changes, for other threads to read.
 #[derive(Debug, Clone)]
 pub struct State {
     /// The name that the client gave itself.
@@ -59,20 +60,20 @@ pub struct State {
     pub db: usize,
     /// Number of channels, patterns, and shard channels that the client subscribes to.
     pub listens: [usize; 3],
-    /// Number of commands that wait for `EXEC` and their bytes, after `MULTI`.
+    /// After `MULTI`: the number of commands that wait for `EXEC`, and their bytes.
     pub queued: Option<(usize, usize)>,
-    /// Further flags, as letters of `CLIENT LIST`.
+    /// The flags of the session, as letters of `CLIENT LIST`. The flags `U`, `b` and `R` are in the profile.
     pub flags: String,
-    /// Bytes of input without a reply, at the last update.
+    /// Bytes of input without a reply, when the client's thread last updated this state.
     pub input: usize,
-    /// Bytes of output still to send, at the last update.
+    /// Bytes of output still to send, when the client's thread last updated this state.
     pub output: usize,
     /// The name of the last command.
     pub command: &'static str,
     /// Whether replies use RESP3.
     pub resp3: bool,
-    /// The client that gets the tracking messages: -1 if the client does not track keys, 0 for itself, or an
-    /// id.
+    /// The id of the client that gets this client's tracking messages; 0 if this client gets them itself; -1
+    /// if it does not track keys.
     pub redirects_to: i64,
 }
 
@@ -109,15 +110,15 @@ impl State {
 /// Selects the clients that meet all conditions. A field that is None is no condition.
 #[derive(Debug, Default)]
 pub struct Filter {
-    /// The client with this id.
+    /// Selects only the client with this id.
     pub id: Option<u64>,
-    /// Clients with this address.
+    /// Selects clients whose own end of the connection has this address.
     pub addr: Option<Vec<u8>>,
-    /// Clients that have connected to this address of the server.
+    /// Selects clients that have connected to this address of the server.
     pub laddr: Option<Vec<u8>>,
-    /// Clients of this kind.
+    /// Selects clients of this kind.
     pub kind: Option<ClientKind>,
-    /// All clients except this id.
+    /// Selects all clients except the one with this id.
     pub not: Option<u64>,
 }
 
@@ -154,8 +155,8 @@ impl Clients {
         self.0.lock().get(&id).cloned()
     }
 
-    /// Returns the clients that need most memory, and the bytes that each needs: as many clients as it takes
-    /// for the others to need at most `limit` bytes. Clients with `CLIENT NO-EVICT` do not count.
+    /// Returns the clients that need most memory, and the bytes that each needs: just so many that the other
+    /// clients need at most `limit` bytes. Clients with `CLIENT NO-EVICT` do not count.
     pub fn above(&self, limit: usize) -> Vec<(Arc<Profile>, usize)> {
         let mut all = Vec::new();
         for profile in self.0.lock().values() {
@@ -244,7 +245,7 @@ impl Profile {
             state.queued.map_or((-1, 0), |(commands, bytes)| (commands as i64, bytes));
         let listed = state.output.saturating_sub(OUTPUT_BUFFER);
         let mut line = String::new();
-        // Writing to a string does not fail.
+        // The result is ignored, because writing to a string does not fail.
         let _ = write!(
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={queued} \
@@ -276,7 +277,7 @@ impl Profile {
     }
 }
 
-/// A pause of the clients, and which commands it stops.
+/// A pause of the clients (`CLIENT PAUSE`), and which commands it stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     /// The end of the pause.

@@ -26,7 +26,8 @@ pub enum SubscriptionKind {
 pub struct Channels {
     /// Number of subscriptions of all kinds.
     count: AtomicUsize,
-    /// The ids of the subscribed clients, by name, for each kind.
+    /// For each kind of subscription: the ids of the subscribed clients, by the name of the channel or
+    /// pattern.
     names: [Mutex<HashMap<Vec<u8>, Vec<u64>>>; 3],
 }
 
@@ -54,7 +55,7 @@ impl Channels {
     }
 
     /// Calls `send` with each subscriber of a channel or shard channel, and with the parts of the message for
-    /// it. For a channel, also calls it with the subscribers of each pattern that matches.
+    /// it. For a channel, also calls `send` with the subscribers of each pattern that matches.
     pub fn publish(
         &self,
         kind: SubscriptionKind,
@@ -107,12 +108,12 @@ pub fn encode_push(parts: &[&[u8]]) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NotificationClasses(pub u32);
 
-/// Letters of event classes, and last `K` and `E`, which select channels by key and by event. `A` stands for
-/// the first ten classes.
+/// The letters of `notify-keyspace-events`, by the number of their bit: letters of event classes, and last
+/// `K` and `E`, which select channels by key and by event. `A` stands for the first ten classes.
 const CLASSES: &[u8] = b"g$lshzxetdnmKE";
 
 impl NotificationClasses {
-    /// Parses the letters of the option. Returns None if a letter is unknown.
+    /// Parses the letters of `notify-keyspace-events`. Returns None if a letter is unknown.
     pub fn parse(text: &str) -> Option<NotificationClasses> {
         let bit = |letter: u8| match letter {
             b'A' => Some((1 << 10) - 1),
@@ -121,7 +122,8 @@ impl NotificationClasses {
         text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(NotificationClasses)
     }
 
-    /// Returns whether a letter is among them. `A` is not, because it stands for other letters.
+    /// Returns whether the notifications of a letter are wanted. For `A`, which stands for other letters,
+    /// returns false.
     pub fn has(self, class: u8) -> bool {
         CLASSES.iter().position(|&letter| letter == class).is_some_and(|bit| self.0 & 1 << bit != 0)
     }

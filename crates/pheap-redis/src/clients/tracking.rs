@@ -21,25 +21,26 @@ pub type NoticeKeys = Option<Arc<[Vec<u8>]>>;
 /// A message to a client. The client's thread encodes it for the client's protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// Copies are invalid.
+    /// The client's copies of some keys are invalid.
     Invalid {
-        /// The keys of the copies.
+        /// The keys whose copies are invalid.
         keys: NoticeKeys,
-        /// Whether the copies are those of another client, which redirects its messages.
+        /// Whether the copies are those of another client, which redirects its messages to this one.
         redirected: bool,
     },
     /// The client with this id, which should get this client's messages, has disconnected.
     RedirectBroken(u64),
 }
 
-/// The messages that changes cause.
+/// The invalidation messages that changes of keys cause.
 #[derive(Debug, Default)]
 pub struct Stale {
-    /// The messages, and the client that gets each.
+    /// Messages, each with the id of the client that gets it.
     pub notices: Vec<(u64, Notice)>,
-    /// The changed keys of which the writer itself gets messages, after its reply. None means all keys.
+    /// The changed keys of which the writing client itself gets messages, after its reply. None means all
+    /// keys.
     pub own: Vec<Option<Vec<u8>>>,
-    /// The changed keys, for the clients in broadcast mode. Empty if there are none.
+    /// The changed keys, for the clients in broadcast mode. Empty if no client is in broadcast mode.
     pub changed: BTreeSet<Vec<u8>>,
 }
 
@@ -50,7 +51,7 @@ pub struct Tracking {
     clients: AtomicUsize,
     /// Number of recorded keys.
     keys: AtomicUsize,
-    /// Number of prefixes.
+    /// Number of different prefixes of the clients in broadcast mode.
     prefixes: AtomicUsize,
     /// The number of recorded keys above which `drop_excess_keys` drops keys; 0: no limit.
     limit: AtomicU64,
@@ -60,14 +61,15 @@ pub struct Tracking {
 #[derive(Debug, Default)]
 struct TrackingTable {
     trackers: HashMap<u64, Tracker>,
-    /// The readers of each key. Some may have disconnected, or have ended or changed their tracking.
+    /// The ids of the clients that have read each key. Some of these clients may have disconnected, or have
+    /// ended or changed their tracking.
     readers: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// Sum of the readers of all keys.
+    /// The sum of the numbers of readers of all keys.
     items: usize,
-    /// The clients in broadcast mode, by prefix.
+    /// The ids of the clients in broadcast mode, by prefix.
     prefixes: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// The last key that `drop_excess_keys` has dropped; empty before that. The next call continues behind
-    /// it.
+    /// The key that `drop_excess_keys` dropped last; empty at the beginning. Its next call continues behind
+    /// this key.
     forgotten: Vec<u8>,
 }
 
@@ -120,8 +122,9 @@ impl Notice {
 }
 
 impl Tracker {
-    /// Returns the message about `keys`, and the client that gets it. If that client has disconnected,
-    /// returns a message to this one that says so, and notes that in this one's profile.
+    /// Returns the message about `keys`, and the id of the client that gets it. If the tracking client
+    /// redirects its messages to a client that has disconnected, notes that in the tracking client's profile,
+    /// and returns a message to it that says so.
     fn notice(&self, clients: &Clients, keys: NoticeKeys) -> (u64, Notice) {
         match self.options.redirect {
             None => (self.profile.id, Notice::Invalid { keys, redirected: false }),
@@ -142,7 +145,7 @@ impl TrackingTable {
         readers
     }
 
-    /// Returns a client's tracker if it tracks the keys that it reads, that is not in broadcast mode.
+    /// Returns the tracker of a client. None if the client tracks no keys or is in broadcast mode.
     fn reader(&self, client: u64) -> Option<&Tracker> {
         self.trackers.get(&client).filter(|tracker| !tracker.options.broadcast)
     }
@@ -198,8 +201,8 @@ impl Tracking {
             }
         }
         if table.trackers.is_empty() {
-            // While other clients track keys, the records of this client stay until the keys change or are
-            // dropped.
+            // The end of the last tracking empties the table. While other clients track keys, the recorded
+            // reads of this client stay until the keys change or are dropped.
             *table = TrackingTable::default();
         }
         self.count(&table);
@@ -217,14 +220,14 @@ impl Tracking {
         table.trackers.get(&client).map_or(Vec::new(), |tracker| tracker.prefixes.iter().cloned().collect())
     }
 
-    /// Returns the number of clients that track keys, of recorded keys, of readers of all keys, and of
+    /// Returns four numbers: clients that track keys, recorded keys, the sum of the readers of all keys, and
     /// prefixes.
     pub fn totals(&self) -> [usize; 4] {
         let table = self.table.lock();
         [table.trackers.len(), table.readers.len(), table.items, table.prefixes.len()]
     }
 
-    /// Records that a client reads keys. Called while the keys' shards are locked.
+    /// Records that a client reads keys. The caller has locked the keys' shards.
     pub fn remember<'k>(&self, client: u64, keys: impl Iterator<Item = &'k [u8]>) {
         let mut table = self.table.lock();
         for key in keys {
@@ -237,8 +240,9 @@ impl Tracking {
         self.count(&table);
     }
 
-    /// Adds the messages about a change of a key by client `by` (0: none), and forgets the key's readers. For
-    /// clients in broadcast mode, records the key in `stale.changed`. Called while the key's shard is locked.
+    /// Adds to `stale` the messages about a change of a key by client `by` (0: none), and forgets the key's
+    /// readers. For clients in broadcast mode, records the key in `stale.changed`. The caller has locked the
+    /// key's shard.
     pub fn changed(&self, clients: &Clients, by: u64, key: &[u8], stale: &mut Stale) {
         if self.prefixes.load(Ordering::SeqCst) > 0 && !stale.changed.contains(key) {
             stale.changed.insert(key.to_vec());
@@ -263,8 +267,8 @@ impl Tracking {
         }
     }
 
-    /// Adds the messages about the removal of all keys of one or all databases by client `by`, and forgets
-    /// all readers. All copies of all keys become invalid. Called while all shards are locked.
+    /// Adds to `stale` the messages about the removal of all keys of one or all databases by client `by`, and
+    /// forgets all readers. All copies of all keys become invalid. The caller has locked all shards.
     pub fn flushed(&self, clients: &Clients, by: u64, stale: &mut Stale) {
         let mut table = self.table.lock();
         table.readers.clear();
@@ -280,7 +284,7 @@ impl Tracking {
     }
 
     /// Returns the message to a client about its own change of a key, or of all keys if `key` is None, and
-    /// the client that gets it. None if the client does not track keys.
+    /// the id of the client that gets the message. None if the client does not track keys.
     pub fn own(&self, clients: &Clients, client: u64, key: Option<Vec<u8>>) -> Option<(u64, Notice)> {
         let table = self.table.lock();
         Some(table.trackers.get(&client)?.notice(clients, key.map(|key| Arc::from([key]))))
@@ -307,8 +311,8 @@ impl Tracking {
         notices
     }
 
-    /// Drops recorded keys if there are more than the limit, at most `MAX_DROPPED`. Returns messages to their
-    /// readers, as if the keys had changed.
+    /// Drops at most `MAX_DROPPED` recorded keys if there are more than the limit. Returns messages to the
+    /// readers of the dropped keys, as if these keys had changed.
     pub fn drop_excess_keys(&self, clients: &Clients) -> Vec<(u64, Notice)> {
         let limit = usize::try_from(self.limit.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let mut notices = Vec::new();
@@ -371,7 +375,7 @@ mod tests {
         stale = Stale::default();
         tracking.changed(&clients, 2, b"a", &mut stale);
         assert!(stale.notices.is_empty() && stale.own.is_empty());
-        // The client that gets the messages has disconnected.
+        // Client 3, to which client 2 redirects its messages, disconnects.
         tracking.disable(&mut three);
         clients.remove(3);
         tracking.changed(&clients, 1, b"b", &mut stale);
@@ -415,7 +419,8 @@ mod tests {
         let rest = tracking.drop_excess_keys(&clients);
         assert_eq!((rest.len(), &rest[0].1), (500, &invalid(&["1000"], false)));
         assert!(tracking.drop_excess_keys(&clients).is_empty());
-        // The next call goes on with later keys, and does not always drop the first ones.
+        // The next call of `drop_excess_keys` goes on with later keys, and does not drop the first ones
+        // again.
         tracking.remember(1, [&b"0"[..]].into_iter());
         assert_eq!(tracking.drop_excess_keys(&clients), [(1, invalid(&["1500"], false))]);
         assert_eq!(tracking.totals(), [1, 1500, 1500, 0]);

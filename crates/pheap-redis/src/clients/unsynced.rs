@@ -1,19 +1,19 @@
 //! Tracks which keys have unsynced writes, so that reads of other keys do not wait for the disk.
 //!
-//! The state that a read sees of a shard is durable when the last transaction of the shard is. But that
-//! transaction need not have written the keys that the read asks for. Writes are therefore counted by the
-//! hash slots of their keys until they are durable. If no reply waits for them, they are counted until the
-//! turn of their thread ends. A read of keys in other slots does not wait for them. A write whose keys are
-//! unknown counts for all slots.
+//! The state that a read sees of a shard is durable when the last transaction of the shard is durable. But
+//! that transaction need not have written the keys that the read asks for. Writes are therefore counted by
+//! the hash slots of their keys until they are durable. If no reply waits for the writes, they are counted
+//! only until the turn of their thread ends. A read of keys in other slots does not wait for them. A write
+//! whose keys are unknown counts for all slots.
 //!
-//! Expired and evicted keys are not counted. After a power failure an expired key expires again, and an
-//! evicted key may be there as before.
+//! The removal of an expired or evicted key is not counted. After a power failure an expired key expires
+//! again, and an evicted key may be there as before.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::data::{SLOTS, slot};
 
-/// The index of the count for writes to any key.
+/// The index of the count of writes whose keys are unknown.
 const ALL: usize = SLOTS;
 
 /// Counts of writes that may not be durable, by slot.

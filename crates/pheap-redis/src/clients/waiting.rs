@@ -16,14 +16,15 @@ pub struct Waiting {
     keys: Mutex<[HashMap<Vec<u8>, Vec<Waiter>>; DATABASES]>,
 }
 
-/// A client that waits for a key, or in [`Wakeup::writer`] for the clients that wait for its writes.
+/// A client that waits for a key; in [`Wakeup::writer`], a client that waits until other clients have seen
+/// its writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiter {
     /// The client's id.
     pub client: u64,
     /// The index of the client's thread.
     pub thread: usize,
-    /// Whether the client gets an error when the key is removed.
+    /// Whether the waiting client gets an error when the key is removed.
     pub needs_key: bool,
 }
 
@@ -37,16 +38,17 @@ pub struct Signal {
 }
 
 /// The work that is left after keys have changed: the waiting clients try their commands one after the other.
-/// Threads pass it to each other, so that the client that began to wait for a key first is served first.
+/// Threads pass this work to each other, so that the client that began to wait for a key first is served
+/// first.
 #[derive(Debug, Default)]
 pub struct Wakeup {
     /// The key whose clients are trying now.
     pub key: Option<Signal>,
-    /// The clients that wait for that key and have not tried yet.
+    /// The clients that wait for `key` and have not tried their commands yet.
     pub waiters: VecDeque<Waiter>,
-    /// The keys that come afterwards.
+    /// The changed keys whose clients try afterwards.
     pub signals: VecDeque<Signal>,
-    /// The client that changed the keys, if it waits until all these clients have tried.
+    /// The client that changed the keys, if it waits until the clients of all these keys have tried.
     pub writer: Option<Waiter>,
 }
 
@@ -73,7 +75,8 @@ impl Waiting {
         }
     }
 
-    /// Returns whether a client waits for a key. A client that is added later then looks at the key.
+    /// Returns whether a client waits for a key. A client that is added after this call looks at the key
+    /// itself then.
     pub fn has_waiters(&self, db: usize, key: &[u8]) -> bool {
         self.count.load(Ordering::SeqCst) > 0 && self.keys.lock()[db].contains_key(key)
     }

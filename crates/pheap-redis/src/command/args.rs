@@ -67,7 +67,7 @@ pub(super) fn maybe_number(args: &Args<'_>, too_many: impl FnOnce() -> Fail) -> 
 }
 
 /// Adds the positions of the keys of a command whose argument `at` is their number. The keys follow it. Adds
-/// none if the number is invalid or greater than that of the arguments behind it.
+/// none if the number is invalid, or greater than the number of arguments behind it.
 pub(super) fn counted_keys(args: &Args<'_>, at: usize, keys: &mut Vec<usize>) {
     if let Some(count) = maybe_count(args[at]).filter(|&count| count < args.len() - at) {
         keys.extend(at + 1..=at + count);
@@ -158,9 +158,9 @@ pub(super) struct Scan<'a> {
     pub(super) kind: Option<Vec<u8>>,
 }
 
-/// Parses the cursor of a `SCAN`. It contains a position in a map, with the order of its bits reversed, which
-/// the caller reverses. A map's position is a prefix of a hash, so its lowest bits are zero. The reversed
-/// number is therefore small unless the map is very large: some programs keep it in a float.
+/// Parses the cursor of a `SCAN`: a position in a map, with its bits in reverse order. The caller reverses
+/// them. A position is a prefix of a hash, so its lowest bits are zero. The cursor is therefore a small
+/// number unless the map is very large. That helps programs that keep it in a float.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Fail> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     number.ok_or_else(|| Fail::err("invalid cursor"))
@@ -187,8 +187,8 @@ impl<'a> Scan<'a> {
     }
 
     /// Scans the elements of a key's value. `f` calls [`answer`](Self::answer); its fourth argument is
-    /// whether Redis would keep the value in a compact encoding. Without the key, answers that there is
-    /// nothing.
+    /// whether Redis would keep the value in a compact encoding. If there is no such key, answers with the
+    /// cursor 0 and no elements.
     pub(super) fn of_value<K: ValueType>(
         cx: &mut Cx<'_>,
         args: &Args<'_>,
@@ -243,7 +243,7 @@ impl<'a> Scan<'a> {
         out.end_array(begun, count);
     }
 
-    /// Returns whether the name matches the pattern, or there is none.
+    /// Returns whether the name matches the pattern. Without a pattern, every name matches.
     pub(super) fn matches_pattern(&self, name: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| words::matches(pattern, name))
     }

@@ -27,10 +27,10 @@ struct IntegerType {
     bits: u32,
 }
 
-/// What happens if a number does not fit.
+/// What `BITFIELD` does with a number that does not fit the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Overflow {
-    /// Only the lowest bits are kept.
+    /// Only the lowest bits of the number are kept.
     Wrap,
     /// The number becomes the greatest or the least that fits.
     Saturate,
@@ -48,7 +48,7 @@ enum BitfieldOp {
     Increase(i64),
 }
 
-/// A parsed subcommand.
+/// A parsed subcommand of `BITFIELD`.
 #[derive(Debug, Clone, Copy)]
 struct BitfieldSubcommand {
     what: BitfieldOp,
@@ -103,7 +103,8 @@ impl BitfieldSubcommand {
         ((self.offset / 8) as usize, end.div_ceil(8) as usize, (end.next_multiple_of(8) - end) as u32)
     }
 
-    /// Returns the number. Bytes after the end of the string count as zeros.
+    /// Reads the subcommand's number from the string `bytes`. Bytes after the end of the string count as
+    /// zeros.
     fn get(self, bytes: &[u8]) -> i64 {
         let (from, to, shift) = self.place();
         let window = (from..to)
@@ -111,7 +112,7 @@ impl BitfieldSubcommand {
         self.kind.number((window >> shift) as u64)
     }
 
-    /// Stores a number. `bytes` begins at the first byte of the number.
+    /// Stores a number. `bytes` begins at the byte that contains the number's first bit.
     fn set(self, bytes: &mut [u8], number: i64) {
         let (from, to, shift) = self.place();
         let mask = (u64::MAX >> (64 - self.kind.bits)) as u128;
@@ -149,7 +150,7 @@ fn parse(args: &Args<'_>, limit: StringLimit) -> Result<Vec<BitfieldSubcommand>,
     Ok(subcommands)
 }
 
-/// Answers with the numbers at these places.
+/// Answers with the number at the place of each subcommand.
 fn read_fields(cx: &mut Cx<'_>, key: &[u8], subcommands: &[BitfieldSubcommand], out: &mut Reply) -> Done {
     cx.read_string(key, |bytes| {
         out.array(subcommands.len());

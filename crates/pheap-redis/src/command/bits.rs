@@ -29,7 +29,7 @@ pub(super) fn offset(text: &[u8], bits: Option<u32>, limit: StringLimit) -> Resu
     offset.filter(is_possible).ok_or_else(|| Fail::err("bit offset is not an integer or out of range"))
 }
 
-/// Returns whether a bit is set. Bits after the last byte are not.
+/// Returns whether a bit is set. Bits after the last byte count as not set.
 fn is_set(bytes: &[u8], offset: u64) -> bool {
     bytes.get((offset / 8) as usize).is_some_and(|byte| byte << (offset % 8) & 0x80 != 0)
 }
@@ -162,7 +162,7 @@ fn bitpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         };
         Ok(match find(bytes, bit, first, last) {
             Some(place) => place as i64,
-            // If no end was given, the string counts as followed by zeros.
+            // If the command gives no end, the string counts as followed by zeros.
             None if !bit && end.is_none() => 8 * bytes.len() as i64,
             None => -1,
         })

@@ -24,8 +24,8 @@ impl StringLimit {
     }
 }
 
-/// Returns the bytes of a key's string in a form that can be changed in place. Creates an empty string if
-/// there is no such key.
+/// Returns the bytes of a key's string in a form that can be changed in place. Creates an empty string if the
+/// key does not exist.
 pub(super) fn buffer<'r>(
     tx: &mut Txn<'r>,
     db: P<'r, Db<'r>>,

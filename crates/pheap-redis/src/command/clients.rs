@@ -83,7 +83,7 @@ fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
-/// Sets the name of the client. Fails if it cannot be a field of `CLIENT LIST`.
+/// Sets the name of the client. Fails if the name cannot be a field of `CLIENT LIST`.
 pub(super) fn set_name(cx: &Cx<'_>, name: &[u8]) -> Done {
     Fail::err_when(!is_plain(name), "Client names cannot contain spaces, newlines or special characters.")?;
     cx.session.profile.state.lock().name = name.to_vec();
@@ -166,7 +166,7 @@ fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let some = cx.server.clients.matching(&filter);
     for profile in &some {
         if profile.id == cx.session.id {
-            cx.session.closing = true; // after the reply
+            cx.session.closing = true; // closed after the reply
         } else {
             cx.server.clients.remove(profile.id);
             cx.server.threads[profile.thread].post(Message::Kill(profile.id));
@@ -184,7 +184,7 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let with_error = last_word(&args[3..], false, &[("timeout", false), ("error", true)])
         .ok_or_else(|| Fail::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))?;
     let profile = cx.server.clients.get(int(args[2])? as u64);
-    // If several clients unblock the same one, only the one that clears this flag gets the answer 1.
+    // If several clients unblock the same client at once, only the command that clears this flag answers 1.
     let is_blocked = profile.as_ref().is_some_and(|profile| profile.is_blocked.swap(false, SeqCst));
     if let Some(profile) = profile.filter(|_| is_blocked) {
         cx.server.threads[profile.thread].post(Message::Unblock { client: profile.id, with_error });
@@ -196,7 +196,7 @@ fn pause(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let all = last_word(&args[3..], true, &[("all", true), ("write", false)])
         .ok_or_else(|| Fail::err("CLIENT PAUSE mode must be WRITE or ALL"))?;
     let length = timeout_ms(args[2])?;
-    // Its end must be a time that Redis' clock can show.
+    // As in Redis, the end of the pause in milliseconds since 1970 must fit in an `i64`.
     Fail::err_when(length > (i64::MAX - cx.now) as u64, "timeout is out of range")?;
     let until = Instant::now() + Duration::from_millis(length);
     cx.server.pause(Some(Pause { until, all }));

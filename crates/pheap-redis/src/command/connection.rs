@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 pub(super) const TRANSACTIONS: &[Command] = &[
     Command::new("discard", 1, TRANSACTION.and(Flags::ENDS_MULTI), Keys::None, discard),
-    // A client's `EXEC` runs in `Execution::exec` and does not get here.
+    // A client's `EXEC` runs in `Execution::exec` and does not call this function.
     Command::new("exec", 1, EXEC, Keys::None, |_, _, _| Err(Fail::err("EXEC without MULTI"))),
     Command::new("multi", 1, TRANSACTION.and(Flags::AT_ONCE), Keys::None, multi),
     Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
@@ -180,7 +180,7 @@ fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let (name, now) = ((cx.session.db, key.to_vec()), cx.now);
         if !cx.session.watched.contains_key(&name) {
             cx.server.watched.add(cx.session.db, key, &cx.session.watched_changed);
-            // While a script is slow, this command has no shard locked.
+            // While a script is slow, this command has locked no shard, so it cannot read the key's deadline.
             let is_over = cx.keyspace.has_shard(cx.store().shard_of(key))
                 && cx.read(key, |view, db| db.deadline(view, key).is_some_and(|deadline| deadline <= now));
             cx.session.watched.insert(name, is_over);

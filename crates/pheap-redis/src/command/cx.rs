@@ -44,14 +44,15 @@ pub trait Meanwhile {
     fn serve_others(&mut self);
 }
 
-/// Effects of commands on clients, mostly on others than the one that sent them.
+/// Effects of commands on clients, mostly on other clients than the one that sent the commands.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Keys at which the clients that wait for them must look again.
     pub signals: IndexSet<Signal>,
     /// Messages to clients (by id), in sending order.
     pub messages: Vec<(u64, Vec<u8>)>,
-    /// Bytes of messages, by client, for the limit of [`send`](Self::send).
+    /// Bytes of the messages added for each client, by id. They limit further messages, see
+    /// [`send`](Self::send).
     told: HashMap<u64, u64>,
     /// Number of changes, for `rdb_changes_since_last_save`.
     pub dirty: u64,
@@ -61,14 +62,15 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Returns the present extent, for [`roll_back_to`](Self::roll_back_to).
+    /// Returns the present numbers of signals, messages and changes, for
+    /// [`roll_back_to`](Self::roll_back_to).
     pub fn savepoint(&self) -> (usize, usize, u64) {
         (self.signals.len(), self.messages.len(), self.dirty)
     }
 
-    /// Adds a message of a channel for client `to`. Drops it if the messages added for this client before
-    /// are over the hard limit of a subscriber's output, so that the messages cannot exhaust the memory:
-    /// these get the client disconnected.
+    /// Adds a message of a channel for client `to`. Drops the message if the messages added for this client
+    /// before exceed the hard limit of a subscriber's output. They get the client disconnected, and further
+    /// ones must not exhaust the memory.
     pub fn send(&mut self, server: &Server, to: u64, parts: &[&[u8]]) {
         self.send_within(server.options.messages.get().hard, to, || encode_push(parts));
     }
@@ -92,7 +94,7 @@ impl Effects {
 
     /// Records that the clients that wait for a key, if there are any, must look at the key again.
     pub fn signal(&mut self, server: &Server, db: usize, key: &[u8]) {
-        // A client that begins to wait later then looks at the key again.
+        // A client that begins to wait later needs no signal, because it then looks at the key again.
         if server.waiting.has_waiters(db, key) {
             self.signals.insert(Signal { db, key: key.to_vec() });
         }
@@ -122,7 +124,7 @@ impl Effects {
         notices.chain(messages).chain(broadcast).collect()
     }
 
-    /// Removes the effects added since [`savepoint`](Self::savepoint), except notices.
+    /// Removes the effects added since [`savepoint`](Self::savepoint), except invalidation notices.
     pub fn roll_back_to(&mut self, (signals, messages, dirty): (usize, usize, u64)) {
         self.signals.truncate(signals);
         let kept = messages.min(self.messages.len());
@@ -214,8 +216,8 @@ impl Cx<'_> {
         self.notify(class, event, key);
     }
 
-    /// Records a number of changes of a key as [`touched`](Self::touched) does. Does nothing if there are
-    /// none.
+    /// Records a number of changes of a key as [`touched`](Self::touched) does. Does nothing if `changes` is
+    /// 0.
     pub fn touched_often(&mut self, class: u8, event: &str, key: &[u8], changes: u64) {
         if changes > 0 {
             self.touched(class, event, key);
@@ -223,7 +225,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Records a change of a key: for the clients that watch it, have it cached or wait for it.
+    /// Counts a change of a key, and records it for the clients that watch the key, have it cached or wait
+    /// for it.
     pub fn changed(&mut self, db: usize, key: &[u8]) {
         self.effects.dirty += 1;
         self.modified(db, key);
@@ -235,8 +238,8 @@ impl Cx<'_> {
         self.effects.modified(self.server, self.session.id, db, key);
     }
 
-    /// Records that all keys of one or all databases were removed from these shards. Invalidates all cached
-    /// keys, which are not recorded by database.
+    /// Records that all keys of one or all databases were removed from these shards. Invalidates all keys
+    /// that clients have cached, because they are not recorded by database.
     pub fn flushed(&mut self, shards: &[usize]) {
         let server = self.server;
         server.memory.flush(shards);
@@ -245,7 +248,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Records that the clients that wait for a key of the client's database must look at it again.
+    /// Records that the clients that wait for a key of the selected database must look at the key again.
     pub fn wake(&mut self, key: &[u8]) {
         self.effects.signal(self.server, self.session.db, key);
     }
@@ -261,9 +264,9 @@ impl Cx<'_> {
     }
 }
 
-/// Calls `f` with the number of each shard that a command names, until `f` returns false. Returns whether it
-/// never did. A shard may come several times. For a script, these are the shards of its declared keys, and
-/// for [`Keys::From`] only the first one.
+/// Calls `f` with the number of each shard that a command names, until `f` returns false. Returns whether `f`
+/// never returned false. The same shard may come several times. A script names the shards of its declared
+/// keys, and a command with [`Keys::From`] only the first shard that it needs.
 pub fn shards_of(
     store: &Store,
     command: &Command,
@@ -285,7 +288,7 @@ pub fn shards_of(
 
 /// The shards that are locked while a command runs.
 pub trait Keyspace {
-    /// Returns the shard if it is the only one.
+    /// Returns the number of the shard if this kind of keyspace always has exactly one shard.
     fn only_shard(&self) -> Option<usize> {
         None
     }
@@ -298,7 +301,7 @@ pub trait Keyspace {
     /// Calls `f` once with a shard, for reading.
     ///
     /// # Panics
-    /// If several shards or none are locked, and this one is not among them.
+    /// If this kind of keyspace may have several shards or none, and the shard is not among them.
     fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>));
 
     /// Calls `f` once with a shard, for changes.
@@ -324,7 +327,7 @@ impl Keyspace for NoShards {
     }
 }
 
-/// One shard, for reading.
+/// The keyspace of a command that has locked one shard for reading.
 pub struct OneRead<'v, 'r> {
     /// Number of the shard.
     pub shard: usize,
@@ -348,7 +351,7 @@ impl Keyspace for OneRead<'_, '_> {
     }
 }
 
-/// One shard, for changes.
+/// The keyspace of a command that has locked one shard for changes.
 pub struct OneTxn<'t, 'r> {
     /// Number of the shard.
     pub shard: usize,
@@ -372,7 +375,7 @@ impl Keyspace for OneTxn<'_, '_> {
     }
 }
 
-/// Several shards, for changes.
+/// The keyspace of a command that has locked several shards for changes.
 pub struct SeveralShards<'t, 'a> {
     /// The transaction over the shards.
     pub shards: &'t mut Shards<'a, Shard<'static>>,

@@ -35,7 +35,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         (b"error", [text]) => return Err(Fail::Error(words::lossy(text).into_owned().into())),
         (b"object", [key]) => return object(cx, key, out),
         (b"panic", []) => panic!("`DEBUG PANIC` was called"),
-        // All data are in the heap, so there is nothing to load.
+        // `DEBUG RELOAD` only makes a checkpoint: all data are in the heap, so there is nothing to load.
         (b"reload", _) => cx.store().heap().checkpoint().map_err(|error| Fail::err(&error))?,
         (b"set-active-expire", [flag]) => cx.server.options.expires.store(int(flag)? != 0, Relaxed),
         (b"sleep", [seconds]) => {

@@ -26,13 +26,13 @@ pub(super) const COMMANDS: &[Command] = &[
 /// Conditions for setting a deadline. All that are given must hold.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
-    /// The key has no deadline.
+    /// Whether the key must have no deadline (`NX`).
     nx: bool,
-    /// The key has a deadline.
+    /// Whether the key must have a deadline (`XX`).
     xx: bool,
-    /// The new deadline is later than the old one. No deadline counts as infinitely late.
+    /// Whether the new deadline must be later than the old one (`GT`). No deadline counts as infinitely late.
     gt: bool,
-    /// The new deadline is earlier than the old one, or there is no old one.
+    /// Whether the new deadline must be earlier than the old one, if there is an old one (`LT`).
     lt: bool,
 }
 
@@ -99,7 +99,7 @@ fn ttl(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &mut 
     let told = match cx.read(key, |view, db| db.deadline(view, key)) {
         None => -1,
         Some(at) if is_time => at / unit_ms,
-        Some(at) => (at - now + unit_ms / 2) / unit_ms, // rounded
+        Some(at) => (at - now + unit_ms / 2) / unit_ms, // rounded to the nearest unit
     };
     answer::int(out, told)
 }

@@ -107,7 +107,7 @@ impl Fail {
     }
 }
 
-/// Returns as much of a word as an error shows.
+/// Returns the beginning of a word, as long as an error shows it.
 fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(128)]
 }

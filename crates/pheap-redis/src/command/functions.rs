@@ -178,7 +178,8 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if args.len() > 4 {
         return Err(Fail::bad_subcommand(args));
     }
-    // Whether libraries of the same names are replaced, and whether all present libraries are removed.
+    // The two flags of a policy: whether libraries of the same names are replaced, and whether all present
+    // libraries are removed.
     let policies = [("append", (false, false)), ("replace", (true, false)), ("flush", (false, true))];
     let policy = last_word(&args[3..], (false, false), &policies);
     let wrong = "Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";

@@ -48,7 +48,7 @@ fn keys_and_target(args: &Args<'_>, keys: &mut Vec<usize>) {
     keys.extend(target);
 }
 
-/// Which command is run.
+/// The command that runs the search.
 #[derive(Clone, Copy, PartialEq)]
 enum GeoVariant {
     AroundPlace { may_store: bool },
@@ -70,7 +70,7 @@ impl GeoVariant {
     }
 }
 
-/// The parsed arguments.
+/// The parsed arguments of a search.
 #[derive(Default)]
 struct GeoSearchArgs<'a> {
     centre: Option<GeoCentre<'a>>,
@@ -124,7 +124,7 @@ impl<'a> GeoSearchArgs<'a> {
     }
 
     /// Parses the arguments. `exists` says whether the sorted set exists, and `is_member` whether a name is a
-    /// member of it. If it does not exist, any name is accepted.
+    /// member of it. If the sorted set does not exist, any name is accepted.
     fn parse(
         args: &'a Args<'a>,
         variant: GeoVariant,
@@ -283,7 +283,7 @@ impl<'a> GeoSearchArgs<'a> {
     }
 }
 
-/// A match.
+/// A member whose position is in the searched shape.
 struct GeoMatch<'v> {
     member: &'v [u8],
     score: f64,

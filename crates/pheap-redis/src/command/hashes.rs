@@ -1,4 +1,4 @@
-//! Hashes.
+//! Commands for hashes.
 
 use super::args::{Scan, int};
 use super::pick::{self, PickCount};
@@ -35,7 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("hvals", 2, READ, KEY, |cx, args, out| all(cx, args[1], EntryPart::Value, out)),
 ];
 
-/// The part of an entry that is answered.
+/// The part of each entry with which `HKEYS` or `HVALS` answers.
 #[derive(Clone, Copy, PartialEq)]
 enum EntryPart {
     Field,

@@ -1,4 +1,4 @@
-//! HyperLogLogs.
+//! Commands for HyperLogLogs.
 
 use super::buffers::buffer;
 use super::table::{ADD, ADD_FAST, ALL_KEYS, KEY, READ, SUBKEY};
@@ -37,8 +37,8 @@ fn with_hll<'r, R>(
     result.ok_or_else(invalid).map(Some)
 }
 
-/// Stores a HyperLogLog. Writes only the bytes from the first to the last that differs from the old ones, or
-/// up to the end if the length changes.
+/// Stores a HyperLogLog. Writes only the bytes from the first to the last one that differs from the old
+/// bytes, or up to the end if the length changes.
 fn store<'r>(tx: &mut Txn<'r>, db: P<'r, Db<'r>>, key: &[u8], now: i64, hll: &[u8]) -> Done {
     let buffer = buffer(tx, db, key, now)?;
     let old = tx[buffer].as_slice(tx, ..);
@@ -207,7 +207,7 @@ fn pfdebug(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Checks that both encodings agree, and that the error of the estimates is small.
+/// `PFSELFTEST`: checks that both encodings agree, and that the error of the estimates is small.
 fn pfselftest(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     let (mut sparse, mut dense) = (hll::empty(), hll::empty());
     hll::make_dense(&mut dense)?;
@@ -223,7 +223,7 @@ fn pfselftest(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
         if count != hll::estimate(&hll::histogram(&sparse)?) {
             return Err(Fail::Error("TESTFAILED dense/sparse disagree".into()));
         }
-        // Six times the standard error.
+        // The greatest allowed error is six times the standard error.
         let (error, most) = (count.abs_diff(number), (number as f64 * 6.0 * 1.04 / 128.0).ceil());
         if error as f64 > most {
             let text = format!("TESTFAILED Too big error. card:{number} abserr:{error}");

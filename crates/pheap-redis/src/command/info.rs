@@ -40,7 +40,7 @@ const DEFAULT: &[Section] = &[
 const OTHERS: &[Section] = &[("commandstats", commands), ("latencystats", latencies)];
 
 fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
-    // Writing to a string does not fail.
+    // The result is ignored, because writing to a string does not fail.
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
@@ -88,7 +88,7 @@ fn server(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "uptime_in_days", uptime / 86400);
     line(text, "hz", config.text("hz"));
     line(text, "configured_hz", config.text("hz"));
-    // Seconds, modulo 2^24.
+    // The seconds since 1970, modulo 2^24 as in Redis.
     line(text, "lru_clock", (micros / 1_000_000) & 0xff_ffff);
     let path = |path: Option<&Path>| path.map(|path| path.display().to_string()).unwrap_or_default();
     line(text, "executable", path(std::env::current_exe().ok().as_deref()));
@@ -140,7 +140,7 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     let (scripts, libraries) = (&cx.server.scripts, cx.server.libraries.loaded());
     let [eval, functions] = scripts.memory.each_ref().map(|bytes| bytes.load(Relaxed).max(0) as u64);
     let peak = cx.server.stats.peak.load(Relaxed);
-    // Bytes of the heap's file that are not free.
+    // The bytes of the heap's file that are not free, at least the live bytes.
     let active = heap.file_bytes.saturating_sub(heap.free_bytes).max(heap.live_bytes);
     let ratio = |part: u64, whole: u64| format!("{:.2}", part as f64 / whole.max(1) as f64);
     let with_text = [
@@ -158,7 +158,7 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
         line(text, &format!("{name}_human"), human(number));
     }
     line(text, "used_memory_peak_perc", percent(used, peak));
-    // The memory of clients and scripts is not in the heap.
+    // The overhead is the memory of clients and scripts, which is not in the heap.
     line(text, "used_memory_overhead", clients as u64 + eval + functions);
     line(text, "used_memory_startup", 0);
     line(text, "used_memory_dataset", used);
@@ -283,7 +283,7 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "total_error_replies", stats.errors.load(Relaxed));
     line(text, "total_reads_processed", sum(|of| of.reads));
     line(text, "total_writes_processed", sum(|of| of.writes));
-    // `MIGRATE` caches no connections.
+    // `migrate_cached_sockets` is 0 because `MIGRATE` caches no connections.
     let none = "\
         sync_full sync_partial_ok sync_partial_err expired_time_cap_reached_count latest_fork_usec \
         total_forks migrate_cached_sockets slave_expires_tracked_keys active_defrag_hits \
@@ -320,7 +320,7 @@ fn replication(cx: &mut Cx<'_>, text: &mut String) {
         if !is_up {
             line(text, "master_link_down_since_seconds", seconds(link.down));
         }
-        // Redis has no such field: the reason why the link is down.
+        // The reason why the link is down, in a field that Redis does not have.
         if let Some(error) = &link.error {
             line(text, "master_link_error", error);
         }
@@ -374,8 +374,8 @@ fn commands(cx: &mut Cx<'_>, text: &mut String) {
     }
 }
 
-/// Writes the latency percentiles of each command that was called, if `latency-tracking` is on. They are
-/// bounds of histogram buckets, which are powers of two.
+/// Writes the latency percentiles of each command that was called, if `latency-tracking` is on. The
+/// percentiles are bounds of histogram buckets, which are powers of two.
 fn latencies(cx: &mut Cx<'_>, text: &mut String) {
     let config = cx.server.config.read();
     if !config.is("latency-tracking") {

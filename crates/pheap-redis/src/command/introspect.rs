@@ -75,8 +75,8 @@ fn doc(known: KnownCommand, out: &mut Reply) {
     }
 }
 
-/// Returns the command that is asked about, its words, and the positions of its keys. Fails if it has none,
-/// or if the words are invalid.
+/// Returns the command that the client asks about, its words, and the positions of its keys. Fails if the
+/// command has no keys, or if its words are invalid.
 fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(KnownCommand, &'w Args<'a>, Vec<usize>), Fail> {
     let words = &args[2..];
     let has_none = |known: KnownCommand| {

@@ -33,7 +33,7 @@ fn type_of(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     answer::simple(out, name)
 }
 
-/// Returns the number of keys of the client's database in each shard, with those that have expired.
+/// Returns the number of keys of the selected database in each shard, including expired keys.
 fn sizes(cx: &mut Cx<'_>) -> Vec<usize> {
     let (db, shards) = (cx.session.db, cx.store().shards().len());
     (0..shards).map(|shard| cx.read_shard(shard, |view, dbs| view[dbs.at(view, db)].len())).collect()
@@ -95,7 +95,7 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
         }
     }
     cx.flushed(&flushed);
-    // Clients that wait only while a key exists must look again.
+    // A client that needs a key to exist while it waits must look again, so that it gets its error.
     let dbs = if all { 0..DATABASES } else { own..own + 1 };
     dbs.for_each(|db| cx.effects.signals.extend(server.waiting.keys_in(db, |_| false)));
     cx.effects.dirty += 1;

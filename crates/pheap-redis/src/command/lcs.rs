@@ -60,20 +60,20 @@ fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Length of the longest common subsequence of each pair of prefixes.
+/// The length of the longest common subsequence of each prefix of one string and each prefix of the other.
 struct LcsTable {
     lens: Vec<u32>,
     width: usize,
 }
 
-/// A run of equal bytes.
+/// A run of bytes that both strings have.
 #[derive(Debug, PartialEq, Eq)]
 struct CommonRun {
-    /// Start in the first string.
+    /// The run's start in the first string.
     a: usize,
-    /// Start in the second string.
+    /// The run's start in the second string.
     b: usize,
-    /// Number of bytes.
+    /// The run's number of bytes.
     len: usize,
 }
 

@@ -39,12 +39,12 @@ impl ListEnd {
         one_of(text, &[("left", ListEnd::Left), ("right", ListEnd::Right)])
     }
 
-    /// Returns the event of adding an element at this end.
+    /// Returns the name of the keyspace event for adding an element at this end.
     pub(super) fn pushed(self) -> &'static str {
         if self == ListEnd::Left { "lpush" } else { "rpush" }
     }
 
-    /// Returns the event of removing an element from this end.
+    /// Returns the name of the keyspace event for removing an element from this end.
     pub(super) fn popped(self) -> &'static str {
         if self == ListEnd::Left { "lpop" } else { "rpop" }
     }
@@ -130,8 +130,8 @@ fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: ListEnd, only_if_there: bool, out
     answer::count(out, len)
 }
 
-/// Removes up to `count` elements from one end of a key's list and writes them, after `head`, which gets
-/// their number. Removes the key with its last element. Returns whether the key existed.
+/// Removes up to `count` elements from one end of a key's list. Calls `head` with their number, and then
+/// writes the elements. Removes the key with its last element. Returns whether the key existed.
 pub(super) fn pop_elements(
     cx: &mut Cx<'_>,
     key: &[u8],

@@ -40,7 +40,7 @@ fn put<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, index: usize, element: Str<'
     }
 }
 
-/// Removes `before` elements from the front and `after` from the back.
+/// Removes `before` elements from the front of a list, and `after` elements from its back.
 fn shorten<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, before: usize, after: usize) {
     for _ in 0..before {
         list.pop_front(tx);
@@ -50,8 +50,8 @@ fn shorten<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, before: usize, after: us
     }
 }
 
-/// Removes the elements at these indexes, which are in ascending order, and moves the elements on their
-/// shorter side.
+/// Removes the elements at the indexes in `places`, which are in ascending order. Moves the elements between
+/// the removed ones, and those on the shorter side of them.
 fn remove<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, places: &[usize]) {
     let (Some(&first), Some(&last)) = (places.first(), places.last()) else { return };
     let len = tx[list].len();
@@ -140,7 +140,7 @@ fn ltrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if let Some((removed, is_gone)) = trimmed {
         cx.touched(b'l', "ltrim", key);
         cx.effects.dirty += removed as u64;
-        cx.effects.dirty -= 1; // `touched` has counted one
+        cx.effects.dirty -= 1; // `touched` has counted one change
         if is_gone {
             cx.notify(b'g', "del", key);
         }

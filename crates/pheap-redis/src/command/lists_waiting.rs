@@ -44,8 +44,8 @@ pub(super) const COMMANDS: &[Command] = &[
     .accesses("RW access delete", "RW insert"),
 ];
 
-/// Calls `pop` for each key until one has elements. If none has, the command blocks according to `wait`
-/// (position of the first key in the command, and timeout) if it may, or answers with a null array.
+/// Calls `pop` for each key until one has elements. If no key has elements, the command blocks according to
+/// `wait` (position of the first key in the command, and timeout) if it may, or answers with a null array.
 pub(super) fn pop_first_nonempty(
     cx: &mut Cx<'_>,
     keys: &Args<'_>,
@@ -57,7 +57,8 @@ pub(super) fn pop_first_nonempty(
         match pop(cx, key, out) {
             Ok(false) => {}
             Ok(true) => return Ok(()),
-            // The type of the key has changed since the command began to wait.
+            // The type of the key has changed since the command began to wait. The key then counts as having
+            // no elements.
             Err(Fail::Error(_)) if cx.session.resumes => {}
             Err(fail) => return Err(fail),
         }
@@ -111,8 +112,8 @@ fn pop_from_first_list(
     })
 }
 
-/// Moves an element from one list to another, or within one list, and writes it. Returns whether there was
-/// one.
+/// Moves an element from one list to another, or within one list, and writes the element. Returns whether the
+/// source had an element.
 fn move_one(
     cx: &mut Cx<'_>,
     args: &Args<'_>,
@@ -123,7 +124,8 @@ fn move_one(
     let (source, target, now) = (args[1], args[2], cx.now);
     match cx.read_value::<List, _>(source, |_, list| Ok(list.is_some())) {
         Ok(true) => {}
-        // The type of the key may have changed since the command began to wait.
+        // The type of the source may have changed since the command began to wait. It then counts as having
+        // no elements.
         Err(Fail::Error(_)) if cx.session.resumes => return Ok(false),
         other => return other,
     }
@@ -136,7 +138,7 @@ fn move_one(
             let target = get_or_new::<List>(tx, db, target, now)?;
             to.push(tx, target, element)?;
             out.bulk(&tx[element]);
-            // Within one list, the list is never empty here, so its key and deadline stay.
+            // If the source is also the target, the list is not empty here, so the key and its deadline stay.
             let is_gone = tx[source_list].is_empty();
             if is_gone {
                 db.remove(tx, source);

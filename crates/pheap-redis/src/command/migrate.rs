@@ -20,13 +20,14 @@ use crate::text::words::lossy;
 pub(super) const COMMANDS: &[Command] =
     &[Command::new("migrate", -6, WRITE, Keys::Perhaps { keys: find_keys, everything: |_| true }, migrate)];
 
-/// Position of the first option.
+/// The position of the first option in the arguments of `MIGRATE`.
 const OPTIONS: usize = 6;
 
 const NOT_WRITTEN: &str = "IOERR error or timeout writing to target instance";
 const NOT_READ: &str = "IOERR error or timeout reading to target instance";
 
-/// Maximum length of a reply in bytes. The replies to `AUTH`, `SELECT` and `RESTORE` are short.
+/// The most bytes that are read of a reply of the other server. The replies to `AUTH`, `SELECT` and `RESTORE`
+/// are short.
 const LONGEST_REPLY: u64 = 1024;
 
 fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
@@ -44,7 +45,7 @@ fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
     keys.push(3);
 }
 
-/// The parsed arguments.
+/// The parsed arguments of `MIGRATE`.
 struct MigrateOptions<'a> {
     copies: bool,
     replaces: bool,
@@ -98,7 +99,8 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     for &key in options.keys {
         let Some((value, deadline)) = cx.copy_of(key) else { continue };
         let dumped = rdb::dump(&value).map_err(Fail::err)?;
-        // Not 0, which would mean no deadline: a key that has not expired has at least a millisecond left.
+        // For a key with a deadline, this is not 0, which would mean no deadline: a key that has not expired
+        // has at least a millisecond left.
         let ttl = deadline.map_or(0, |deadline| deadline - cx.clock).to_string();
         let words = [b"RESTORE", key, ttl.as_bytes(), &dumped, b"REPLACE"];
         put_request(&mut request, if options.replaces { &words } else { &words[..4] });

@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[
         answer::text(out, format!("{:#?}", cx.store().heap().stats()))
     }),
     Command::new("memory|purge", 2, Flags::NONE, Keys::None, |_, _, out| {
-        // Nothing to do: the collector frees memory without a command.
+        // `MEMORY PURGE` has nothing to do: the collector frees memory without a command.
         ok(out)
     }),
     Command::new("memory|stats", 2, Flags::NONE, Keys::None, |cx, _, out| {
@@ -122,19 +122,20 @@ impl EncodingLimits {
     }
 }
 
-/// Returns [`encoding`] of the value of a key, or an empty string if there is no such key.
+/// Returns the name of the encoding that Redis would choose for the value of a key, or an empty string if
+/// there is no such key.
 pub(super) fn encoding_of(cx: &mut Cx<'_>, key: &[u8]) -> &'static str {
     let (limits, now) = (EncodingLimits::from_config(cx), cx.now);
     cx.read(key, |view, db| db.entry(view, key, now).map_or("", |entry| encoding(view, entry.value, &limits)))
 }
 
-/// Returns whether Redis would choose a compact encoding for a new value like this.
+/// Returns whether Redis would choose a compact encoding for a new value with these elements.
 pub(super) fn is_compact<'r>(view: &View<'r>, value: Value<'r>, limits: &EncodingLimits) -> bool {
     matches!(encoding(view, value, limits), "listpack" | "intset")
 }
 
-/// Returns the name of the encoding that Redis would choose for a new value like this. (This server has other
-/// encodings.)
+/// Returns the name of the encoding that Redis would choose for a new value with the same content. (This
+/// server has other encodings.)
 fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &EncodingLimits) -> &'static str {
     let is_small = |mut texts: &mut dyn Iterator<Item = &[u8]>, len: usize, [entries, bytes]: [usize; 2]| {
         len <= entries && Iterator::all(&mut texts, |text| text.len() <= bytes)
@@ -163,7 +164,7 @@ fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &EncodingLimits) -> &
     }
 }
 
-/// Number of elements that `MEMORY USAGE` looks at by default.
+/// The number of elements of a value that `MEMORY USAGE` measures by default.
 const SAMPLES: usize = 5;
 
 /// Answers with the approximate number of bytes of a key and its value.

@@ -12,7 +12,7 @@ use crate::text::words;
 pub(super) enum PickCount {
     /// This many distinct elements, or all if there are fewer.
     Distinct(usize),
-    /// This many elements, each chosen among all.
+    /// This many elements, each chosen among all elements, so that an element may come several times.
     Any(usize),
 }
 
@@ -58,7 +58,7 @@ impl PickCount {
 }
 
 /// Chooses elements of a non-empty collection of `len` elements. Calls `each` with each chosen element until
-/// it returns false. `one` returns a random element, `all` returns all elements, and `id` identifies an
+/// `each` returns false. `one` returns a random element, `all` returns all elements, and `id` identifies an
 /// element.
 pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
     wanted: PickCount,
@@ -96,7 +96,8 @@ pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
 }
 
 /// Answers `HRANDFIELD`, `SRANDMEMBER` and `ZRANDMEMBER`. `len` is the number of elements, or 0 if there is
-/// no collection. `name` returns the name of an element; `write` writes its other half, if pairs are wanted.
+/// no collection. `name` returns the name of an element, and `write` writes the value or score that belongs
+/// to it, if pairs are wanted.
 pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
     (wanted, has_halves): (Option<PickCount>, bool),
     len: usize,

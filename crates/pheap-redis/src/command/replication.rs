@@ -35,8 +35,8 @@ fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
     if cx.session.is_master {
         return Ok(()); // The link answers the requests of a master.
     }
-    // On this error, a replica of Redis waits between its attempts. On most other errors it would try again
-    // at once.
+    // On this error, a replica of Redis waits before it tries to synchronise again. On most other errors it
+    // would try again at once.
     Err(Fail::Error("NOMASTERLINK pheap-redis cannot have replicas; it can be one (REPLICAOF)".into()))
 }
 
@@ -68,7 +68,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         progress = match &master {
             // The new master may have the same history, if it was a replica, so the position is kept.
             Some(_) => Progress { left: None, ..before_it },
-            // From now on, the data may differ from those of any master.
+            // From now on, the data may differ from those of any master, so the position is removed.
             None => Progress { left: before.as_ref().map(Master::to_string), ..Progress::default() },
         };
         progress.write(tx, db)
@@ -78,7 +78,8 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     server.gates.enable();
     server.role.set_master(master, progress.position);
     if before.is_none() {
-        // Blocked clients may wait for writes of clients, which a read-only replica refuses.
+        // The waits of blocked clients end with an error, because a read-only replica refuses the writes for
+        // which they wait.
         for client in server.clients.matching(&Filter::default()) {
             if client.is_blocked.load(SeqCst) {
                 server.threads[client.thread].post(Message::Unblock { client: client.id, with_error: true });
@@ -97,7 +98,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 pub fn begin_replication(server: &Server) -> pheap::Result<()> {
     let before = server.store.progress()?;
     let option = server.config.read().text("replicaof").to_owned();
-    // The option was checked when it was set.
+    // Parsing fails only if the option is empty, because it was checked when it was set.
     let master = option.parse::<Master>().ok().filter(|_| before.left.as_ref() != Some(&option));
     if let Some(master) = master {
         server.gates.enable();
@@ -112,7 +113,8 @@ pub fn begin_replication(server: &Server) -> pheap::Result<()> {
         let _ = server.config.write().set("replicaof", "");
     }
     if before.position.is_some() {
-        // Clients may write from now on, so the data may differ from those of any master.
+        // Clients may write from now on, so the data may differ from those of any master, and the position is
+        // removed.
         server.store.set_progress(&Progress { position: None, ..before })?;
     }
     Ok(())

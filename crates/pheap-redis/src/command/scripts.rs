@@ -38,7 +38,8 @@ pub(super) const COMMANDS: &[Command] = &[
 const NO_SCRIPT: Fail =
     Fail::Error(std::borrow::Cow::Borrowed("NOSCRIPT No matching script. Please use EVAL."));
 
-/// Returns the number of keys of a script. Fails if it is negative or greater than that of the arguments.
+/// Returns the number of keys of a script. Fails if the number is negative, or greater than the number of
+/// arguments behind it.
 pub(super) fn number_of_keys(args: &Args<'_>, number: i64) -> Result<usize, Fail> {
     match usize::try_from(number) {
         Err(_) => Err(Fail::err("Number of keys can't be negative")),
@@ -73,7 +74,7 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: ScriptFlags, is_read_only: bool) ->
             return Err(Fail::Error(MASTER_DOWN.into()));
         }
     }
-    // A script that only reads needs no more memory of the heap.
+    // A script that only reads needs no more memory of the heap, so it may run without `allow-oom`.
     if cx.session.out_of_memory && !declared.has(ScriptFlags::ALLOW_OOM.and(ScriptFlags::NO_WRITES)) {
         return Err(Fail::Error(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"

@@ -222,8 +222,8 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if !pairs.remainder().is_empty() {
         return Err(Fail::arity("config|set"));
     }
-    // Locked until the options are applied, so that concurrent changes are not lost, and the applied options
-    // are the stored ones.
+    // The configuration stays locked until the options are applied, so that concurrent changes are not lost,
+    // and the applied options are the stored ones.
     let mut current = cx.server.config.write();
     let mut config = current.clone();
     let mut seen = BTreeSet::new();
@@ -258,7 +258,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             ));
         }
     }
-    // Setting such an option to its present value is allowed.
+    // An option that needs a restart may be set to its present value.
     for (name, why) in RESTART {
         if config.text(name) != current.text(name) {
             return Err(not_set(name, why));
@@ -283,7 +283,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         // was `Awaited` before: the sync of an earlier `CONFIG SET` may have failed.
         cx.store().heap().set_sync_policy(SyncPolicy::Awaited)?;
     }
-    // After the change of `maxmemory-policy`.
+    // Must follow the change of `maxmemory-policy`: this call clears the note that no key may be evicted.
     cx.server.memory.set_limit(limit, cx.store());
     drop(current);
     ok(out)

@@ -45,7 +45,7 @@ fn elements(cx: &mut Cx<'_>, key: &[u8]) -> Result<Elements, Fail> {
     })
 }
 
-/// Keeps only the elements that are in a key's set, or, without `is_in`, those that are not.
+/// Keeps only the elements that are in a key's set, or, if `is_in` is false, those that are not in it.
 fn retain_elements(cx: &mut Cx<'_>, key: &[u8], elements: &mut Elements, is_in: bool) -> Done {
     cx.read_value::<Set, _>(key, |view, set| {
         elements.retain(|element| set.is_some_and(|set| set.contains(view, element)) == is_in);

@@ -69,7 +69,8 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// Returns the positions of arguments that are not shown, because passwords or names of users are among them.
 pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
-    // From behind the first `AUTH` on. The word may also be the value of an option, or come twice.
+    // Hides all from behind the first `AUTH` to the credentials of the last one, because the word `AUTH` may
+    // also be the value of an option, or come twice.
     let credentials = |from: usize| {
         let count = |at: usize| match words[at].to_ascii_lowercase().as_slice() {
             b"auth" => Some(if name == "hello" { 2 } else { 1 }),
@@ -85,7 +86,7 @@ pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
         "auth" => 1..words.len(),
         "hello" => credentials(1).unwrap_or(0..0),
         "migrate" => credentials(6).unwrap_or(0..0),
-        // If two passwords are set, what is between them is hidden as well.
+        // If the command sets two passwords, the words between them are hidden as well.
         "config|set" => {
             let is_secret = |word: &[u8]| {
                 word.eq_ignore_ascii_case(b"requirepass") || word.eq_ignore_ascii_case(b"masterauth")
@@ -159,7 +160,7 @@ fn graph(event: &str, series: &Series, now: i64) -> String {
     let mut text = format!("{event} - high {high} ms, low {low} ms (all time high {} ms)\n", series.longest);
     text += &"-".repeat(80);
     text.push('\n');
-    // In half rows. The lowest bar is half a row high.
+    // Returns the height of a bar in half rows. The lowest bar is half a row high.
     let height = |ms: u64| 1 + (ms - low) * (2 * ROWS - 1) / (high - low).max(1);
     for row in (0..ROWS).rev() {
         let bar = |ms: u64| match height(ms).saturating_sub(2 * row) {

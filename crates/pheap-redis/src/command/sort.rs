@@ -19,12 +19,12 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// The parsed arguments.
+/// The parsed arguments of `SORT`.
 #[derive(Default)]
 struct SortArgs<'a> {
     descending: bool,
     by_text: bool,
-    /// Index of the first element to answer, and their number.
+    /// The index of the first sorted element to answer, and the number of elements.
     limit: Option<(i64, i64)>,
     /// Pattern of the keys that contain the weights. `None`: the elements themselves are the weights.
     by: Option<&'a [u8]>,
@@ -89,8 +89,9 @@ fn everything(args: &Args<'_>) -> bool {
     })
 }
 
-/// Returns the value of a pattern: for `#`, the element; otherwise the string of the key in which the star is
-/// replaced by the element, or, after `->`, a field of its hash. `None` if there is no such value.
+/// Returns the value of a pattern for an element. The pattern `#` means the element itself. Otherwise, the
+/// star of the pattern is replaced by the element, and the result names a key with a string, or before `->` a
+/// key with a hash and behind it a field. `None` if there is no such value.
 fn by_pattern(cx: &mut Cx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
     if pattern == b"#" {
         return Some(element.to_vec());
@@ -114,7 +115,7 @@ fn by_pattern(cx: &mut Cx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>
 #[derive(PartialEq)]
 enum SortWeight {
     Number(f64),
-    /// `None` precedes all others.
+    /// The text of the weight. `None`, if there is no weight, precedes all texts.
     Text(Option<Vec<u8>>),
 }
 
@@ -163,7 +164,8 @@ fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> D
         Some(_) => Err(Fail::WRONG_TYPE),
     })?;
     if is_set && asked.stays() && (asked.store.is_some() || cx.session.is_script) {
-        // Sorts, so that the result does not depend on the order in which the set is stored.
+        // A set is sorted nevertheless, so that the result does not depend on the order in which the set is
+        // stored.
         (asked.by, asked.by_text) = (None, true);
     }
     if asked.stays() {

@@ -66,7 +66,7 @@ const AGGREGATES: &[(&str, Aggregate)] =
 impl Aggregate {
     fn apply(self, one: f64, two: f64) -> f64 {
         match self {
-            // Infinity minus infinity.
+            // The sum of plus and minus infinity counts as 0.
             Aggregate::Sum if (one + two).is_nan() => 0.0,
             Aggregate::Sum => one + two,
             Aggregate::Min if two < one => two,
@@ -125,7 +125,7 @@ fn with_source<R>(
     })
 }
 
-/// The parsed arguments.
+/// The parsed arguments of a command on several sorted sets.
 struct AlgebraArgs<'a> {
     op: AlgebraOp,
     /// For each key: name, weight, and number of members.
@@ -195,7 +195,7 @@ impl<'a> AlgebraArgs<'a> {
     /// Returns the members of the result, in no particular order.
     fn combine(mut self, cx: &mut Cx<'_>) -> Result<ScoredMembers, Fail> {
         if self.op != AlgebraOp::Difference {
-            // The smallest set comes first.
+            // The smallest set comes first, and an intersection copies only that set.
             self.sources.sort_by_key(|&(_, _, len)| len);
         }
         match self.op {

@@ -29,17 +29,17 @@ pub(super) const COMMANDS: &[Command] = &[
         .access("RW access delete"),
 ];
 
-/// The end at which members are removed.
+/// The end of a sorted set at which members are removed.
 #[derive(Clone, Copy, PartialEq)]
 enum ScoreEnd {
     Min,
     Max,
 }
 
-/// How members are written.
+/// How the reply contains the removed members.
 #[derive(Clone, Copy)]
 enum PopLayout {
-    /// One after another, with their scores.
+    /// The members one after another, with their scores.
     Flat,
     /// The key, then members one after another, with their scores.
     BehindKey,

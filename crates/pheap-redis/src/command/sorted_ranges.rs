@@ -42,7 +42,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// The property that a range is about.
+/// The property of members that a range limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum RangeType {
     Rank,
@@ -50,10 +50,10 @@ enum RangeType {
     Lex,
 }
 
-/// A bound, and whether it is excluded.
+/// A bound of a range, and whether the range excludes the bound itself.
 type Bound<T> = (T, bool);
 
-/// A range.
+/// A range of the members of a sorted set.
 #[derive(Debug, PartialEq)]
 enum MemberRange<'a> {
     /// First and last rank. Negative ranks count from the end: -1 is the last member.
@@ -81,8 +81,8 @@ impl<'a> LexBound<'a> {
         }
     }
 
-    /// Returns whether a name precedes this bound. A name equal to the bound counts if `is_included` says so,
-    /// given whether the bound is excluded.
+    /// Returns whether a name precedes this bound. For a name equal to the bound, returns what `is_included`
+    /// returns for whether the range excludes the bound.
     fn is_after(&self, name: &[u8], is_included: impl Fn(bool) -> bool) -> bool {
         match self {
             LexBound::BeforeAll => false,
@@ -180,7 +180,7 @@ impl<'a> RangeArgs<'a> {
             "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
         )?;
         if by == RangeType::Rank {
-            offset = 0; // as in Redis: `LIMIT n -1` is ignored
+            offset = 0; // as in Redis, which ignores `LIMIT n -1` here
         }
         Fail::err_when(
             with_scores && by == RangeType::Lex,
@@ -268,7 +268,7 @@ mod tests {
     fn bounds() {
         assert_eq!(score(b"(1.5").unwrap(), (1.5, true));
         assert_eq!(score(b"-inf").unwrap(), (f64::NEG_INFINITY, false));
-        // As in Redis.
+        // As in Redis, the number may be empty, may follow spaces, and may be too large for a float.
         assert_eq!(score(b"(").unwrap(), (0.0, true));
         assert_eq!(score(b" 1e400").unwrap(), (f64::INFINITY, false));
         assert_eq!(LexBound::parse(b"(").unwrap(), LexBound::At((b"", true)));

@@ -28,7 +28,7 @@ pub(super) type ScoredMembers = Vec<(Vec<u8>, f64)>;
 
 /// Replaces the value of a key by these members, or removes the key if there are none.
 pub(super) fn store_members(cx: &mut Cx<'_>, key: &[u8], event: &str, mut members: ScoredMembers) -> Done {
-    // Inserting in order gives a smaller tree.
+    // The members are sorted first, because inserting in order gives a smaller tree.
     sort_members(&mut members);
     cx.replace_value(key, b'z', event, &Owned::Sorted(members))
 }
@@ -226,7 +226,7 @@ fn zscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             2
         };
         if is_compact {
-            // In the order of the scores, as in Redis.
+            // A set that is compact in Redis is scanned in the order of the scores, as in Redis.
             let all =
                 || sorted.iter(view, 0, sorted.len(), false).map(|item| (&view[item.member], item.score));
             asked.answer(true, |_| (all(), 0), |(member, _)| member, out, write);

@@ -21,7 +21,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("xclaim", -6, WRITE_FAST, KEY, xclaim).access("RW update"),
 ];
 
-/// The consumer that takes over entries. It is looked up, and created if necessary, with the first entry.
+/// The consumer that takes over entries. The consumer is looked up, and created if necessary, with the first
+/// entry.
 struct Claimer<'a, 'r> {
     name: &'a [u8],
     consumer: Option<P<'r, Consumer<'r>>>,

@@ -73,7 +73,8 @@ fn groups(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })
 }
 
-/// Parses `FULL` and its `COUNT`, which is 10 by default. Returns `None` without `FULL`.
+/// Parses the options `FULL` and `COUNT` of `XINFO STREAM`. Returns the count, which is 10 by default, or
+/// `None` without `FULL`.
 fn full(args: &Args<'_>) -> Result<Option<usize>, Fail> {
     match args[3..] {
         [] => Ok(None),
@@ -94,7 +95,7 @@ fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let blocks = view[stream].entries.len().div_ceil(block);
         out.map(if full.is_some() { 9 } else { 10 });
         out.field("length").int(extent.len as i64);
-        // There is no radix tree here. These are estimates for one.
+        // The stream is not stored as a radix tree here, so the numbers of keys and nodes are estimates.
         out.field("radix-tree-keys").count(blocks);
         out.field("radix-tree-nodes").count(blocks + 1);
         write_id(out.field("last-generated-id"), extent.past.last);
@@ -126,7 +127,8 @@ fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })
 }
 
-/// Writes the pending entries and consumers of a group for `FULL`, at most `count` entries of each (0: all).
+/// Writes the pending entries and the consumers of a group for `XINFO STREAM FULL`: at most `count` pending
+/// entries of the group, and of each consumer (0: all).
 fn write_group<'r>(view: &View<'r>, group: P<'r, Consumers<'r>>, count: usize, out: &mut Reply) {
     let group = &view[group];
     let most = |len: usize| if count == 0 { len } else { len.min(count) };

@@ -28,14 +28,14 @@ fn parse_half(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// An id in `XADD`.
+/// The id that `XADD` gives to the new entry.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum NewId {
     /// Any id after all earlier ones.
     Any,
     /// The next id in this millisecond.
     In(u64),
-    /// This id.
+    /// Exactly this id.
     This(Id),
 }
 
@@ -111,7 +111,7 @@ pub(super) fn no_such_group(key: &[u8], group: &[u8]) -> Fail {
     Fail::Error(format!("NOGROUP No such consumer group '{group}' for key name '{key}'").into())
 }
 
-/// Writes an id.
+/// Writes an id, as `MS-SEQ`.
 pub(super) fn write_id(out: &mut Reply, id: Id) {
     use std::io::Write;
     let mut text = [0; 41];
@@ -121,7 +121,7 @@ pub(super) fn write_id(out: &mut Reply, id: Id) {
     out.bulk(&text[..len]);
 }
 
-/// Writes an entry.
+/// Writes an entry: its id, and an array of its fields and values.
 pub(super) fn write_entry(out: &mut Reply, id: Id, packed: &[u8]) {
     out.array(2);
     write_id(out, id);
@@ -130,7 +130,8 @@ pub(super) fn write_entry(out: &mut Reply, id: Id, packed: &[u8]) {
     words.for_each(|word| out.bulk(word));
 }
 
-/// Writes an array of at most `count` entries (0: all) of a stream in a range. Calls `seen` with their ids.
+/// Writes an array of at most `count` entries (0: all) of a stream in a range. Calls `seen` with the id of
+/// each written entry.
 pub(super) fn write_range<'r>(
     view: &View<'r>,
     stream: P<'r, Stream<'r>>,

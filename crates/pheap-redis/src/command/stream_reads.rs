@@ -20,10 +20,10 @@ pub(super) const COMMANDS: &[Command] = &[
         .access("RO access"),
 ];
 
-/// Maximum number of entries after waiting, for a client that has not given a count.
+/// The most entries that a client which has waited gets of a stream, if it has given no count.
 const AFTER_WAITING: usize = 1000;
 
-/// The id `>` of `XREADGROUP`: entries that no consumer of the group has received.
+/// Stands for the id `>` of `XREADGROUP`, which means entries that no consumer of the group has received.
 const NEW: Id = Id::MAX;
 
 fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
@@ -42,10 +42,10 @@ fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
     }
 }
 
-/// The parsed arguments.
+/// The parsed arguments of `XREAD` or `XREADGROUP`.
 #[derive(Default)]
 struct Read<'a> {
-    /// Milliseconds to wait if there is nothing. 0: for ever. `None`: not at all.
+    /// Milliseconds to wait if there are no entries. 0: for ever. `None`: not at all.
     block: Option<u64>,
     /// Maximum number of entries of each stream. 0: no limit.
     count: usize,

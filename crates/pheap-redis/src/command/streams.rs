@@ -30,7 +30,7 @@ struct XaddOptions {
     trim: Option<Trim>,
     id: NewId,
     only_if_there: bool,
-    /// For `XADD`: index of the first field. Beyond the end if the id is missing.
+    /// For `XADD`: the index of the first field in the arguments. Beyond their end if the id is missing.
     end: usize,
 }
 
@@ -74,7 +74,8 @@ impl XaddOptions {
             }
         }
         if cx.session.is_master {
-            // The master sends an approximate trim as an exact one, but with the original `LIMIT`.
+            // A master sends an approximate trim as an exact one, but with the original `LIMIT`, which must
+            // not count.
             limit = None;
         }
         let has_trim = options.trim.is_some();
@@ -101,7 +102,7 @@ impl XaddOptions {
     }
 }
 
-/// Returns the id of a new entry.
+/// Returns the id of a new entry, which must be greater than `last`.
 fn new_id(wanted: NewId, last: Id, now: i64) -> Result<Id, Fail> {
     Fail::err_when(
         last == Id::MAX,

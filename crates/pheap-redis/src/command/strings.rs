@@ -1,4 +1,4 @@
-//! Strings.
+//! Commands for strings.
 
 use super::args::{byte_range, int, invalid_time, value};
 use super::buffers::{StringLimit, buffer};
@@ -56,7 +56,8 @@ fn getrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (start, end) = (int(args[2])?, int(args[3])?);
     cx.read_string(args[1], |bytes| {
         let bytes = bytes.unwrap_or_default();
-        // If both count from the end and are in the wrong order, the range is empty.
+        // If start and end both count from the end of the string and are in the wrong order, the range is
+        // empty.
         let is_backwards = start < 0 && end < 0 && start > end;
         let places = if is_backwards { 0..0 } else { byte_range(start, end, bytes.len()) };
         answer::bulk(out, &bytes[places])
@@ -71,16 +72,17 @@ enum SetCondition {
     Present,
 }
 
-/// The new deadline of a key.
+/// What `SET` or `GETEX` does with the deadline of the key.
 #[derive(Clone, Copy, PartialEq)]
 enum ExpiryOption<'a> {
-    /// The default of the command.
+    /// No option is given: the command does what it does by default.
     Default,
     /// The deadline stays.
     Keep,
     /// The deadline is removed.
     Persist,
-    /// A number of units of `unit_ms` milliseconds: a point in time if `is_time`, or a time from now.
+    /// The deadline is set to `number` units of `unit_ms` milliseconds: a point in time if `is_time`, or a
+    /// time from now.
     At { number: &'a [u8], unit_ms: i64, is_time: bool },
 }
 
@@ -103,7 +105,7 @@ impl<'a> ExpiryOption<'a> {
         Ok(ExpiryOption::At { number: value(rest)?, unit_ms, is_time })
     }
 
-    /// Returns the deadline, if there is one.
+    /// Returns the deadline that the option sets, if it sets one.
     fn deadline(self, now: i64, command: &str) -> Result<Option<i64>, Fail> {
         let ExpiryOption::At { number, unit_ms, is_time } = self else { return Ok(None) };
         deadline_of(int(number)?, unit_ms, is_time, now, command).map(Some)
@@ -177,8 +179,8 @@ fn getex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Returns the deadline for a number of units: a point in time if `is_time`, or a time from now. Fails if the
-/// number is not positive, or if the deadline is out of range.
+/// Returns the deadline for `number` units of `unit_ms` milliseconds: a point in time if `is_time`, or a time
+/// from now. Fails if the number is not positive, or if the deadline is out of range.
 pub(super) fn deadline_of(
     number: i64,
     unit_ms: i64,
@@ -191,7 +193,8 @@ pub(super) fn deadline_of(
     if is_time { Ok(ms) } else { ms.checked_add(now).ok_or_else(invalid) }
 }
 
-/// Sets the string of a key, and the deadline if there is one. If `keeps`, the old deadline stays otherwise.
+/// Sets the string of a key, and its deadline to `deadline`. If that is `None`, the old deadline stays if
+/// `keeps` is true, and is removed otherwise.
 fn store(cx: &mut Cx<'_>, key: &[u8], value: &[u8], deadline: Option<i64>, keeps: bool) -> Done {
     let now = cx.now;
     cx.write(key, |tx, db| {

@@ -150,13 +150,13 @@ macro_rules! groups {
 }
 
 groups! {
-    /// Bits of strings.
+    /// Commands for bits of strings.
     Bitmap = "bitmap";
     /// Connections.
     Connection = "connection";
-    /// Keys of any type.
+    /// Commands for keys of any type.
     Generic = "generic";
-    /// Geographic positions.
+    /// Commands for geographic positions.
     Geo = "geo";
     /// Hashes.
     Hash = "hash";
@@ -164,7 +164,7 @@ groups! {
     HyperLogLog = "hyperloglog";
     /// Lists.
     List = "list";
-    /// Channels and messages.
+    /// Commands for channels and messages.
     PubSub = "pubsub";
     /// Scripts.
     Scripting = "scripting";
@@ -187,12 +187,13 @@ groups! {
 pub enum Keys {
     /// No key, and no shard.
     None,
-    /// Arguments: the first, the last (from the end if negative), and the step.
+    /// The arguments from the first position to the last (from the end if negative), in steps of the third
+    /// number.
     Range(i32, i32, i32),
     /// The function adds the positions of the keys. It gets at least as many arguments as the arity requires,
-    /// and may add none if they are invalid.
+    /// and may add no positions if the arguments are invalid.
     Find(fn(&Args<'_>, &mut Vec<usize>)),
-    /// Like [`Find`](Keys::Find), and possibly any other key.
+    /// The keys that a function finds, as for [`Find`](Keys::Find), and possibly any other key.
     Perhaps {
         /// Adds the positions of the arguments that are keys.
         keys: fn(&Args<'_>, &mut Vec<usize>),
@@ -203,13 +204,13 @@ pub enum Keys {
     Everything,
     /// The whole heap: all shards, the libraries of functions, and the position in a master's stream.
     Heap,
-    /// The keys of a script: the second argument is their number. The script may touch others, too.
+    /// The keys of a script: the second argument is their number. The script may touch other keys, too.
     Script,
     /// Keys of any shards from a first one on, which the function computes from the arguments and the number
     /// of shards. The command starts with that shard, and asks for all shards if it needs more
     /// ([`Fail::MoreShards`]).
     From(fn(&Args<'_>, usize) -> usize),
-    /// The libraries of functions, whose root has the number after those of the shards.
+    /// The libraries of functions, whose root has the number behind that of the last shard.
     Libraries,
 }
 
@@ -220,7 +221,7 @@ type CommandFn = fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done;
 /// the key, and what that means for the value. In the words of `COMMAND GETKEYSANDFLAGS`.
 pub(super) type Access = &'static str;
 
-/// A row of the table.
+/// A row of the table of commands.
 pub struct Command {
     /// Name in small letters. A subcommand is named `command|subcommand`, and its row follows the command's.
     pub name: &'static str,
@@ -230,7 +231,8 @@ pub struct Command {
     pub flags: Flags,
     /// The keys that the command touches.
     pub keys: Keys,
-    /// Access to the first key, and to the others. `None`: the flags say it, or for some the arguments.
+    /// The access to the first key, and to the other keys. `None`: the flags determine it, or for some
+    /// commands the arguments.
     pub(super) access: Option<[Access; 2]>,
     /// The function of the command, called if there is no subcommand.
     pub run: CommandFn,
@@ -277,8 +279,8 @@ impl Command {
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
 
-    /// Returns whether the flags say that the command changes nothing in the heap. `PFCOUNT`, which is marked
-    /// as one that only reads, stores its result, so it has `MAY_REPLICATE`, too.
+    /// Returns whether the flags say that the command changes nothing in the heap. `PFCOUNT` has the flag
+    /// `READONLY` but stores its result, so it has `MAY_REPLICATE`, too.
     pub fn only_looks(&self) -> bool {
         self.flags.has(Flags::READONLY) && !self.flags.has(Flags::MAY_REPLICATE)
     }
@@ -326,11 +328,12 @@ impl Command {
         }
     }
 
-    /// Calls `f` with each key that the command uses, for the statistics of eviction. A script uses no key:
-    /// its commands do. A command that only looks at properties of its keys uses none either.
+    /// Calls `f` with each key that the command uses, for the statistics of eviction. A script uses no keys
+    /// itself: the commands that it runs use them. A command that only looks at properties of its keys uses
+    /// no keys either.
     pub fn for_each_used_key(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
         match self.keys {
-            Keys::Script => {} // its commands call this
+            Keys::Script => {} // the script's commands call this function
             _ if self.flags.has(Flags::GLANCE) => {}
             Keys::Range(1, 1, _) => f(args[1]),
             _ => self.keys(args).into_iter().for_each(|at| f(args[at])),
@@ -403,7 +406,7 @@ pub struct KnownCommand {
     pub command: &'static Command,
     /// The group of the command.
     pub group: Group,
-    /// Index in the table.
+    /// The index of the command in the table of all commands.
     pub number: usize,
 }
 
@@ -461,7 +464,7 @@ pub fn resolve(words: &Args<'_>) -> Result<KnownCommand, RefusedRequest> {
         Err(RefusedRequest { error, number })
     };
     let Some(known) = lookup(words[0]).filter(|known| !known.name.contains('|')) else {
-        // As C prints strings: up to the first zero byte.
+        // The error shows a word as C prints strings: up to the first zero byte.
         let shown = |word: &[u8], most: usize| {
             let word = &word[..word.len().min(most)];
             lossy(word.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()

@@ -20,11 +20,11 @@ pub enum OptionForm {
 /// An option of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenOption {
-    /// The form.
+    /// The form in which the option was given.
     pub form: OptionForm,
-    /// The name.
+    /// The option's name, as it was given.
     pub name: String,
-    /// The words of its value.
+    /// The words of the option's value.
     pub values: Vec<String>,
 }
 
@@ -54,8 +54,8 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Splits a command line. `own` gets the text of an argument behind `--`. It returns None unless that is
-    /// an argument of this program, and otherwise whether the next argument is its value.
+    /// Splits a command line. `own` gets the text of an argument behind `--`. `own` returns None unless that
+    /// is an argument of this program, and otherwise whether the next argument is its value.
     pub fn split(all: impl IntoIterator<Item = OsString>, own: impl Fn(&str) -> Option<bool>) -> CommandLine {
         let (mut found, mut all) = (CommandLine::default(), all.into_iter().peekable());
         found.others.extend(all.next());

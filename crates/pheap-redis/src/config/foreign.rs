@@ -46,7 +46,7 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ("tls-prefer-server-ciphers", &["no"], TLS),
 ];
 
-/// Options of Redis that have no value and no effect here.
+/// Options of Redis that have no value and no effect in this server.
 const IGNORED: &str = "\
     acl-pubsub-default active-defrag-cycle-max active-defrag-cycle-min active-defrag-ignore-bytes \
     active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-threshold-upper activedefrag \
@@ -72,7 +72,8 @@ const IGNORED: &str = "\
     syslog-enabled syslog-facility syslog-ident tls-session-cache-size tls-session-cache-timeout \
     tls-session-caching";
 
-/// Options that have a value here, but are reported as without effect if it differs from the default.
+/// Options that have a value in this server, but are reported as without effect if the value differs from the
+/// default.
 const WITHOUT_EFFECT: &str = "\
     acllog-max-len active-expire-effort activerehashing appendonly hz lazyfree-lazy-eviction \
     lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del rdbcompression repl-backlog-size \

@@ -28,7 +28,7 @@ pub enum SettingKind {
     Int(i64, i64),
     /// A number of bytes, with an optional unit.
     Bytes,
-    /// A number of bytes, at least this one.
+    /// A number of bytes that is at least this number.
     BytesFrom(i64),
     /// A number of bytes, or a percentage of `maxmemory`.
     Percent,
@@ -91,13 +91,13 @@ impl fmt::Display for Master {
 /// An option.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name.
+    /// The option's name.
     pub name: &'static str,
     /// The kind of the value.
     pub kind: SettingKind,
     /// The default value.
     pub default: &'static str,
-    /// Whether `CONFIG SET` may change it.
+    /// Whether `CONFIG SET` may change the option.
     pub mutable: bool,
 }
 
@@ -109,7 +109,7 @@ const fn mutable(name: &'static str, kind: SettingKind, default: &'static str) -
     Setting { name, kind, default, mutable: true }
 }
 
-/// All options that have a value here.
+/// All options that have a value in this server.
 pub const SETTINGS: &[Setting] = &[
     mutable("port", SettingKind::Int(0, 65535), "6379"),
     mutable("tls-port", SettingKind::Int(0, 65535), "0"),
@@ -288,7 +288,7 @@ impl Config {
     }
 
     /// Returns the most bytes that all clients may need together (`maxmemory-clients`); 0: no limit. A
-    /// percentage is one of `maxmemory`. A limit is at least 128 KiB, because with less a client could not
+    /// percentage is taken of `maxmemory`. A limit is at least 128 KiB, because with less a client could not
     /// even change the option.
     pub fn client_memory(&self) -> u64 {
         let text = self.text("maxmemory-clients");
@@ -403,13 +403,14 @@ impl Config {
 
 /// Returns the canonical form of a value, if it is valid.
 fn canonical(kind: SettingKind, value: &str) -> Result<String, String> {
-    // This character replaces bytes that are not UTF-8. A password of such bytes would be easy to guess.
+    // The replacement character stands for bytes that were not UTF-8. A password of such bytes would be easy
+    // to guess.
     if value.contains(char::REPLACEMENT_CHARACTER) {
         return Err("argument must be UTF-8".into());
     }
     match kind {
         SettingKind::Text => Ok(value.to_owned()),
-        // The value has to fit in one line of a file.
+        // Single spaces separate the words, so that the value fits in one line of a file.
         SettingKind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
         SettingKind::FileName if value.is_empty() || value.contains('/') => {
             Err("it is the name of a file in the folder `dir`, so it has no '/'".into())

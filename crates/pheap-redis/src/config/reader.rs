@@ -221,7 +221,7 @@ mod tests {
         };
         write("one.conf", "requirepass one\nmaxmemory 1mb\n");
         write("two.conf", "requirepass two\n");
-        // The last value counts.
+        // The last value of an option counts.
         let config = read(&format!("maxmemory 2mb\ninclude {}\nmaxclients 7", path("one.conf"))).unwrap();
         let found = (config.text("requirepass"), config.int("maxmemory"), config.int("maxclients"));
         assert_eq!(found, ("one", 1 << 20, 7));

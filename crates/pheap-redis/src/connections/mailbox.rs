@@ -38,8 +38,8 @@ pub enum Message {
     },
     /// Disconnects the client with this id.
     Kill(u64),
-    /// Keys were written to. This thread begins to serve the clients that wait for them, or has the next such
-    /// client, or has the writer.
+    /// Keys were written to, or a client must look at its keys again. The receiving thread begins to serve
+    /// the waiting clients, or has the next one, or has the writer, which may go on.
     Wake(Wakeup),
 }
 
@@ -74,14 +74,14 @@ impl Mailbox {
     /// Wakes the thread, unless it was woken and has not read the mailbox since.
     pub fn wake_up(&self) {
         if !self.is_woken.swap(true, Ordering::AcqRel) {
-            // The caller could not handle a failure.
+            // A failure is ignored, because the caller could not handle it.
             let _ = self.waker.wake();
         }
     }
 
     /// Takes all messages. A message that comes later wakes the thread.
     pub(crate) fn take(&self) -> Vec<Message> {
-        // This makes the writes that came before the wake-up visible.
+        // The swap makes the writes visible that came before the wake-up.
         self.is_woken.swap(false, Ordering::AcqRel);
         std::mem::take(&mut self.messages.lock())
     }

@@ -15,20 +15,20 @@ use crate::connections::tls::Encrypted;
 /// A connection.
 #[derive(Debug)]
 pub enum Stream {
-    /// TCP.
+    /// A TCP connection.
     Tcp(TcpStream),
-    /// A Unix socket.
+    /// A connection through a Unix socket.
     Unix(UnixStream),
-    /// TCP, encrypted.
+    /// An encrypted TCP connection.
     Tls(Box<dyn Encrypted>),
 }
 
 impl Stream {
-    /// For TCP, turns off the delay of small packets, and has the system send keep-alive probes after so many
-    /// idle seconds (0: none).
+    /// For TCP, turns off the delay of small packets, and has the system send keep-alive probes after
+    /// `keepalive` idle seconds (0: never).
     pub(crate) fn prepare(&self, keepalive: u64) {
         if let Some(stream) = self.tcp() {
-            // The connection works without either.
+            // Failures are ignored, because the connection works without either setting.
             let _ = stream.set_nodelay(true);
             if keepalive > 0 {
                 let probes = TcpKeepalive::new().with_time(Duration::from_secs(keepalive));
@@ -86,7 +86,7 @@ impl Stream {
     }
 
     /// Returns the addresses of the peer's end and of this end, as `CLIENT LIST` shows them. For a Unix
-    /// socket, both are its path.
+    /// socket, both are its path and `:0`.
     pub(crate) fn addresses(&self) -> [String; 2] {
         let shown = |addr: io::Result<std::net::SocketAddr>| {
             addr.map_or_else(|_| "?:0".to_owned(), |addr| addr.to_string())

@@ -13,7 +13,8 @@ use crate::server::clocks::{Clocks, KeyUsage};
 use crate::server::now;
 use crate::text::words::lossy;
 
-/// Bytes of the file after which the keys in them are stored, by one transaction for each of their shards.
+/// After this many bytes of the file, the keys in them are stored, in one transaction for each of their
+/// shards.
 const BATCH: u64 = 1 << 20;
 
 /// Why a file was not imported.
@@ -32,7 +33,8 @@ pub enum ImportError {
     Wrong {
         /// The file.
         path: PathBuf,
-        /// The position up to which it was read; 0 if it does not begin as an RDB file of a known version.
+        /// The position in bytes up to which the file was read; 0 if it does not begin as an RDB file of a
+        /// known version.
         at: u64,
         /// The problem.
         error: rdb::Error,
@@ -75,9 +77,10 @@ pub enum ImportError {
 /// The files that a Redis has left in the folder `dir`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RedisFiles {
-    /// Its RDB file.
+    /// The RDB file of the Redis.
     rdb: Option<PathBuf>,
-    /// Its log (AOF), which this server cannot read: a folder, or the file of a Redis before 7.0.
+    /// The log (AOF) of the Redis, which this server cannot read: a folder, or the file of a Redis before
+    /// 7.0.
     log: Option<PathBuf>,
 }
 
@@ -96,7 +99,8 @@ impl RedisFiles {
     /// Returns sentences that say how to import the data, for a start with an empty heap.
     pub fn advice(&self, heap: &Path) -> Vec<String> {
         let heap = heap.display();
-        // If there is a log, the RDB file may be older, and `--import auto` needs `appendonly no`.
+        // The RDB file is not advised if there is a log: it may be older, and `--import auto` needs
+        // `appendonly no` then.
         let rdb = self.rdb.iter().filter(|_| self.log.is_none()).map(|path| {
             format!(
                 "{heap} is empty, and {} has data of a Redis, which are not served. To import them, stop \
@@ -141,11 +145,11 @@ pub struct ImportCounts {
 }
 
 /// Imports the libraries and the keys that have not expired from an RDB file into the heap, which must be
-/// empty. Records the usage of the keys in `clocks`, if these are on and the file has it.
+/// empty. Records the usage of the keys in `clocks`, if `clocks` are on and the file has the usage.
 ///
 /// # Errors
-/// If that fails. A failure before the first part of the file is read leaves the heap as it was. After a
-/// later one, the heap may have a part of the file, and cannot be opened again.
+/// If the file or the heap cannot be used, or the heap is not empty. Up to this check, a failure leaves the
+/// heap as it was. After a later failure, the heap may have a part of the file, and cannot be opened again.
 pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<ImportCounts, ImportError> {
     let open = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (size, file) = open().map_err(|error| ImportError::Open { path: path.to_owned(), error })?;
@@ -181,7 +185,7 @@ pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<ImportCount
     Ok(imported)
 }
 
-/// Records the usage of a key, if the file has it and `clocks` are on.
+/// Records the usage of a key, if the file has the usage and `clocks` are on.
 fn record_usage(clocks: &Clocks, entry: &RdbEntry, now: i64) {
     let idle = entry.idle.map(|seconds| KeyUsage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
     if let Some(usage) = idle.or(entry.frequency.map(KeyUsage::Frequency))
@@ -226,7 +230,7 @@ impl ImportBatch<'_> {
             let ((), commit) = self.store.root(shard).try_txn_deferred::<_, ImportError>(|tx, root| {
                 for RdbEntry { db, key, value, deadline, .. } in entries.drain(..) {
                     let place = tx[root].dbs.at(tx, db as usize);
-                    // With this time, no key counts as expired.
+                    // At the time `i64::MIN`, no key counts as expired.
                     if tx[place].get(tx, &key, i64::MIN).is_some() {
                         return Err(ImportError::Twice { db, key: lossy(&key).into_owned() });
                     }

@@ -12,7 +12,7 @@ use pheap::Heap;
 use crate::data::files;
 use crate::server::{SaveState, Server, now as clock};
 
-/// A copy to make.
+/// A copy of the heap that is to be made.
 struct Copy {
     heap: Heap,
     path: PathBuf,
@@ -36,7 +36,7 @@ pub fn in_background(server: &Server) -> Result<(), String> {
     let copy = begin(server)?;
     let state = copy.state.clone();
     let thread = std::thread::Builder::new().name("save".into()).spawn(move || {
-        // A failure is logged, and `INFO` shows it.
+        // The result is ignored: `make` logs a failure, and `INFO` shows it.
         let _ = copy.make();
     });
     thread.map(drop).map_err(|error| {
@@ -85,8 +85,8 @@ impl Copy {
     /// Writes the copy. The old copy exists until the new one is complete.
     fn write(&self) -> Result<(), Box<dyn std::error::Error>> {
         let new = files::unfinished(&self.path);
-        // Another program may have written a file there since the check of `begin`. An interrupted attempt
-        // may have left a heap.
+        // Another program may have written a file at either path since the check of `begin`. At `new`, an
+        // interrupted attempt may have left a heap.
         for name in [&self.path, &new] {
             files::may_become_copy(name)?;
         }

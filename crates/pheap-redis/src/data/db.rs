@@ -23,7 +23,7 @@ pub struct Db<'r> {
     deadlines: PHashMap<'r, Str<'r>, i64>,
 }
 
-/// Reading.
+/// Methods that read a database.
 impl<'r> Db<'r> {
     /// Returns the number of keys. Expired keys count until they are removed.
     pub fn len(&self) -> usize {
@@ -58,7 +58,7 @@ impl<'r> Db<'r> {
         entry
     }
 
-    /// Returns when a key expires or has expired.
+    /// Returns when a key expires or has expired; None if it has no deadline.
     pub fn deadline(&self, view: &View<'r>, key: &[u8]) -> Option<i64> {
         if self.deadlines.is_empty() { None } else { self.deadlines.get(view, key).copied() }
     }
@@ -70,13 +70,13 @@ pub trait Change<'r>: Copy {
     /// Sets the value of a key, and removes its deadline.
     ///
     /// # Errors
-    /// If the heap has no memory for it.
+    /// If the heap cannot allocate memory.
     fn set(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()>;
 
     /// Sets the value of a key. If the key has a deadline, the deadline stays.
     ///
     /// # Errors
-    /// If the heap has no memory for it.
+    /// If the heap cannot allocate memory.
     fn put(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()>;
 
     /// Removes a key. Returns its value and its deadline; None if there was no such key.
@@ -85,7 +85,7 @@ pub trait Change<'r>: Copy {
     /// Sets or removes the deadline of a key that exists.
     ///
     /// # Errors
-    /// If the heap has no memory for it.
+    /// If the heap cannot allocate memory.
     fn set_deadline(self, tx: &mut Txn<'r>, key: &[u8], at: Option<i64>) -> pheap::Result<()>;
 
     /// Removes all keys and their deadlines.

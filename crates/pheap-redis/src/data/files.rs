@@ -35,7 +35,7 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FileKind::Nothing),
         Err(error) => return Err(error),
-        // Opening a pipe could block forever.
+        // Only a regular file is opened, because opening a pipe could block forever.
         Ok(found) if !found.is_file() => return Ok(FileKind::Other),
         Ok(_) => {}
     }
@@ -90,9 +90,8 @@ pub fn unfinished(path: &Path) -> PathBuf {
 /// Writes a new file in the folder of `path`, and durably renames it to `path` when it is complete.
 ///
 /// # Errors
-/// Those of `write` or of the system; `AlreadyExists` if another file has the name of the incomplete one. In
-/// all these cases the file at `path` is unchanged, unless only the last step, a sync of the folder, has
-/// failed.
+/// If `write` or the system fails; `AlreadyExists` if another file has the name of the incomplete one. In all
+/// these cases the file at `path` is unchanged, unless only the last step, a sync of the folder, has failed.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,
@@ -111,7 +110,8 @@ pub fn replace<E: From<io::Error>>(
     let written =
         write(&mut file).and_then(|()| Ok(file.sync_all()?)).and_then(|()| Ok(publish(&new, path)?));
     if written.is_err() {
-        // This call made the file. If it was renamed already, there is no file to remove.
+        // The incomplete file is removed, because this call made it. If it was renamed already, there is none
+        // to remove.
         let _ = std::fs::remove_file(&new);
     }
     written
@@ -120,7 +120,7 @@ pub fn replace<E: From<io::Error>>(
 /// Renames a complete file that is synced, and syncs the folder.
 ///
 /// # Errors
-/// Those of the system. If the sync of the folder has failed, the file was renamed.
+/// If the system fails. If only the sync of the folder has failed, the file was renamed.
 pub fn publish(new: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(new, path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -147,7 +147,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let heap = pheap::Heap::open(&path).unwrap();
         assert!(may_become_copy(&path).unwrap_err().contains("is a heap that is open"));
-        // The same holds for another name of that heap.
+        // A symbolic link to the open heap cannot become a copy either.
         let other = folder.path().join("other");
         std::os::unix::fs::symlink(&path, &other).unwrap();
         assert!(may_become_copy(&other).unwrap_err().contains("is a heap that is open"));

@@ -3,12 +3,13 @@
 //!
 //! The heap counts most garbage as alive until its collector has found it. This module therefore estimates
 //! the bytes of evicted keys and counts them until the collector has found them: while there is a limit,
-//! `used_memory` is the live bytes less these. It cannot count other garbage: deleted keys and replaced
-//! values. From the bytes and the number of keys that were changed in a shard since its last collection, it
-//! estimates how many bytes there may be garbage (are *doubted*). When the live bytes come near the limit,
-//! and before the server evicts keys, shards with many doubted bytes are collected: small ones by the thread
-//! that needs memory, and large ones by the collector thread. A thread does not wait for the collector thread
-//! if the data exceed the limit by far. If no key can be evicted, it may collect a large shard itself.
+//! `used_memory` is the live bytes less the evicted bytes. The module cannot count other garbage: deleted
+//! keys and replaced values. From the bytes and the number of keys that were changed in a shard since its
+//! last collection, it estimates how many bytes of the shard may be garbage (are *doubted*). When the live
+//! bytes come near the limit, and before the server evicts keys, shards with many doubted bytes are
+//! collected: small ones by the thread that needs memory, and large ones by the collector thread. A thread
+//! does not wait for the collector thread if the data exceed the limit by far. If no key can be evicted, it
+//! may collect a large shard itself.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -26,7 +27,7 @@ const SMALL: u64 = 1 << 20;
 /// expected to mark.
 const MUCH: u64 = 16;
 
-/// What this module knows of a shard. The mutex around it protects all fields.
+/// The figures of one shard. The mutex around them protects all fields.
 #[derive(Debug, Default)]
 struct ShardMemory {
     /// Live bytes of the heap's count at the last [`Memory::update_figures`].
@@ -59,15 +60,15 @@ impl ShardMemory {
 #[derive(Debug, Default)]
 pub struct Memory {
     limit: AtomicU64,
-    /// Sums of `ShardMemory::alive` and `ShardMemory::evicted` over all shards.
+    /// The sum of `ShardMemory::alive` over all shards. The next field is that of `ShardMemory::evicted`.
     alive: AtomicU64,
     evicted: AtomicU64,
     shards: Vec<Mutex<ShardMemory>>,
     /// Whether the last attempt to make room found no key to evict and no garbage that it could collect at
-    /// once. Changes of the data and of options clear it, and the collector thread does, too.
+    /// once. Changes of the data and of options clear the flag, and so does the collector thread when the
+    /// data are within the limit.
     stuck: AtomicBool,
-    /// The time since which more memory is needed than the limit, if it is now; and the total of the times
-    /// before.
+    /// If the data exceed the limit, the time when that began; and the total duration of the earlier periods.
     exceeded: Mutex<(Option<Instant>, Duration)>,
     is_exceeded: AtomicBool,
     /// Whether the collector thread has to look for a shard to collect. [`Memory::wake_collector`] sets it,
@@ -89,7 +90,7 @@ pub struct CollectCandidate {
 }
 
 impl Memory {
-    /// Makes one without a limit, for this number of shards.
+    /// Makes the figures of this number of shards, without a limit.
     pub fn new(shards: usize) -> Memory {
         Memory { shards: (0..shards).map(|_| Mutex::default()).collect(), ..Memory::default() }
     }
@@ -110,18 +111,19 @@ impl Memory {
     }
 
     /// Counts the live bytes of all shards, for writes that no call of [`count_changes`](Self::count_changes)
-    /// has reported. All of them count as doubted. Does nothing if there is no limit.
+    /// has reported. All live bytes count as doubted. Does nothing if there is no limit.
     pub fn count(&self, store: &Store) {
         (0..self.shards.len()).for_each(|shard| self.count_changes(store, shard, u64::MAX));
     }
 
-    /// Returns the bytes that the data need: the live bytes less the evicted ones, as of the last counts. It
-    /// is not up to date while there is no limit.
+    /// Returns the bytes that the data need: the live bytes less the evicted ones, as of the last counts. The
+    /// result is not up to date while there is no limit.
     pub fn used(&self) -> u64 {
         self.alive.load(Relaxed).saturating_sub(self.evicted.load(Relaxed))
     }
 
-    /// Returns by how many bytes the data exceed the limit; 0 if they do not, or there is none.
+    /// Returns by how many bytes the data exceed the limit; 0 if they do not exceed it, or if there is no
+    /// limit.
     pub fn excess(&self) -> u64 {
         match self.limit() {
             0 => 0,
@@ -160,8 +162,8 @@ impl Memory {
         }
     }
 
-    /// Counts all bytes of these shards as doubted, and has the collector thread collect them. This is for
-    /// shards of which much is garbage.
+    /// Counts all bytes of these shards as doubted, and has the collector thread collect them. The caller
+    /// knows that much of these shards is garbage.
     pub fn flush(&self, shards: &[usize]) {
         for &shard in shards {
             let mut figures = self.shards[shard].lock();
@@ -177,13 +179,13 @@ impl Memory {
     fn update_figures(&self, store: &Store, shard: usize, figures: &mut ShardMemory, changes: u64) {
         let live = store.root(shard).live();
         let before = std::mem::replace(&mut figures.alive, live.bytes);
-        // The difference may wrap around, and the sum is right all the same.
+        // The difference of the two counts may wrap around, and the sum is still right.
         self.alive.fetch_add(live.bytes.wrapping_sub(before), Relaxed);
         if live.bytes < before || changes == u64::MAX {
             figures.marked = live.bytes;
         }
         // If the count fell, at least `before - live` bytes of garbage were freed. Evicted bytes are assumed
-        // to be the first of it.
+        // to be the first of this garbage.
         let found = before.saturating_sub(live.bytes);
         let of_evicted = found.min(figures.evicted);
         figures.evicted -= of_evicted;
@@ -209,8 +211,8 @@ impl Memory {
         limit > 0 && self.alive.load(Relaxed) > limit - limit / 8
     }
 
-    /// Returns the shard with the most doubted bytes: if `at_all`, of all shards, else only of those above
-    /// the tolerated amount.
+    /// Returns the shard with the most doubted bytes, of all shards if `at_all`, else only of the shards
+    /// whose doubted bytes exceed the tolerated amount.
     pub fn doubtful(&self, at_all: bool) -> Option<CollectCandidate> {
         let mut most = (0, None);
         for (shard, figures) in self.shards.iter().enumerate() {
@@ -234,7 +236,7 @@ impl Memory {
     /// doubted.
     ///
     /// # Errors
-    /// Those of [`pheap::Root::collect`].
+    /// The errors of [`pheap::Root::collect`].
     pub fn collect(&self, store: &Store, shard: usize) -> pheap::Result<()> {
         if self.limit() == 0 {
             return store.root(shard).collect();
@@ -345,7 +347,7 @@ mod tests {
     use super::*;
     use crate::data::{Change, Value, size};
 
-    /// Sets or removes keys of one shard. Returns the estimated bytes of the removed ones.
+    /// Sets or removes keys of one shard. Returns the estimated bytes of the removed keys.
     fn write(store: &Store, keys: std::ops::Range<usize>, is_set: bool) -> u64 {
         store
             .root(3)
@@ -401,7 +403,7 @@ mod tests {
         assert_eq!(memory.used(), alive(&store));
         assert!(memory.used().abs_diff(used) < full / 20, "{used} was {}", memory.used());
         assert_eq!(memory.doubtful(true), None);
-        // The same holds if the heap is collected without this module.
+        // The estimate is also confirmed if the heap is collected without this module.
         let freed = write(&store, 900..1000, false);
         memory.evict(&store, 3, freed);
         store.heap().collect().unwrap();
@@ -429,7 +431,8 @@ mod tests {
         assert!(memory.doubtful(false).is_some());
     }
 
-    /// The bytes that were written after the other collection ended are still doubted.
+    /// Of two collections at once, the one that ends last leaves those bytes doubted that were written after
+    /// the end of the other one.
     #[test]
     fn two_who_collect_a_shard_at_once() {
         let (store, memory) = with_limit(10_000_000);

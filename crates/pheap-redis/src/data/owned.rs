@@ -85,7 +85,7 @@ impl Owned {
     /// Stores the value in the heap.
     ///
     /// # Errors
-    /// If the heap has no memory for it.
+    /// If the heap cannot allocate memory.
     pub fn store<'r>(&self, tx: &mut Txn<'r>) -> pheap::Result<Value<'r>> {
         match self {
             Owned::String(bytes) => Value::string(tx, bytes),

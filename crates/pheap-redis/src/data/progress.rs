@@ -55,7 +55,7 @@ impl Progress {
     /// Writes the record to the root's database.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the heap cannot allocate memory.
     pub fn write<'r>(&self, tx: &mut Txn<'r>, db: P<'r, Db<'r>>) -> pheap::Result<()> {
         let before = Progress::read(tx, &tx[db]);
         if before.left != self.left {
@@ -78,7 +78,7 @@ impl Position {
     /// Writes the position to the root's database.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the heap cannot allocate memory.
     pub fn write<'r>(&self, tx: &mut Txn<'r>, db: P<'r, Db<'r>>) -> pheap::Result<()> {
         let id = tx[db].get(tx, ID, i64::MIN);
         let is_same = id.and_then(|id| id.with_bytes(tx, |bytes| bytes == self.id.as_bytes()));

@@ -13,8 +13,8 @@ pub fn text(len: usize) -> usize {
     (len + 8).next_multiple_of(8)
 }
 
-/// Estimates the bytes of a value. Of a value with elements, it measures the first `samples` ones, and
-/// assumes that the others have the same average size. It measures all consumer groups of a stream.
+/// Estimates the bytes of a value. Of a value with elements, measures the first `samples` ones, and assumes
+/// that the others have the same average size. Measures all consumer groups of a stream.
 pub fn value<'r>(view: &View<'r>, value: Value<'r>, samples: usize) -> usize {
     let element = |text: &[u8]| text.len() + OVERHEAD;
     match value {

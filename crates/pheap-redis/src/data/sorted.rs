@@ -13,12 +13,12 @@ pub struct Sorted<'r> {
     order: Order<'r>,
 }
 
-/// Reading.
+/// Methods that read a sorted set.
 impl<'r> Sorted<'r> {
     /// Makes an empty sorted set.
     ///
     /// # Errors
-    /// If the heap has no memory for it.
+    /// If the heap cannot allocate memory.
     pub fn new(tx: &Txn<'r>) -> pheap::Result<Sorted<'r>> {
         Ok(Sorted { scores: PHashMap::new(), order: Order::new(tx)? })
     }
@@ -43,14 +43,14 @@ impl<'r> Sorted<'r> {
         self.order.rank(view, score, member)
     }
 
-    /// Returns the number of members for which `is_before` is true. It must be true of the first members up
-    /// to some rank, and false of all others.
+    /// Returns the number of members for which `is_before` is true. `is_before` must be true of the first
+    /// members up to some rank, and false of all others.
     pub fn count_before(&self, view: &View<'r>, is_before: impl Fn(&Item<'r>) -> bool) -> usize {
         self.order.count_before(view, is_before)
     }
 
-    /// Returns at most `count` members from `rank` on, which counts from 0. If `is_reverse`, it goes
-    /// backwards from that rank. Returns none if no member has that rank.
+    /// Returns at most `count` members from `rank` on, which counts from 0. If `is_reverse`, the iterator
+    /// goes backwards from that rank. Returns none if no member has that rank.
     pub fn iter<'v>(&self, view: &'v View<'r>, rank: usize, count: usize, is_reverse: bool) -> Items<'v, 'r> {
         self.order.iter(view, rank, count, is_reverse)
     }
@@ -61,13 +61,13 @@ impl<'r> Sorted<'r> {
     }
 }
 
-/// Writing.
+/// Methods that change a sorted set.
 pub trait Rank<'r>: Copy {
     /// Gives a member a score, and adds the member if it is absent. Returns the old score. A score of -0
     /// becomes 0. The score must not be NaN.
     ///
     /// # Errors
-    /// If the heap has no memory for it. Then the transaction must not commit.
+    /// If the heap cannot allocate memory. Then the transaction must not commit.
     fn set_score(self, tx: &mut Txn<'r>, member: &[u8], score: f64) -> pheap::Result<Option<f64>>;
 
     /// Removes a member. Returns the score that it had.

@@ -10,13 +10,13 @@ use super::db::{Change, Db};
 use super::progress::Progress;
 use super::slots::{SLOTS, slot};
 
-/// Number of databases. The option `databases` may be at most this.
+/// Number of databases. The option `databases` may be at most this number.
 pub const DATABASES: usize = 16;
 
 /// Default number of shards of a new heap if several threads serve clients.
 pub const SHARDS: u32 = 64;
 /// Default number of shards of a new heap if one thread serves all clients. Fewer shards make pipelines
-/// faster. It is more than one because the server may later run with more threads.
+/// faster. The number is more than one because the server may later run with more threads.
 pub const SHARDS_OF_ONE: u32 = 16;
 /// The greatest number of shards that the command line accepts.
 pub const MOST_SHARDS: u32 = 1024;
@@ -25,7 +25,7 @@ pub const MOST_SHARDS: u32 = 1024;
 /// number.
 const VERSION: u32 = 3;
 
-/// The root by which a heap of this server is recognized.
+/// The root by which a heap of this server is recognised.
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Header {
@@ -45,12 +45,13 @@ pub struct Shard<'r> {
 /// What committed writes survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settings {
-    /// The end of the process, and a power failure if the heap's file is in memory that keeps its data
-    /// without power (DAX).
+    /// Committed writes survive the end of the process, and a power failure if the heap's file is in memory
+    /// that keeps its data without power (DAX).
     Pmem,
-    /// The end of the process, in any way. A power failure may destroy the heap.
+    /// Committed writes survive the end of the process, in any way. A power failure may destroy the heap.
     Process,
-    /// The end of the process and a power failure, once the write-ahead log on a disk is synced.
+    /// Committed writes survive the end of the process, and also a power failure once the write-ahead log is
+    /// synced.
     Log {
         /// When to sync the log.
         policy: SyncPolicy,
@@ -66,7 +67,8 @@ impl Settings {
     pub(crate) const QUIET_LOG: Settings = Settings::Log { policy: SyncPolicy::OnDemand, log_limit: 1 << 20 };
 }
 
-/// Least limit of the log in bytes. With a much lower one, few commands would start a checkpoint.
+/// The least limit of the log in bytes. With a much lower limit, few commands would fill the log so far that
+/// a checkpoint starts.
 const LEAST_LOG: u64 = 256 << 10;
 
 /// Name of the root that marks a heap as incomplete: an import has begun and has not ended.
@@ -77,7 +79,7 @@ pub struct Store {
     heap: Heap,
     shards: Vec<Root<Shard<'static>>>,
     /// Names and texts of function libraries, as keys and values of one database. When the server opens a
-    /// heap that lacks this root, it adds it.
+    /// heap that lacks this root, it adds the root.
     libraries: Root<Shard<'static>>,
     /// How far this server has followed a master, as keys and values of one database.
     progress: Root<Shard<'static>>,
@@ -97,13 +99,13 @@ pub enum OpenError {
         /// The error of the heap library.
         error: pheap::Error,
     },
-    /// Another process has it open.
+    /// Another process has the heap open.
     #[error("{} is open in another process; stop that one first, or choose another path", .0.display())]
     InUse(PathBuf),
-    /// Another program made it.
+    /// Another program made the heap.
     #[error("{} is a heap of another program; choose another path", .0.display())]
     Foreign(PathBuf),
-    /// An import into it was interrupted.
+    /// An import into the heap was interrupted.
     #[error(
         "{path} is not complete, because an import into it was interrupted; delete {path}, and {path}.wal if \
          there is one, and import again",
@@ -116,7 +118,7 @@ pub enum OpenError {
         failure may destroy it; leave out `--durability pmem`, choose another path, or accept the risk with \
         `--without-dax`", .0.display())]
     NotPersistent(PathBuf),
-    /// An older version of this program made it.
+    /// An older version of this program made the heap.
     #[error(
         "{} was made by an older pheap-redis (format {found}, this one has {VERSION}); write an RDB file with that one (--export), and read it into a new heap with this one (--import)",
         path.display()
@@ -127,7 +129,7 @@ pub enum OpenError {
         /// The format of the file.
         found: u32,
     },
-    /// A newer version of this program made it.
+    /// A newer version of this program made the heap.
     #[error(
         "{} was made by a newer pheap-redis (format {found}, this one knows {VERSION}); use that one",
         path.display()
@@ -196,8 +198,8 @@ pub fn explained(error: &pheap::Error) -> String {
     }
 }
 
-/// Returns the text of an error of opening the heap at `path`: the text of [`explained`], to some of which it
-/// adds the path or advice.
+/// Returns the text of an error of opening the heap at `path`: the text of [`explained`], for some errors
+/// with the path or with advice.
 fn explained_at(path: &Path, error: &pheap::Error) -> String {
     let text = explained(error);
     match error {
@@ -231,7 +233,7 @@ impl Store {
     /// of shards. If the data are only a part of a master's data, this call removes them.
     ///
     /// # Errors
-    /// If the heap cannot be opened or created, is of another program or of another version, or has an
+    /// If the heap cannot be opened or created, was made by another program or another version, or has an
     /// unfinished import. In the last three cases its data are unchanged.
     pub fn open(path: &std::path::Path, settings: Settings, shards: u32) -> Result<Store, OpenError> {
         let options = match settings {
@@ -249,10 +251,10 @@ impl Store {
         Store::of(heap, path, shards)
     }
 
-    /// Makes a store in memory, which is lost when it is dropped.
+    /// Makes a store in memory. Its data are lost when it is dropped.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the system has not enough memory or addresses.
     pub fn in_memory() -> Result<Store, OpenError> {
         Store::in_heap(Heap::in_memory()?, SHARDS)
     }

@@ -1,8 +1,8 @@
 //! Streams: entries in the order of their ids, and consumer groups that share them.
 //!
 //! Functions read and write the parts of a stream one by one, through pointers to the fields (`field!`).
-//! After a write to one part, a transaction then need not build a copy of the whole stream to read another
-//! part.
+//! After a write to one part, a transaction therefore need not build a copy of the whole stream to read
+//! another part.
 
 use pheap::{P, PBTreeMap, PBTreeSet, Persist, Txn, View, field};
 use smallvec::SmallVec;
@@ -103,7 +103,7 @@ pub struct Consumer<'r> {
 /// The figures of a stream on which the progress of groups depends.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
-    /// Number of entries.
+    /// Number of entries in the stream.
     pub len: u64,
     /// The id of the first entry, or 0.
     pub first: Id,
@@ -159,7 +159,8 @@ impl Extent {
         self.position(progress.last).map(|position| added.wrapping_sub(position))
     }
 
-    /// Moves a group's progress to its next entry, `id`. Does nothing if the group has read up to it already.
+    /// Moves a group's progress to its next entry, `id`. Does nothing if the group has already read up to
+    /// `id`.
     pub fn advance(&self, progress: &mut Progress, id: Id) {
         if id <= progress.last {
             return;
@@ -216,10 +217,10 @@ pub fn unpack(mut packed: &[u8]) -> (usize, impl Iterator<Item = &[u8]>) {
     (count, words)
 }
 
-/// Adds an entry. Its id must be greater than those of all entries ever added.
+/// Adds an entry to a stream. Its id must be greater than those of all entries ever added.
 ///
 /// # Errors
-/// If the heap has no memory for it.
+/// If the heap cannot allocate memory.
 pub fn append<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, id: Id, words: &[&[u8]]) -> pheap::Result<()> {
     let packed = tx.alloc_slice_copy(&pack(words))?;
     field!(stream.entries).insert(tx, &id, packed)?;
@@ -234,15 +235,15 @@ pub fn append<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, id: Id, words: &[
 pub struct Trim {
     /// The bound of the entries to remove.
     pub to: TrimTo,
-    /// Set if some of these entries may stay.
+    /// Set if some of the entries within the bound may stay.
     pub approximate: Option<ApproximateTrim>,
 }
 
 /// Limits of an approximate removal.
 #[derive(Debug, Clone, Copy)]
 pub struct ApproximateTrim {
-    /// Entries of a block. Only whole blocks are removed, or all entries. A block has fewer entries if the
-    /// first entry is long.
+    /// The number of entries of a block. Only whole blocks are removed, or all entries. A block has fewer
+    /// entries if the first entry is long.
     pub block: u64,
     /// Bytes of a block; 0: no limit.
     pub block_bytes: u64,
@@ -253,13 +254,13 @@ pub struct ApproximateTrim {
 /// The bound of the entries to remove.
 #[derive(Debug, Clone, Copy)]
 pub enum TrimTo {
-    /// Keeps the last so many entries.
+    /// Keeps only this many entries, the last ones.
     Len(u64),
-    /// Removes the entries with lesser ids.
+    /// Removes the entries with lesser ids than this one.
     Id(Id),
 }
 
-/// Removes entries from the beginning. Returns how many.
+/// Removes entries from the beginning of a stream. Returns the number of removed entries.
 pub fn trim<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, trim: Trim) -> u64 {
     let entries = field!(stream.entries);
     let (len, added) = (tx[entries].len() as u64, tx[field!(stream.past)].added);
@@ -301,7 +302,7 @@ fn whole_blocks(len: u64, added: u64, block: u64, most: u64) -> u64 {
 /// to `now`.
 ///
 /// # Errors
-/// If the heap has no memory for it.
+/// If the heap cannot allocate memory.
 pub fn consumer_or_new<'r>(
     tx: &mut Txn<'r>,
     group: P<'r, Consumers<'r>>,
@@ -318,10 +319,10 @@ pub fn consumer_or_new<'r>(
     Ok((consumer, true))
 }
 
-/// Delivers an entry to a consumer. If another consumer has it, that one loses it.
+/// Delivers an entry to a consumer. If the entry was pending for another consumer, that consumer loses it.
 ///
 /// # Errors
-/// If the heap has no memory for it.
+/// If the heap cannot allocate memory.
 pub fn deliver_entry<'r>(
     tx: &mut Txn<'r>,
     group: P<'r, Consumers<'r>>,
@@ -363,7 +364,8 @@ mod tests {
 
     #[test]
     fn blocks_begin_at_round_numbers() {
-        // 1000 were added. Of the block that begins behind the first 400, 55 are left.
+        // 1000 entries were added, and 555 are left. Of the block that begins behind the first 400, 55
+        // entries are left.
         assert_eq!(whole_blocks(555, 1000, 100, 54), 0);
         assert_eq!(whole_blocks(555, 1000, 100, 111), 55);
         assert_eq!(whole_blocks(555, 1000, 100, 155), 155);

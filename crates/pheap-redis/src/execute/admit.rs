@@ -12,7 +12,7 @@ pub(super) enum Admitted {
     Exec(KnownCommand),
     Queue(KnownCommand),
     Refused(RefusedRequest),
-    /// Clients are paused: the request runs later.
+    /// Clients are paused: the request is decided about again later.
     Paused,
 }
 
@@ -79,8 +79,8 @@ impl Execution<'_> {
         None
     }
 
-    /// Returns whether a command may change data or would be replicated. A script or function that declares
-    /// `no-writes` may not. Such commands wait while writes are paused.
+    /// Returns whether a command may change data or would be replicated. For a script or function that
+    /// declares `no-writes`, returns false. A command that may change data waits while writes are paused.
     pub(super) fn may_change(&self, known: KnownCommand, words: &Args<'_>) -> bool {
         let declares_not_to = || {
             let declared = match known.name {

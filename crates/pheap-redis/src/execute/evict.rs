@@ -20,14 +20,14 @@ use crate::text::random::{below, random, weighted};
 /// may be evicted, or all shards were sampled.
 const ENOUGH: usize = 1024;
 
-/// Number of evictions for which samples are drawn at once in a shard of at least [`ENOUGH`] keys that may be
-/// evicted.
+/// The number of evictions for which samples are drawn at once in a shard of at least [`ENOUGH`] keys that
+/// may be evicted. In a smaller shard, samples are drawn for one eviction.
 const CHOICES: usize = 8;
 
 /// The most elements of a value whose sizes are read to estimate the size of the value.
 const SAMPLES: usize = 16;
 
-/// Result of [`make_room`].
+/// The result of [`make_room`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvictionResult {
     /// The data are within the limit.
@@ -39,7 +39,7 @@ pub enum EvictionResult {
     None,
 }
 
-/// Which keys are evicted first.
+/// Which keys are evicted first, as `maxmemory-policy` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EvictionOrder {
     Idle,
@@ -136,8 +136,8 @@ fn eviction_time_limit(tenacity: i64) -> Duration {
 }
 
 /// Evicts keys and collects garbage until the data are within the limit, or until one of the other results in
-/// [`EvictionResult`] applies. Adds the effects on other clients, and the commits. The caller must hold no
-/// gate and be in no transaction, unless a script is slow.
+/// [`EvictionResult`] applies. Adds the effects on other clients to `effects`, and the commits to `commits`.
+/// The caller must hold no gate and be in no transaction, unless a script is slow.
 ///
 /// # Errors
 /// If the heap cannot be read or changed. The effects and commits of the evictions until then stay, and
@@ -151,8 +151,9 @@ pub fn make_room(
     if memory.excess() == 0 {
         return Ok(EvictionResult::Enough);
     }
-    // A thread that serves others during its slow script is in a transaction; while clients are paused, the
-    // data must not change; and a replica changes only as its master says.
+    // In these states, nothing is evicted: a replica changes only as its master says; a thread that serves
+    // other clients during its slow script is in a transaction; and while clients are paused, the data must
+    // not change.
     if server.role.is_replica() || server.scripts.is_busy() || server.paused().is_some() {
         return Ok(EvictionResult::Later);
     }
@@ -195,7 +196,7 @@ impl Eviction<'_> {
             if has_removed && is_over() {
                 return Ok(EvictionResult::Later);
             }
-            // Garbage first: collecting it evicts no key.
+            // Garbage is collected first, because that evicts no key.
             if let Some(doubtful) = memory.doubtful(false) {
                 if doubtful.is_small && !is_over() && try_collect_shard(server, doubtful.shard)? {
                     continue;
@@ -266,7 +267,7 @@ impl Eviction<'_> {
         group: &[EvictionCandidate],
     ) -> pheap::Result<()> {
         let Eviction { server, effects, commits } = self;
-        // A little more than necessary, so that the next commands need not evict.
+        // A little more than necessary is removed, so that the next commands need not evict.
         let wanted = server.memory.excess() + server.memory.limit() / 1024;
         let mut gone: Vec<&EvictionCandidate> = Vec::new();
         let (freed, commit) = server.store.root(shard).txn_deferred(|tx, root| {
@@ -302,7 +303,7 @@ impl Eviction<'_> {
     }
 }
 
-/// Collects a shard if its gate is free. Returns whether it did.
+/// Collects a shard if its gate is free. Returns whether the shard was collected.
 fn try_collect_shard(server: &Server, shard: usize) -> pheap::Result<bool> {
     let Some(_passed) = server.gates.try_pass(shard) else { return Ok(false) };
     server.memory.collect(&server.store, shard).map(|()| true)
@@ -339,7 +340,7 @@ fn candidates(server: &Server, policy: EvictionPolicy) -> pheap::Result<Option<V
     }
     all.sort_unstable_by(|a, b| b.cmp(a));
     all.dedup_by(|a, b| (a.db, &a.key) == (b.db, &b.key));
-    // One of each `samples` sampled keys is evicted, but at least one.
+    // Of each `samples` sampled keys one is a candidate, and of fewer keys one, too.
     let best = (all.len() / policy.samples).max(1);
     all.truncate(best);
     Ok(Some(all))

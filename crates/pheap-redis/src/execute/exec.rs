@@ -30,7 +30,8 @@ impl Execution<'_> {
             return self.error(&format!("EXECABORT Transaction discarded because of: {busy}"));
         };
         let result = self.in_keyspace(server, &plan, |execution, keyspace| {
-            // Checked with the shards locked: writers set the flag under the shard lock of the watched key.
+            // The flag is read with the shards locked, because a writer sets it under the lock of the watched
+            // key's shard.
             if execution.session.watched_changed.load(SeqCst) {
                 execution.output.reply.null_array();
                 return Ok(());
@@ -66,7 +67,8 @@ impl Execution<'_> {
                 continue;
             }
             let (server, store) = (self.server, &self.server.store);
-            // If the script is still slow when `EXEC` passes the gates, `EXEC` is refused.
+            // A slow script holds the gate, so the key is skipped. If the script is still slow when `EXEC`
+            // passes the gates, `EXEC` is refused.
             let Ok(_passed) = server.gates.pass([store.shard_of(key)], false, &server.scripts) else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! Removes expired keys, a few at a time. Until then, lookups by commands of clients do not find them, but
-//! `DBSIZE` counts them.
+//! Removes expired keys, a few at a time. Until an expired key is removed, lookups by commands of clients do
+//! not find it, but `DBSIZE` counts it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::server::{Server, now};
 /// Number of keys with deadlines that one turn looks at, approximately.
 const TURN: usize = 200;
 
-/// Position of the next turn.
+/// The position in the heap at which the next turn begins.
 #[derive(Debug, Default)]
 pub struct Expiry {
     shard: usize,
@@ -26,7 +26,7 @@ pub struct Expiry {
 
 impl Expiry {
     /// Removes expired keys, in one turn or more. Begins another turn until `until`, while more than a tenth
-    /// of the keys that the last one looked at had expired. Adds the effects on other clients, and the
+    /// of the keys that the last turn looked at had expired. Adds the effects on other clients, and the
     /// commits.
     ///
     /// # Errors
@@ -47,8 +47,9 @@ impl Expiry {
         }
     }
 
-    /// Looks at some keys with deadlines, and removes those that have expired. Returns how many it has seen,
-    /// and how many of these had expired. Stops at a shard whose gate is not free.
+    /// Looks at some keys with deadlines, and removes those that have expired. Returns the number of keys
+    /// that it has looked at, and the number of those that had expired. Stops at a shard whose gate is not
+    /// free.
     fn expire_some(
         &mut self,
         server: &Server,
@@ -83,7 +84,7 @@ impl Expiry {
                 let (left, commit) = root.txn_deferred(|tx, shard| {
                     let db = tx[shard].dbs.at(tx, self.db);
                     for key in &due {
-                        // The key may have a new deadline since then, or be gone.
+                        // Since the read, the key may have got a new deadline, or be gone.
                         if tx[db].deadline(tx, key).is_some_and(|at| at <= now) {
                             db.remove(tx, key);
                             effects.modified(server, 0, self.db, key);
@@ -94,7 +95,8 @@ impl Expiry {
                     }
                     let left = tx[db].len();
                     if left == 0 {
-                        // A map keeps its capacity when keys are removed; clearing an empty one frees it.
+                        // A map keeps its capacity when keys are removed. Clearing an empty map frees the
+                        // capacity.
                         db.clear(tx);
                     }
                     Ok(left)
@@ -103,8 +105,8 @@ impl Expiry {
                 self.removed.resize(shards.len(), 0);
                 let removed_here = &mut self.removed[self.shard];
                 *removed_here += due.len();
-                // A collection visits the keys that are left. If they are fewer than those that were removed,
-                // it is worth its cost. (Keys in the other databases of the shard do not count here.)
+                // A collection visits the keys that are left. It is worth its cost if no more keys are left
+                // than were removed. (Keys in the other databases of the shard do not count here.)
                 if *removed_here >= left {
                     *removed_here = 0;
                     server.memory.flush(&[self.shard]);

@@ -54,7 +54,8 @@ type BlockedCommand = (Block, Vec<Vec<u8>>);
 pub enum Stop {
     /// The input contains no further complete command.
     Nothing,
-    /// A key that other clients wait for was written to. They are served before this client goes on.
+    /// A key for which other clients wait was written to. The waiting clients are served before this client
+    /// goes on.
     Signals,
     /// The client waits for a key, with this command.
     Blocked(Block, Vec<Vec<u8>>),
@@ -100,10 +101,11 @@ pub struct Execution<'e> {
 impl Execution<'_> {
     /// Runs the commands in `input` until one of the reasons in [`Stop`] applies.
     pub fn run(&mut self, input: &mut Input) -> Stop {
-        // Set after the rollback of a transaction of several commands: commands before this position run
-        // alone.
+        // An input position, set after the rollback of a transaction of several commands: commands before it
+        // run alone.
         let mut alone_until = 0;
-        // The command that ended the last transaction, and its plan, which are thus known already.
+        // The command because of which the last transaction ended, and its plan, so that they need not be
+        // found again.
         let mut next = None;
         loop {
             let limits = self.limits();
@@ -180,8 +182,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Writes the pending notices about the client's own changes, and returns why its loop must stop, if it
-    /// must.
+    /// Writes the pending notices about the client's own changes. Returns why the loop over the client's
+    /// commands must stop, if it must.
     fn stop(&mut self) -> Option<Stop> {
         self.tell_itself();
         if self.output.reply.is_too_long() {
@@ -240,8 +242,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Writes the invalidation notices for keys that the client has changed itself, after its reply. If they
-    /// are redirected, adds them to the effects.
+    /// Writes the invalidation notices for keys that the client has changed itself, after its reply. If the
+    /// client redirects its notices, adds them to the effects instead.
     fn tell_itself(&mut self) {
         if self.output.effects.stale.own.is_empty() {
             return;
@@ -326,7 +328,7 @@ impl Execution<'_> {
                 return Err(tried_until);
             }
             if wants_more_shards(&error) {
-                // Run the command again, with a plan over all shards.
+                // The command runs again, with a plan over all shards.
                 return Err(start);
             }
             self.heap_error(&error);
@@ -359,7 +361,8 @@ impl Execution<'_> {
         };
         let is_durable = self.output.commits.last().is_none_or(Commit::is_durable);
         if !is_durable && command.only_looks() && *plan != Plan::Nothing && result.is_ok() {
-            // The read needs to wait only for writes to its own keys, not for other writes to their shards.
+            // The reply need not wait for the commit that the read has seen, if no write to the keys of the
+            // read is unsynced.
             let has_seen = |keys: &[&[u8]]| keys.iter().any(|key| server.unsynced.is_unsynced(key));
             if command.all_keys(words).is_some_and(|keys| !has_seen(&keys)) {
                 self.output.commits.pop();
@@ -459,7 +462,7 @@ impl Execution<'_> {
     fn heap_error(&mut self, error: &pheap::Error) {
         self.server.look_at(error);
         self.error(&heap_error(error));
-        // After a panic, the state of the session is unknown.
+        // After a panic, the connection is closed, because the state of the session is unknown.
         self.session.closing |= matches!(error, pheap::Error::Aborted(reason) if reason == PANICKED);
     }
 
@@ -474,8 +477,8 @@ impl Execution<'_> {
         may_block: bool,
     ) -> pheap::Result<Option<Block>> {
         self.session.last_command = known.name;
-        // Checked with the shards locked: a write admitted before the server became a replica must not run
-        // after.
+        // The role is checked with the shards locked: a write that was admitted before the server became a
+        // replica must not run after that.
         if let Some(why) = self.refused_as_replica(known) {
             self.server.counts(self.thread, known.number).reject();
             self.error(why);
@@ -532,8 +535,8 @@ const MORE_SHARDS: &str = "a script touches more shards than were locked";
 /// Reason of the rollback after a panic.
 const PANICKED: &str = "the command has panicked, which is a bug of this server";
 
-/// Returns whether a line is of an HTTP request. A web page can have a browser send one to a server on the
-/// same machine, with commands in its body.
+/// Returns whether a command name is the first word of a line of an HTTP request. A web page can have a
+/// browser send such a request to a server on the same machine, with commands in its body.
 fn is_of_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

@@ -12,7 +12,7 @@ impl Execution<'_> {
     /// Registers the client for invalidation notices about the keys that the command has read, if the client
     /// may keep copies of them.
     pub(super) fn remember(&mut self, known: KnownCommand, words: &Args<'_>) {
-        // The reads of a script are registered while it runs. `WATCH` reads no value.
+        // The reads of a script are registered while the script runs. `WATCH` reads no value.
         let reads = known.flags.has(Flags::READONLY)
             && !matches!(known.keys, Keys::Script)
             && known.group != Group::Transactions;
@@ -53,7 +53,7 @@ impl Execution<'_> {
     /// Adds messages about the command for the clients that run `MONITOR`, unless they may not see it.
     pub(super) fn tell_monitors(&mut self, known: KnownCommand, words: &Args<'_>) {
         const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
-        // A script is shown nevertheless, before the commands that it runs.
+        // A command that runs a script is shown nevertheless, before the commands of the script.
         let is_hidden = known.flags.has(HIDDEN) && !matches!(known.keys, Keys::Script);
         if self.server.options.monitors.load(Relaxed) == 0 || is_hidden {
             return;

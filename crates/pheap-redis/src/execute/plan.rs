@@ -1,4 +1,4 @@
-//! Plans: which shards a command needs, and how.
+//! Plans: which shards a command needs, and whether it changes them.
 
 use smallvec::SmallVec;
 
@@ -57,8 +57,8 @@ impl Execution<'_> {
     /// Returns the plan of a command.
     pub(super) fn plan(&self, command: KnownCommand, words: &Args<'_>) -> Plan {
         if command.flags.has(Flags::ALLOW_BUSY) && self.server.scripts.is_busy() {
-            // Such a command does without shards while a script is slow; that script may run on this thread
-            // and hold the locks.
+            // A command with `ALLOW_BUSY` gets no shards while a script is slow, because the script may run
+            // on this thread and hold the locks.
             return Plan::Nothing;
         }
         let store = &self.server.store;
@@ -92,8 +92,8 @@ impl Execution<'_> {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
             let Ok(command) = resolve(&words) else { continue };
             if matches!(command.keys, Keys::Script | Keys::From(_)) {
-                // Such a command may turn out to need more shards. The commands before it in the queue must
-                // not run twice, so all shards are locked at once.
+                // A script or `SCAN` may turn out to need more shards. The commands before it in the queue
+                // must not run twice, so all shards are locked at once.
                 all.extend(0..self.server.store.shards().len());
                 only_looks = false;
                 continue;

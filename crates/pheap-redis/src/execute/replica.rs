@@ -12,7 +12,7 @@ use crate::scripts::gates::ScriptBusy;
 use crate::server::{LOADING, MASTER_DOWN, READONLY, now};
 use crate::text::words::lossy;
 
-/// Maximum number of refused commands that are reported for one part of the master's stream.
+/// The most refused commands that are reported for one part of the master's stream.
 const MAX_REPORTED: usize = 10;
 
 /// A record for the heap, written in the transaction that runs a part of the master's stream.
@@ -129,7 +129,7 @@ impl Execution<'_> {
         });
         if let Err(error) = result {
             debug_assert!(!wants_more_shards(&error), "scripts have them all");
-            // The commit may have failed after the flag was set.
+            // The flag is restored, because the commit may have failed after it was set.
             server.role.set_loading(was_loading);
             return Err(reason.unwrap_or(Unfollowed::Heap(error)));
         }
@@ -144,7 +144,7 @@ impl Execution<'_> {
         now: i64,
     ) -> pheap::Result<Result<(), String>> {
         let command = match resolve(words) {
-            // The whole part is one transaction anyway.
+            // `MULTI` and `EXEC` have no effect here, because the whole part is one transaction.
             Ok(known) if ["multi", "exec"].contains(&known.name) => return Ok(Ok(())),
             Ok(known) => known,
             Err(refused) => return Ok(Err(refused.error)),

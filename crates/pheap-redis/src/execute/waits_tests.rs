@@ -1,5 +1,5 @@
-//! Which commits replies wait for. The log of most of these servers is synced only on request, unless the
-//! test changes `appendfsync`.
+//! Tests for which commits replies wait. The log of most of these servers is synced only on request, unless
+//! the test changes `appendfsync`.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -93,7 +93,7 @@ fn a_read_waits_for_writes_to_its_keys() {
     }
 }
 
-/// The keys of these writes are unknown, so every read waits for them.
+/// The keys of `FLUSHALL`, `EVAL` and `SWAPDB` are unknown, so every read waits for these writes.
 #[test]
 fn a_read_waits_for_writes_that_may_be_to_any_key() {
     let folder = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ fn a_read_waits_for_writes_that_may_be_to_any_key() {
     assert_eq!((client.run(&["get a"]).len(), client.run(&["get b"]).len()), (1, 0));
 }
 
-/// No commit is behind the last one, so a reply that waits for that one waits for all.
+/// All commits are in front of the last one, so a reply that waits for the last one waits for all.
 #[test]
 fn a_reply_waits_for_all_that_comes_before_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -145,7 +145,8 @@ fn reads_of_several_shards_are_reads() {
     assert!(client.run(&["get b"]).is_empty());
 }
 
-/// The reply reveals a write to the watched key, whose shard may be outside the queued commands' shards.
+/// The reply of `EXEC` reveals a write to the watched key, whose shard may be outside the queued commands'
+/// shards.
 #[test]
 fn who_is_told_that_a_watched_key_has_changed_waits_for_that() {
     let folder = tempfile::tempdir().unwrap();
@@ -208,8 +209,8 @@ fn of_two_who_watch_what_the_other_one_writes_one_is_told() {
     }
 }
 
-/// If no reply waits, a write is counted only until its thread's turn ends, durable or not. So the change of
-/// the option must sync it.
+/// If no reply waits, a write is counted only until its thread's turn ends, durable or not. The change of
+/// `appendfsync` to `always` must therefore sync the write.
 #[test]
 fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
     let folder = tempfile::tempdir().unwrap();
@@ -218,7 +219,7 @@ fn what_was_written_while_no_reply_waited_is_synced_when_they_begin_to() {
     let [set] = &client.run(&["set a 1"])[..] else { panic!("nobody has synced it") };
     client.run(&["config set appendfsync always"]);
     assert!(set.is_durable());
-    // The same in a transaction.
+    // `CONFIG SET` in a transaction must sync earlier writes, too.
     client.run(&["config set appendfsync everysec"]);
     let [set] = &client.run(&["set a 2"])[..] else { panic!("nobody has synced it") };
     client.run(&["multi", "set b 1", "config set appendfsync always", "get a", "exec"]);
@@ -278,7 +279,7 @@ fn what_migrates_is_durable() {
     assert!(was_durable);
 }
 
-/// All but the first of these commands change nothing, although they may run in transactions.
+/// Only the first command changes anything. The others may run in transactions, too, and must not be counted.
 #[test]
 fn what_changes_nothing_is_not_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -288,7 +289,7 @@ fn what_changes_nothing_is_not_counted() {
     assert!(client.run(&["get b"]).is_empty());
 }
 
-/// These commands touch keys without the flag `READONLY`. They must not count as writes.
+/// Commands that touch keys and change nothing, without the flag `READONLY`, must not count as writes.
 #[test]
 fn these_change_nothing_though_their_flags_do_not_say_so() {
     let has_keys = |known: &KnownCommand| !matches!(known.keys, Keys::None);

@@ -41,7 +41,7 @@ pub(super) fn greet(
         ask(wire, "AUTH", words)?
             .map_err(|why| LinkLost::Refused { what: "AUTH (`masterauth`, `masteruser`)", why })?;
     }
-    // A master that does not know these options works without them.
+    // An error reply is ignored, because a master that does not know these options works without them.
     let _ = ask(wire, "REPLCONF", &[b"REPLCONF", b"listening-port", port.as_bytes()])?;
     let _ = ask(wire, "REPLCONF", &[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"])?;
     let (id, from) = match position {
@@ -69,7 +69,7 @@ fn ask(wire: &mut Wire<'_>, what: &str, words: &[&[u8]]) -> Result<Result<String
     loop {
         let line = wire.line()?;
         return match &line[..] {
-            // The master shows that it is still there.
+            // By an empty line, the master shows that it is still there.
             [] => continue,
             [b'+', text @ ..] => Ok(Ok(lossy(text).into_owned())),
             [b'-', text @ ..] => Ok(Err(lossy(text).into_owned())),

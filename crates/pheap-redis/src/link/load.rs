@@ -3,7 +3,7 @@
 //! The old data are removed after the beginning of the file has shown a known version. From then on, most
 //! commands of clients get the error `LOADING` until the data are complete, or the transfer has failed and
 //! the incomplete data are removed. The heap also records that its data are incomplete. If the process ends
-//! before that, the next start removes them.
+//! before they are complete or removed, the next start removes them.
 
 use std::io::Read;
 
@@ -19,11 +19,11 @@ use crate::text::words::{self, lossy};
 /// Bytes of the mark that ends a file of unknown length.
 const MARK: usize = 40;
 
-/// The end of a file.
+/// How the end of the transferred file is recognised.
 enum FileEnd {
-    /// The file has so many bytes.
+    /// The file has this many bytes.
     Size(u64),
-    /// These bytes follow the file.
+    /// The file ends where these bytes follow it.
     Mark(Vec<u8>),
 }
 
@@ -46,13 +46,13 @@ impl Follower<'_> {
         let result = self.load_parts(&mut file);
         let at = file.position();
         let result = match result {
-            // The error of the connection says more than the failed read.
+            // An error of the connection is returned instead, because it says more than the failed read.
             Err(lost) => Err(wire.take_lost().unwrap_or(lost)),
             Ok(()) => end.check_complete(wire, at),
         };
         wire.expect_data(None);
         if let Err(lost) = result {
-            // If this fails too, the next transfer or the next start removes the data.
+            // If the removal fails too, the next transfer or the next start removes the data.
             self.run(&flush, Note::Nothing)?;
             return Err(lost);
         }
@@ -70,7 +70,7 @@ impl Follower<'_> {
             let part = file.next_part().map_err(|error| LinkLost::Data { at: file.position(), error })?;
             match part {
                 None => break,
-                // Expired keys too: the master sends a command when it removes them.
+                // Expired keys are stored, too, because the master sends a command when it removes them.
                 Some(FilePart::Entry(entry)) => batch.add(entry, file.position())?,
                 Some(FilePart::Library(text)) => {
                     let load = [&b"FUNCTION"[..], b"LOAD", b"REPLACE"].map(<[u8]>::to_vec);
@@ -111,7 +111,7 @@ fn read_announcement(wire: &mut Wire<'_>) -> Result<FileEnd, LinkLost> {
     loop {
         let line = wire.line()?;
         return match &line[..] {
-            // The master shows that it is still there.
+            // By an empty line, the master shows that it is still there.
             [] => continue,
             [b'-', why @ ..] => Err(LinkLost::Refused { what: "its data", why: lossy(why).into_owned() }),
             [b'$', b'E', b'O', b'F', b':', mark @ ..] if mark.len() == MARK => {

@@ -36,17 +36,17 @@ use crate::rdb;
 use crate::server::Server;
 use crate::server::role::Stage;
 
-/// The first pause before the next attempt to connect. Each failed attempt doubles it.
+/// The first pause before another attempt to connect. Each failed attempt doubles the pause, up to a limit.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The longest pause; and the longest one after a failed transfer of all data, which is expensive for the
-/// master.
+/// The longest pause before another attempt to connect; and the longest pause after a failed transfer of all
+/// data, which is expensive for the master.
 const MOST_PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkLost {
-    /// The server now follows another master or none, or it stops.
+    /// The server has changed to another master or none, or it stops.
     #[error("another master is followed")]
     Left,
     /// The master cannot be reached.
@@ -140,7 +140,8 @@ impl Link {
         Ok(Link { tls: connector(config)?, sleeper: Sleeper::new()? })
     }
 
-    /// Returns the mailbox, through which other threads wake this one when something has changed.
+    /// Returns the mailbox, through which other threads wake the thread of the link when something has
+    /// changed.
     pub fn mailbox(&self) -> Arc<Mailbox> {
         self.sleeper.mailbox().clone()
     }
@@ -171,7 +172,7 @@ impl Link {
             if let LinkLost::Heap(error) = &lost {
                 server.look_at(error);
             }
-            // The log gets one line.
+            // The text must fit in one line of the log.
             let text = lost.to_string().replace(['\r', '\n'], " ");
             // An error that repeats itself without a connection in between is logged once.
             if was_connected || text != told {

@@ -1,5 +1,5 @@
-//! Applies the stream of a master's commands. Each part of it runs as one transaction, which also records the
-//! position.
+//! Applies the stream of a master's commands. Each part of the stream runs as one transaction, which also
+//! records the position.
 //!
 //! The server reports its position to the master about once a second, and when the master asks for it. With
 //! `appendfsync always` it reports the durable position, else the applied one.
@@ -75,7 +75,7 @@ struct UnappliedCommands {
     asked: Option<u64>,
 }
 
-/// This thread has no clients to serve.
+/// Serves no clients during a slow script, because the thread of the link has none.
 struct NoClients;
 
 impl Meanwhile for NoClients {
@@ -141,7 +141,7 @@ impl<'s> Follower<'s> {
         let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut NoClients };
         let followed = execution.run_master_stream(commands, &note, self.generation);
         if followed.is_err() {
-            // A failed transaction has no writes that become durable.
+            // The writes of a failed transaction never become durable, so they are uncounted.
             server.unsynced.uncount(&mut counted);
         }
         for refused in followed? {
@@ -178,7 +178,7 @@ impl<'s> Follower<'s> {
         self.send_durable_messages()
     }
 
-    /// Posts the messages whose commits are durable by now, in order, and uncounts their writes.
+    /// Posts the messages whose commits are durable, in order, and uncounts the writes of these commits.
     fn send_durable_messages(&mut self) -> Result<(), LinkLost> {
         let mut context = Context::from_waker(&self.waker);
         while let Some(first) = self.pending.front_mut() {
@@ -214,8 +214,8 @@ impl<'s> Follower<'s> {
         result
     }
 
-    /// Waits for all commits in `pending`. Clients wait for messages about them, and reads wait for their
-    /// keys, even if the link is lost.
+    /// Waits for all commits in `pending`. Even if the link is lost, clients wait for messages about these
+    /// commits, and reads wait for the written keys.
     fn wait_durable(&mut self) -> Result<(), LinkLost> {
         // The entries stay in `pending` until all are durable. If the disk has failed, no later call sends
         // their messages.
@@ -274,7 +274,7 @@ impl<'s> Follower<'s> {
     }
 
     /// Runs the commands that have come, except those of a transaction whose end has not come. Does nothing
-    /// if there is no position, or it would not move.
+    /// if there is no position, or if the position would not move.
     fn run_part(&mut self, part: &mut UnappliedCommands) -> Result<(), LinkLost> {
         let (len, offset) = part.multi.unwrap_or((part.commands.len(), part.read));
         let Some(before) = self.position.clone().filter(|position| position.offset < offset) else {
@@ -314,7 +314,8 @@ mod tests {
         text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
     }
 
-    /// Otherwise reads of these keys would wait for the disk forever.
+    /// If the writes stayed counted when the link is lost, reads of their keys would wait for the disk
+    /// forever.
     #[test]
     fn what_was_counted_is_uncounted_when_the_link_is_lost() {
         let folder = tempfile::tempdir().unwrap();

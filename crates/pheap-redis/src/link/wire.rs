@@ -1,5 +1,5 @@
 //! The connection to a master. A wait ends, for example, when bytes come, when the time is over, or when
-//! another thread wakes this one.
+//! another thread wakes the thread of the link.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -26,7 +26,7 @@ const MASTER: Token = Token(1);
 /// The most bytes of one read, except of the stream of commands.
 const CHUNK: usize = 256 << 10;
 
-/// The bytes of a line of the master after which the link does not wait for its end.
+/// The longest line of the master in bytes. If more bytes come without a line end, the link fails.
 const LINE: usize = 64 << 10;
 
 /// The interval at which this server sends a newline while the master sends its data.
@@ -56,7 +56,7 @@ impl Sleeper {
     /// Sleeps until an event, an interruption or `until`. Drops the messages in the mailbox: only the wake-up
     /// counts.
     pub(super) fn sleep(&mut self, until: Instant) -> io::Result<()> {
-        // From here on, another thread can wake this one again.
+        // After this call, another thread can wake this thread again.
         self.mailbox.take();
         match self.poll.poll(&mut self.events, Some(until.saturating_duration_since(Instant::now()))) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
@@ -185,7 +185,7 @@ impl<'w> Wire<'w> {
         self.data = 0;
     }
 
-    /// Takes the error that the last read has failed with, if it came from the connection.
+    /// Takes the error with which the last read has failed, if the error came from the connection.
     pub(super) fn take_lost(&mut self) -> Option<LinkLost> {
         self.lost.take()
     }
@@ -228,7 +228,8 @@ impl<'w> Wire<'w> {
         let before = to.len();
         to.resize(before + most, 0);
         let result = loop {
-            // Even a master that sends without a pause must not keep this thread from noticing a change.
+            // Even a master that sends without a pause must not keep this thread from noticing a change of
+            // the master.
             if let Err(lost) = check_not_left(self.server, self.generation) {
                 break Err(lost);
             }
@@ -288,14 +289,14 @@ fn check_not_left(server: &Server, generation: u64) -> Result<(), LinkLost> {
     Ok(())
 }
 
-/// Resolves the addresses of a master. A resolver may take seconds, so a separate thread asks it, and this
-/// one notices if the server changes its master or stops.
+/// Resolves the addresses of a master. A resolver may take seconds, so a separate thread asks it, and the
+/// calling thread notices if the server changes its master or stops.
 fn resolve(server: &Server, generation: u64, master: &Master) -> Result<Vec<SocketAddr>, LinkLost> {
     let name = (master.host.clone(), master.port);
     let (answer, answered) = mpsc::channel();
     let ask = move || {
         let addresses = (name.0.as_str(), name.1).to_socket_addrs();
-        let _ = answer.send(addresses.map(Iterator::collect)); // the link may not wait for it any more
+        let _ = answer.send(addresses.map(Iterator::collect)); // ignored: the link may be gone
     };
     thread::Builder::new().name("resolver".into()).spawn(ask).map_err(LinkLost::Connect)?;
     loop {
@@ -335,7 +336,7 @@ fn connect(
         sleeper.sleep(until).map_err(LinkLost::Io)?;
         check_not_left(server, generation)?;
     }
-    // The connection works without this option.
+    // A failure is ignored, because the connection works without this option.
     let _ = stream.set_nodelay(true);
     Ok(stream)
 }

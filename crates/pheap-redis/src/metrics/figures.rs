@@ -1,5 +1,5 @@
-//! The exported figures. The names of those that redis_exporter has too are the same as there. Those of the
-//! heap begin with `pheap_`.
+//! The exported figures. A figure that redis_exporter also exports has the same name. The names of figures of
+//! the heap begin with `pheap_`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -157,9 +157,9 @@ fn each_command(server: &Server, text: &mut MetricsText) {
     }
 }
 
-/// Appends the figures of each database. It reads one shard at a time, so that commands in other shards do
-/// not wait. It appends nothing while a script is slow, because the script may have locked shards, and
-/// nothing if a read fails.
+/// Appends the figures of each database. Reads one shard at a time, so that commands in other shards do not
+/// wait. Appends nothing while a script is slow, because the script may have locked shards, and nothing if a
+/// read fails.
 fn keys(server: &Server, text: &mut MetricsText) {
     let mut counts = [[0; 2]; DATABASES];
     for shard in 0..server.store.shards().len() {
@@ -258,7 +258,7 @@ fn heap(server: &Server, text: &mut MetricsText) {
         "The longest pause by a collection.",
         longest,
     );
-    // Durations that these shares of the pauses did not exceed, approximately.
+    // The approximate durations that these shares of the pauses did not exceed.
     text.begin_metric("pheap_collector_pause_seconds", Gauge, "Quantiles of the pauses by collections.");
     for (share, name) in [(0.5, "0.5"), (0.99, "0.99"), (0.999, "0.999")] {
         let pause = heap.pauses.quantile(share).as_secs_f64();

@@ -82,7 +82,7 @@ impl Exporter {
         let slow = AtomicUsize::new(0);
         thread::scope(|scope| {
             while !server.stopping.load(Acquire) {
-                // If this fails, the loop goes on.
+                // An error of polling is ignored, and the loop goes on.
                 let _ = self.poll.poll(&mut events, Some(TICK));
                 // Without this check, the server could not end as long as connections are pending.
                 while !server.stopping.load(Acquire)

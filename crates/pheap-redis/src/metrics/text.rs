@@ -18,7 +18,7 @@ pub(super) enum MetricKind {
 pub(super) struct MetricsText(String);
 
 impl MetricsText {
-    /// Begins the figures of one name.
+    /// Writes the head of the figures of one name.
     pub(super) fn begin_metric(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
             MetricKind::Counter => "counter",

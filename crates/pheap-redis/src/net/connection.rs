@@ -29,19 +29,20 @@ pub(super) struct Connection {
     pub(super) reply: Reply,
     /// The command and keys with which the client waits, if it waits.
     pub(super) blocked: Option<Blocked>,
-    /// Whether it must not be served yet, because clients that wait for keys that it wrote still have to
-    /// look.
+    /// Whether the client must not be served yet: other clients wait for keys that it has written, and have
+    /// not yet looked at them.
     pub(super) is_held: bool,
-    /// Whether there may be more to read.
+    /// Whether the socket may have more to read.
     pub(super) is_readable: bool,
     /// Whether a read that does not fill the buffer may still leave data to read: the end of the stream, or
     /// data behind an urgent byte.
     pub(super) leaves_room: bool,
     /// Whether the client has closed its sending side.
     pub(super) is_at_end: bool,
-    /// How long its unread output has exceeded the soft limit.
+    /// Measures how long the client's unread output has been at or above the soft limit.
     pub(super) slowness: SoftLimitTimer,
-    /// Whether its input or unread output exceeds a limit, so that it has to be disconnected.
+    /// Whether the client's input or unread output exceeds a limit, so that the client has to be
+    /// disconnected.
     pub(super) is_over: bool,
     /// When the client last sent something, or connected.
     pub(super) last_heard: Instant,
@@ -50,9 +51,9 @@ pub(super) struct Connection {
 /// The state of a client that waits for keys.
 #[derive(Debug)]
 pub(super) struct Blocked {
-    /// The words of the command, or of the one that the block gives instead.
+    /// The words of the command to run again: the client's command, or the one that [`Block::instead`] gives.
     pub(super) words: Vec<Vec<u8>>,
-    /// The keys, and the timeout.
+    /// What the client waits for: keys and a timeout.
     pub(super) block: Block,
     /// The first index of each key in `words`.
     pub(super) places: HashMap<Vec<u8>, usize>,
@@ -60,8 +61,8 @@ pub(super) struct Blocked {
     pub(super) until: Option<Instant>,
     /// The database of the keys.
     pub(super) db: usize,
-    /// The commits that its last look has seen, with `appendfsync always`. They must be durable before a
-    /// reply says that there was nothing.
+    /// With `appendfsync always`: the commits of the state that the command has seen when it last ran. They
+    /// must be durable before the reply that the timeout has ended.
     pub(super) seen: Vec<pheap::Commit>,
 }
 
@@ -84,8 +85,8 @@ impl Connection {
         }
     }
 
-    /// Returns the limits of its unread output. As in Redis, the first 16 KiB do not count, so that the
-    /// client can raise any limit. The callers account for these.
+    /// Returns the limits of the client's unread output. As in Redis, the first 16 KiB of output do not
+    /// count, so that a client can always raise a limit. The callers subtract them.
     pub(super) fn output_limit(&self, options: &LiveOptions) -> OutputLimit {
         let mut limit =
             if self.session.subscriptions() > 0 { options.messages.get() } else { options.output.get() };
@@ -108,15 +109,16 @@ impl Connection {
         clients > 0 && bytes as u64 >= clients
     }
 
-    /// Checks whether its unread output reaches a limit. A client that has not authenticated gets only short
-    /// replies, and has a low limit.
+    /// Sets `is_over` if the client's unread output reaches a limit. A client that has not authenticated gets
+    /// only short replies, and has a low limit.
     pub(super) fn check_output_limit(&mut self, options: &LiveOptions) {
         self.is_over |= !self.session.authenticated && self.output.len() > MOST_UNAUTHENTICATED;
         let listed = self.output.len().saturating_sub(OUTPUT_BUFFER);
         self.is_over |= self.slowness.is_over(listed, self.output_limit(options));
     }
 
-    /// Checks whether its unanswered input and the commands that it queued for `EXEC` exceed the limit.
+    /// Sets `is_over` if the client's unanswered input and its commands that wait for `EXEC` exceed the
+    /// limit.
     pub(super) fn check_input_limit(&mut self, options: &LiveOptions) {
         let queued = self.session.multi.as_ref().map_or(0, |multi| multi.bytes);
         self.is_over |= (self.input.pending() + queued) as u64 > options.input.load(Relaxed);
@@ -138,8 +140,8 @@ impl Connection {
         self.session.profile.state.lock().last_heard = self.last_heard;
     }
 
-    /// Reads into `buffer` and appends to the input. Reads at most one buffer, so that other clients have a
-    /// turn.
+    /// Reads into `buffer`, and appends the bytes to the input. Reads at most one buffer, so that other
+    /// clients have a turn.
     pub(super) fn read(&mut self, buffer: &mut [u8], traffic: &Traffic) -> io::Result<()> {
         match self.stream.read(buffer) {
             Ok(0) => {

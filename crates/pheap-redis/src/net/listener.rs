@@ -40,7 +40,7 @@ pub enum ListenError {
     Io(String, io::Error),
 }
 
-/// Returns what to do after this error.
+/// Returns advice on what to do after this error.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::AddrInUse => {
@@ -60,7 +60,8 @@ impl Listener {
     /// Opens all listeners that the options ask for.
     ///
     /// # Errors
-    /// If one of them cannot be opened, unless its address in `bind` has a `-` before it.
+    /// If an address in `bind` is invalid, TLS cannot be used as the options ask, or the system refuses a
+    /// listener. An address with a `-` before it that the system refuses is no error.
     pub fn all(config: &Config) -> Result<Vec<Listener>, ListenError> {
         let mut all = Vec::new();
         all.extend(ports(config, "port")?.into_iter().map(Listener::Tcp));

@@ -6,7 +6,8 @@ use std::task::Poll;
 
 use pheap::Commit;
 
-/// The most bytes to which chunks are merged. A chunk's memory is freed when all of the chunk was sent.
+/// The most bytes of a chunk to which more bytes are appended. A chunk's memory is freed when all of the
+/// chunk was sent.
 const MERGED: usize = 64 << 10;
 
 /// The output queue of a client.
@@ -102,7 +103,7 @@ mod tests {
         unreachable!("nothing waits for a commit")
     }
 
-    /// A writer that accepts so many bytes, and then no more.
+    /// A writer that accepts this many bytes, and then no more.
     struct SlowWriter(usize, Vec<u8>);
 
     impl Write for SlowWriter {

@@ -1,5 +1,5 @@
-//! Commits for which a thread waits. The thread asks the log only about the latest commit of a turn, which
-//! covers the others, and the log wakes the thread when that one is durable.
+//! Commits for which replies of a thread wait. The thread asks the log only about the latest commit of a
+//! turn, which covers the others, and the log wakes the thread when the latest one is durable.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -72,8 +72,8 @@ impl<'s> Syncs<'s> {
         }
     }
 
-    /// Notes the writes of this turn. Their commit must have been [noted](Self::note_commits) before, or be
-    /// durable, or no reply waits for it.
+    /// Notes writes of this turn. Their commit must be [noted](Self::note_commits) in this turn, too, unless
+    /// it is durable or no reply waits for it.
     pub(super) fn count_writes(&mut self, counted: &mut Counted) {
         self.counted.append(counted);
     }
@@ -81,7 +81,7 @@ impl<'s> Syncs<'s> {
     /// Returns whether a commit is durable.
     ///
     /// # Errors
-    /// If it never will be.
+    /// If the commit never becomes durable.
     pub(super) fn durability(&self, commit: &Commit) -> Poll<pheap::Result<()>> {
         if commit.is_durable() {
             Poll::Ready(Ok(()))
@@ -107,7 +107,7 @@ impl<'s> Syncs<'s> {
 
     /// Returns whether more commits may be durable or may have failed since the last call.
     pub(super) fn has_newly_durable(&mut self) -> bool {
-        // This swap makes visible the writes that the log made before it woke the thread.
+        // The swap makes visible what the log wrote before it woke the thread.
         if !self.durability_waker.news.swap(false, Ordering::AcqRel) {
             return false;
         }
@@ -118,7 +118,7 @@ impl<'s> Syncs<'s> {
                     break;
                 }
                 Poll::Ready(Ok(())) => self.unsynced.uncount(&mut counted),
-                // These writes stay counted, because they never become durable.
+                // The writes of a failed commit stay counted, because they never become durable.
                 Poll::Ready(Err(_)) => {}
             }
         }

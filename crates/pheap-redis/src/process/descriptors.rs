@@ -9,7 +9,7 @@ const RESERVE: u64 = 32;
 /// The number of open descriptors to assume if `/proc` cannot be read.
 const USUAL: u64 = 64;
 
-/// Raises the limit of open files for so many clients, of which `connected` are connected already. Returns
+/// Raises the limit of open files for `clients` clients, of which `connected` are connected already. Returns
 /// the number of clients that the limit allows, at most `clients`.
 ///
 /// # Errors
@@ -34,7 +34,7 @@ fn allow(wanted: u64) -> u64 {
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= wanted);
     if !enough(before.current) {
         let current = if enough(before.maximum) { Some(wanted) } else { before.maximum };
-        // If the system refuses, the limit stays.
+        // An error is ignored: if the system refuses, the limit stays.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..before });
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)

@@ -14,7 +14,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::config::Config;
 
-/// The level, which `CONFIG SET` may change. A process has one log.
+/// The handle by which `CONFIG SET` changes the level of the log. A process has one log.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Whether the log is a file.
@@ -76,7 +76,7 @@ pub fn is_in_file() -> bool {
 /// Sets the level to that of the options, if the process has a log.
 pub fn set_level(config: &Config) {
     if let Some(handle) = LEVEL.get() {
-        // If this fails, the level stays.
+        // An error is ignored: the level then stays.
         let _ = handle.reload(level(config));
     }
 }

@@ -29,8 +29,8 @@ pub struct StopSignals {
 
 impl StopSignals {
     /// Handles the signals. Until [`begin`](Self::begin), a signal ends the process at once, which loses no
-    /// acknowledged write. The first process of a container needs this, because it ignores signals without a
-    /// handler.
+    /// acknowledged write. The first process of a container needs these handlers, because it ignores signals
+    /// without a handler.
     ///
     /// # Errors
     /// If the system refuses.
@@ -46,8 +46,8 @@ impl StopSignals {
         Ok(StopSignals { signals: Signals::new([SIGTERM, SIGINT])?, is_last })
     }
 
-    /// From now on, a first signal only wakes [`wait`](Self::wait). A second one ends the process at once,
-    /// even while the heap is being closed.
+    /// After this call, a first signal only wakes [`wait`](Self::wait). A second one ends the process at
+    /// once, even while the heap is being closed.
     pub fn begin(&self) {
         self.is_last.store(false, SeqCst);
     }
@@ -74,7 +74,8 @@ impl StopSignals {
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes the file. It replaces a file only if all its bytes, 1 to 31, are digits or white space.
+    /// Writes the file. Replaces an existing file only if it has 1 to 31 bytes, all of them digits or white
+    /// space.
     ///
     /// # Errors
     /// If the file cannot be read or written, or has other content.
@@ -100,7 +101,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // If this fails, the next start replaces the file.
+        // An error is ignored: the next start replaces the file.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Decodes values.
+//! Decodes values in the format of RDB files.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -48,7 +48,7 @@ pub fn decode<R: Read>(kind: u8, from: &mut RdbReader<R>) -> Result<Owned> {
     if len == distinct { Ok(value) } else { Err(Error::Corrupt("an element occurs twice")) }
 }
 
-/// Reads a count, and then so many items by `one`.
+/// Reads a count, and then calls `one` to read each of that many items.
 pub(super) fn many<R: Read, T>(
     from: &mut RdbReader<R>,
     mut one: impl FnMut(&mut RdbReader<R>) -> Result<T>,
@@ -84,7 +84,7 @@ fn texts(elements: &[Element<'_>]) -> Result<Vec<Vec<u8>>> {
     Ok(elements.iter().map(|element| element.to_vec()).collect())
 }
 
-/// Pairs of elements: a string, and the result of `second` for the next element.
+/// Returns pairs of elements: a string, and the result of `second` for the next element.
 fn with_second<T>(
     elements: &[Element<'_>],
     second: impl Fn(Element<'_>) -> Result<T>,

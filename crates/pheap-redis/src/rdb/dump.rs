@@ -57,7 +57,7 @@ mod tests {
     use super::super::{encodings, kinds};
     use super::*;
 
-    /// Makes a list in one compressed part with so many small numbers.
+    /// Makes a list of `numbers` small numbers in one compressed part.
     fn list_of(numbers: usize) -> Result<Owned> {
         let mut listpack = Listpack::new();
         (0..numbers).for_each(|_| listpack.push_int(1));

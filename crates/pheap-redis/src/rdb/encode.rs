@@ -1,4 +1,4 @@
-//! Encodes values: each in one form, without packed strings except in streams.
+//! Encodes values for RDB files: each type in one form, without packed strings except in streams.
 
 use super::write::{put_length, put_string};
 use super::{Result, kinds, streams};

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::{Error, Result};
 use crate::text::words;
 
-/// An element.
+/// An element of a packed string.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Element<'d> {
     /// A number.
@@ -117,13 +117,14 @@ fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
     }))
 }
 
-/// Counts an element of a string that may have been compressed. `left` is how many more are allowed.
+/// Counts an element of a packed string, which may have been compressed. `left` is the number of further
+/// elements that are allowed.
 pub(super) fn spend(left: &mut u64) -> Result<()> {
     *left = left.checked_sub(1).ok_or(Error::Corrupt("it has too many elements for its length"))?;
     Ok(())
 }
 
-/// Decodes all elements. `left` is how many more are allowed.
+/// Decodes all elements of a listpack. `left` is the number of further elements that are allowed.
 pub(super) fn elements<'d>(listpack: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     let mut rest = listpack;
     let len = u32::from_le_bytes(*take(&mut rest, DAMAGED)?);
@@ -257,14 +258,15 @@ mod tests {
 
     #[test]
     fn as_redis_writes_them() {
-        // From `RPUSH k 1 -5 300 a`.
+        // Redis writes these bytes after `RPUSH k 1 -5 300 a`.
         let bytes = b"\x12\x00\x00\x00\x04\x00\x01\x01\xdf\xfb\x02\xc1\x2c\x02\x81a\x02\xff";
         let mut listpack = Listpack::new();
         [&b"1"[..], b"-5", b"300", b"a"].iter().for_each(|text| listpack.push(text).unwrap());
         assert_eq!(listpack.finish().unwrap(), bytes);
         let expected = [Element::Int(1), Element::Int(-5), Element::Int(300), Element::Bytes(b"a")];
         assert_eq!(elements(bytes, &mut 100_000).unwrap(), expected);
-        // A change of these bytes makes another valid element.
+        // The bytes at the excluded positions are part of an element's value, and changing them makes another
+        // valid element.
         for at in (0..bytes.len()).filter(|at| ![6, 9, 11, 12, 14, 15].contains(at)) {
             let mut wrong = *bytes;
             wrong[at] ^= 0x40;

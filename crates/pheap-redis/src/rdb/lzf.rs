@@ -3,10 +3,10 @@
 
 use super::{Error, Result};
 
-/// The most bytes that a reference stands for. Such a reference takes three bytes.
+/// The most bytes of the text that one reference stands for. Such a reference takes three bytes.
 const MOST_PER_REFERENCE: u64 = 7 + 255 + 2;
 
-/// The least and the most bytes that a reference stands for.
+/// The least and the most bytes of the text that one reference stands for.
 const LEAST: usize = 3;
 const MOST: usize = MOST_PER_REFERENCE as usize;
 /// The greatest distance of a reference.
@@ -60,7 +60,8 @@ pub(super) fn expand(mut rest: &[u8], len: u64) -> Result<Vec<u8>> {
 /// Compresses a text. Returns None if that does not save at least four bytes.
 pub(super) fn compress(text: &[u8]) -> Option<Vec<u8>> {
     let bits = text.len().clamp(64, REACH).next_power_of_two().ilog2();
-    // For each hash of three bytes: the last position with it that was looked up, plus one; or 0.
+    // For each hash of three bytes: one more than the last position in the text that was looked up with this
+    // hash; or 0.
     let mut last = vec![0u32; 1 << bits];
     let most = text.len().checked_sub(4)?;
     let mut out = Vec::with_capacity(most);

@@ -38,7 +38,7 @@ pub use read::RdbReader;
 
 use crc::{CRC_64_REDIS, Crc, Table};
 
-/// The version that is written, and the latest one that is read.
+/// The version of the format that this server writes, and the latest version that it reads.
 pub const VERSION: u16 = 10;
 
 /// The checksum of files and dumps.

@@ -1,4 +1,4 @@
-//! Decodes ziplists and zipmaps, which older versions used instead of listpacks, and intsets.
+//! Decodes ziplists and zipmaps, which older versions of Redis used instead of listpacks, and intsets.
 
 use super::listpack::{Element, number, spend, string, take};
 use super::{Error, Result};
@@ -89,7 +89,8 @@ pub(super) fn zipmap<'d>(zipmap: &'d [u8], left: &mut u64) -> Result<Vec<Element
     Ok(elements)
 }
 
-/// Decodes an intset: the bytes of a number, how many numbers there are, and the numbers in ascending order.
+/// Decodes an intset: the size of each number in bytes, the number of numbers, and the numbers in ascending
+/// order.
 pub(super) fn intset<'d>(intset: &'d [u8], left: &mut u64) -> Result<Vec<Element<'d>>> {
     const INTSET: Error = Error::Corrupt("a set of numbers is damaged");
     let mut rest = intset;

@@ -1,4 +1,4 @@
-//! Reads numbers and strings.
+//! Reads numbers and strings of RDB files.
 
 use std::io::Read;
 
@@ -52,7 +52,7 @@ impl<R: Read> RdbReader<R> {
     /// Reads the next `len` bytes.
     pub(super) fn bytes(&mut self, len: u64) -> Result<Vec<u8>> {
         self.left = self.left.checked_sub(len).ok_or(Error::Truncated)?;
-        // Data from another server may have no known length, so `len` may be any number.
+        // `len` may be any number, because data from another server may have no known length.
         let mut bytes = Vec::with_capacity(len.min(AHEAD) as usize);
         if self.inner.by_ref().take(len).read_to_end(&mut bytes)? as u64 != len {
             return Err(Error::Truncated);
@@ -68,7 +68,7 @@ impl<R: Read> RdbReader<R> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// Reads a length; or the number of the encoding of the string that follows.
+    /// Reads a length, or instead the number of the encoding of the string that follows.
     fn length_or_encoding(&mut self) -> Result<std::result::Result<u64, u8>> {
         let first = self.byte()?;
         Ok(match (first >> 6, first) {
@@ -105,7 +105,7 @@ impl<R: Read> RdbReader<R> {
         Ok(words::decimal(number, &mut [0; 20]).to_vec())
     }
 
-    /// Reads a number as text, as old versions wrote it.
+    /// Reads a number as text, as old versions of Redis wrote it.
     pub(super) fn text_double(&mut self) -> Result<f64> {
         match self.byte()? {
             255 => Ok(f64::NEG_INFINITY),
@@ -115,7 +115,7 @@ impl<R: Read> RdbReader<R> {
         }
     }
 
-    /// Reads a number of 64 bits. NaN is an error.
+    /// Reads a floating-point number of 64 bits. NaN is an error.
     pub(super) fn double(&mut self) -> Result<f64> {
         let number = f64::from_le_bytes(self.array()?);
         if number.is_nan() { Err(Error::Corrupt("a score is not a number")) } else { Ok(number) }

@@ -1,7 +1,7 @@
-//! Reads and writes streams.
+//! Reads and writes streams of RDB files.
 //!
 //! Entries are in listpacks. A listpack begins with counts and the names of some fields: in Redis and here,
-//! those of its first entry. Entries with just these fields need not repeat the names.
+//! the fields of its first entry. An entry with just these fields need not repeat the names.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,9 +14,9 @@ use super::{Error, RdbReader, Result};
 use crate::data::streams::{Extent, Id, Past, Progress, id, ms, pack, seq, unpack};
 use crate::data::{OwnedGroup, OwnedStream};
 
-/// Flag: the names of the entry's fields are those at the beginning of the listpack.
+/// A flag of an entry: its fields have the names at the beginning of the listpack.
 const SAME_FIELDS: i64 = 2;
-/// Flag: the entry was deleted.
+/// A flag of an entry: it was deleted.
 const DELETED: i64 = 1;
 
 /// The most entries of a listpack, and its approximate greatest length in bytes: the defaults of Redis.
@@ -48,7 +48,7 @@ pub(super) fn decode<R: Read>(from: &mut RdbReader<R>, is_new: bool) -> Result<O
     }
     let mut past = Past { last: read_id(from)?, deleted: 0, added: entries.len() as u64 };
     if is_new {
-        // The first id is redundant.
+        // The first id is ignored, because the entries show it.
         read_id(from)?;
         past.deleted = read_id(from)?;
         past.added = from.length()?;
@@ -69,8 +69,8 @@ fn read_id<R: Read>(from: &mut RdbReader<R>) -> Result<Id> {
     Ok(id(from.length()?, from.length()?))
 }
 
-/// Decodes the entries of a listpack, whose ids are relative to `base`. They may have at most `left` bytes of
-/// field names.
+/// Decodes the entries of a listpack, whose ids are relative to `base`. The entries may have at most `left`
+/// bytes of field names.
 fn read_entries(
     base: Id,
     elements: &[Element<'_>],
@@ -95,7 +95,7 @@ fn read_entries(
         let id = id(ms(base).wrapping_add(ms_after as u64), seq(base).wrapping_add(seq_after as u64));
         let has_same = flags & SAME_FIELDS != 0;
         let fields = if has_same { fields } else { count(int(&mut rest)?)? };
-        // Alternating fields and values.
+        // The fields and values of the entry, alternating.
         let mut words: Vec<Cow<'_, [u8]>> = Vec::with_capacity(2 * fields);
         for at in 0..fields {
             let field = match same_fields.get(at).filter(|_| has_same) {
@@ -160,7 +160,7 @@ fn read_group<R: Read>(from: &mut RdbReader<R>, is_new: bool, extent: &Extent) -
     if !deliveries.is_empty() || names.len() != consumers.len() {
         return Err(DAMAGED);
     }
-    // The heap has them in this order.
+    // The heap has the pending entries in the order of their ids.
     pending.sort_unstable();
     Ok(OwnedGroup { name, progress: Progress { last, read }, consumers, pending })
 }

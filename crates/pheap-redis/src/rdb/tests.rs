@@ -106,8 +106,8 @@ fn what_older_versions_dumped_is_read() {
 
 #[test]
 fn streams_of_older_versions_are_read() {
-    // Without the parts that version 7.0 added: the first id, the greatest deleted id, the number of added
-    // entries, and how far groups have read.
+    // Removes the parts of a stream that Redis 7.0 added: the first id, the greatest deleted id, the number
+    // of added entries, and how far groups have read.
     let opened = open(STREAM).unwrap();
     let without = |bytes: &[u8], part: &[u8]| {
         let at = bytes.windows(part.len()).position(|window| window == part).unwrap();
@@ -142,7 +142,7 @@ fn what_is_wrong_is_refused() {
         // An element occurs twice.
         &b"\x02\x02\x01a\x01a"[..],
         b"\x04\x02\x01a\x01b\x01a\x01c",
-        // Not a number.
+        // A score that is not a number.
         b"\x05\x01\x01a\0\0\0\0\0\0\xf8\x7f",
         b"\x03\x01\x01a\xfd",
         b"\x03\x01\x01a\x01x",
@@ -266,7 +266,7 @@ fn file() -> (Vec<u8>, Vec<FilePart>) {
 fn files() {
     let (mut bytes, expected) = file();
     assert_eq!(parts(&bytes).unwrap(), (expected, 0));
-    // The bytes behind the end may be anything.
+    // The bytes behind the end of a file may be anything.
     bytes.push(7);
     assert!(parts(&bytes).is_ok());
     bytes.pop();
@@ -285,7 +285,8 @@ fn files() {
 
 #[test]
 fn files_of_older_versions() {
-    // No checksum, a deadline in seconds; then an empty set that would have expired, and the usage of keys.
+    // A file of version 4: without a checksum, with a deadline in seconds; then an empty set with a deadline,
+    // and the usage of a key.
     let old = b"REDIS0004\xfe\x03\xfd\x02\0\0\0\x00\x01a\x01b\xfd\x02\0\0\0\x02\x01e\0\xf8\x05\xf9\x01\x00\x01c\x01d\xff";
     let entry = |key: &str, text, deadline, idle, frequency| {
         FilePart::Entry(RdbEntry {
@@ -313,11 +314,11 @@ fn damaged_files_are_refused_or_read() {
         let mut bytes = bytes.clone();
         random.damage(&mut bytes);
         if let Ok((parts, _)) = parts(&bytes) {
-            // Only bytes behind the end have changed, or none.
+            // The parts are unchanged: only bytes behind the end of the file have changed, or none.
             assert_eq!(parts, expected);
             read += 1;
         }
-        // The same without the checksum.
+        // Reads the damaged file without its checksum, too.
         let len = bytes.len();
         bytes[len.saturating_sub(8)..].fill(0);
         _ = parts(&bytes);

@@ -1,4 +1,4 @@
-//! Writes numbers and strings.
+//! Writes numbers and strings of RDB files.
 
 use super::{encodings, lzf};
 use crate::text::words;
@@ -32,7 +32,7 @@ pub(super) fn put_string(out: &mut Vec<u8>, text: &[u8]) {
         out.extend_from_slice(&number.to_le_bytes()[..len]);
         return;
     }
-    // Redis does not compress shorter strings either.
+    // As in Redis, strings of up to 20 bytes are not compressed.
     let compressed = if text.len() > 20 { lzf::compress(text) } else { None };
     match compressed {
         Some(compressed) => {

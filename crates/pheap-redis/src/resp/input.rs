@@ -7,13 +7,13 @@ use super::request::{MalformedRequest, Parser, RequestArguments, RequestLimits};
 /// The most bytes that an empty buffer keeps allocated behind [`Input::tidy`].
 const KEPT: usize = 1 << 20;
 
-/// The bytes that a client has sent. Those before `start` were consumed.
+/// The bytes that a client has sent. The bytes before `start` were consumed.
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: Vec<u8>,
     start: usize,
     parser: Parser,
-    /// The arguments of the next request and its length, if it is known to be complete.
+    /// The arguments and the length of the next request, if the request is known to be complete.
     request: Option<(RequestArguments, usize)>,
 }
 
@@ -30,8 +30,9 @@ impl Input {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        // At most as much as has come: an announced length alone allocates no memory. A reader may also fill
-        // the room with zeros before it reads, which takes time.
+        // The room beyond `least` is at most as large as the input that has come, so that an announced length
+        // alone allocates no memory. A reader may also fill the room with zeros before it reads, which takes
+        // time.
         let come = self.bytes.len() - self.start;
         let wanted = self.parser.wanted(come).min(come).min(1 << 20);
         (&mut self.bytes, least.max(wanted))
@@ -55,7 +56,7 @@ impl Input {
     /// Returns whether the next request is complete.
     ///
     /// # Errors
-    /// If it is malformed. Then later calls with these limits fail too.
+    /// If the request is malformed. Then later calls with these limits fail too.
     pub fn is_ready(&mut self, limits: RequestLimits) -> Result<bool, MalformedRequest> {
         if self.request.is_none() {
             let parsed = self.parser.parse(&self.bytes[self.start..], limits);

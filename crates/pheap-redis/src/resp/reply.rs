@@ -2,13 +2,14 @@
 
 use crate::text::words;
 
-/// Encoded replies to a client, in the order in which they are sent. What comes behind too many bytes is left
-/// out, except `OK` and other simple texts: such a client is disconnected.
+/// Encoded replies to a client, in the order in which they are sent. When the replies have reached a limit,
+/// further ones are left out, except `OK` and other simple texts. The client is then disconnected, unless its
+/// limit has risen.
 #[derive(Debug)]
 pub struct Reply {
     bytes: Vec<u8>,
     resp3: bool,
-    /// The number of bytes that is too many.
+    /// The number of bytes from which on the replies are too long.
     limit: usize,
 }
 
@@ -33,17 +34,17 @@ impl Reply {
         self.resp3 = resp3;
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length of the replies in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Sets the number of bytes that is too many.
+    /// Sets the number of bytes from which on the replies are too long.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Returns whether there are too many bytes.
+    /// Returns whether the replies have reached the limit.
     pub fn is_too_long(&self) -> bool {
         self.bytes.len() >= self.limit
     }

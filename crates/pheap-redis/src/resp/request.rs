@@ -28,7 +28,7 @@ pub fn put_request(out: &mut Vec<u8>, words: &[&[u8]]) {
 pub struct RequestLimits {
     /// The longest argument in bytes (`proto-max-bulk-len`).
     pub bulk: u64,
-    /// Whether the client has authenticated. Otherwise lower limits apply.
+    /// Whether the client has authenticated. Lower limits apply until then.
     pub authenticated: bool,
 }
 
@@ -57,11 +57,11 @@ impl RequestArguments {
 #[derive(Debug, Default)]
 pub struct Parser {
     arguments: RequestArguments,
-    /// Bytes of the request that were parsed.
+    /// The number of bytes of the request that were parsed.
     at: usize,
-    /// Number of arguments that are missing. None before the first line.
+    /// The number of arguments that are still to be parsed. None before the first line was parsed.
     missing: Option<usize>,
-    /// Length of the next argument, if it is known.
+    /// The length of the next argument, if its line was parsed.
     bulk: Option<usize>,
 }
 

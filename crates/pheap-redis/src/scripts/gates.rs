@@ -27,8 +27,8 @@ pub struct Gates {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScriptBusy;
 
-/// Passed gates. Until this is dropped, they stay shut to other threads. Gates that were passed as a reader
-/// stay open to other readers. If the gates are not used, this is empty.
+/// Passed gates. Until the pass is dropped, they stay shut to other threads. Gates that were passed as a
+/// reader stay open to other readers. If the gates are not used, the pass is empty.
 #[derive(Debug)]
 #[must_use = "they are open again when this is dropped"]
 pub struct GatePass<'g> {
@@ -44,15 +44,15 @@ enum GateGuard<'g> {
 }
 
 impl Gates {
-    /// Makes gates for so many shards. If there is only one thread, they are not used until
+    /// Makes `shards` gates. If there is only one thread, the gates are not used until
     /// [`enable`](Self::enable).
     pub fn new(shards: usize, threads: usize) -> Gates {
         let gates = (0..shards).map(|_| RwLock::new(())).collect();
         Gates { gates, are_used: AtomicBool::new(threads > 1) }
     }
 
-    /// Begins to use the gates, because the link to a master will run commands. If they were not in use, the
-    /// caller is the only thread that serves clients, or no such thread has begun.
+    /// Begins to use the gates, because the link to a master will run commands. If the gates were not in use,
+    /// the caller is the only thread that serves clients, or no such thread has begun.
     pub fn enable(&self) {
         self.are_used.store(true, Relaxed);
     }
@@ -61,11 +61,11 @@ impl Gates {
         self.gates.get(shard).filter(|_| self.are_used.load(Relaxed))
     }
 
-    /// Passes the gates of shards: exclusively, or shared with other readers. The caller gives them in
+    /// Passes the gates of shards: exclusively, or shared with other readers. The caller gives the shards in
     /// ascending order, so that threads cannot wait for each other.
     ///
     /// # Errors
-    /// If another thread holds one of them, and a script is slow.
+    /// If another thread holds one of these gates, and a script is slow.
     pub fn pass(
         &self,
         shards: impl IntoIterator<Item = usize>,
@@ -91,7 +91,7 @@ impl Gates {
         Ok(GatePass { guards })
     }
 
-    /// Passes a shard's gate exclusively, if no thread holds it. Returns None if one does.
+    /// Passes a shard's gate exclusively, if no thread holds it. Returns None if a thread holds it.
     pub fn try_pass(&self, shard: usize) -> Option<GatePass<'_>> {
         let Some(gate) = self.get(shard) else { return Some(GatePass { guards: SmallVec::new() }) };
         let guard = GateGuard::Alone(gate.try_write()?);

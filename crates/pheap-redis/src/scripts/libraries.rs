@@ -1,4 +1,4 @@
-//! The loaded function libraries, which all threads share. The heap has their texts too.
+//! The loaded function libraries, which all threads share. The heap has the texts of the libraries, too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use parking_lot::RwLock;
 
 use crate::scripts::ScriptFlags;
 
-/// A library.
+/// A function library.
 #[derive(Debug)]
 pub struct Library {
-    /// The number by which threads know it. No other library has it while the server runs.
+    /// The number by which threads know the library. No other library has this number while the server runs.
     pub number: u64,
-    /// Its name.
+    /// The name of the library.
     pub name: String,
-    /// Its text.
+    /// The text of the library.
     pub text: Vec<u8>,
     /// Length of the first line without its end. Lua does not compile the line.
     pub shebang: usize,
-    /// Its functions.
+    /// The functions of the library.
     pub functions: Vec<Function>,
 }
 
 /// A function of a library.
 #[derive(Debug)]
 pub struct Function {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// The description that its author gave.
+    /// The description that the library gives of the function.
     pub description: Option<Vec<u8>>,
-    /// The flags that it declares.
+    /// The flags that the function declares.
     pub declared: ScriptFlags,
 }
 
@@ -41,7 +41,7 @@ impl Library {
     }
 }
 
-/// All libraries at one time.
+/// A snapshot of all loaded libraries.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
     by_name: BTreeMap<String, Arc<Library>>,
@@ -62,7 +62,7 @@ impl Loaded {
         Some((library, &library.functions[*at]))
     }
 
-    /// Returns all libraries, by name.
+    /// Returns all libraries, in the order of their names.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Library>> {
         self.by_name.values()
     }
@@ -82,7 +82,7 @@ impl Loaded {
     /// Adds a library. No library may have this name yet.
     ///
     /// # Errors
-    /// The name of a function that another library has too. Then nothing is changed.
+    /// If another library has a function of the same name. The error is this name, and nothing is changed.
     pub fn add(&mut self, library: Arc<Library>) -> Result<(), String> {
         let lower = |function: &Function| function.name.to_ascii_lowercase();
         if let Some(taken) = library.functions.iter().find(|f| self.functions.contains_key(&lower(f))) {
@@ -122,7 +122,8 @@ impl Libraries {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns whether the libraries have to be compared with the heap after a rollback, and resets that.
+    /// Returns whether the libraries have to be compared with the heap after a rollback, and resets this
+    /// flag.
     pub fn are_unsure(&self) -> bool {
         self.is_unsure.swap(false, Ordering::AcqRel)
     }
@@ -131,7 +132,7 @@ impl Libraries {
 /// Parses the first line of a library. Returns the library's name and the length of the line without its end.
 ///
 /// # Errors
-/// The problem with that line.
+/// If the line is invalid. The error says why.
 pub fn first_line(text: &[u8]) -> Result<(String, usize), String> {
     if !text.starts_with(b"#!") {
         return Err("Missing library metadata".into());

@@ -19,8 +19,8 @@ use crate::text::words;
 /// is nested 180 levels deep, they need up to 16 MiB.
 pub const STACK: usize = 64 << 20;
 
-/// Runs `f` in a thread with the stack of a thread that runs scripts. The stack of a test is too small for
-/// values of the greatest allowed depth.
+/// Runs `f` in a thread with as much stack as a thread that runs scripts. The stack of a test is too small
+/// for values of the greatest allowed depth.
 #[cfg(test)]
 pub(crate) fn with_stack<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     std::thread::Builder::new().stack_size(STACK).spawn(f).unwrap().join().unwrap()
@@ -67,7 +67,7 @@ impl ScriptFlags {
         self.0 & other.0 != 0
     }
 
-    /// Returns the names of the flags.
+    /// Returns the names of the declared flags.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         ScriptFlags::NAMES
             .into_iter()
@@ -82,9 +82,9 @@ impl ScriptFlags {
 pub struct Script {
     /// The SHA-1, by which clients call it.
     pub sha: Sha,
-    /// The flags that its first line declares.
+    /// The flags that the script's first line declares.
     pub declared: ScriptFlags,
-    /// Its text.
+    /// The text of the script.
     pub text: Vec<u8>,
     /// Length of the `#!` line without its end, which Lua does not compile; 0 if there is none.
     pub shebang: usize,
@@ -94,7 +94,7 @@ impl Script {
     /// Makes a script from its text. Parses only a first line that begins with `#!`.
     ///
     /// # Errors
-    /// The problem with that line.
+    /// If the line is invalid. The error says why.
     pub fn new(text: &[u8]) -> Result<Script, String> {
         let (declared, shebang) = first_line(text)?;
         Ok(Script { sha: sha1(text), declared, text: text.to_vec(), shebang })
@@ -144,19 +144,19 @@ fn first_line(text: &[u8]) -> Result<(ScriptFlags, usize), String> {
 /// A running script that has reached `busy-reply-threshold`.
 #[derive(Debug)]
 pub struct SlowScript {
-    /// Whether it is a script of `EVAL` or `EVALSHA`, and not a library function.
+    /// Whether the script is one of `EVAL` or `EVALSHA`, and not a library function.
     pub is_eval: bool,
-    /// Whether a master sent it, and has therefore run it.
+    /// Whether a master sent the script, and has therefore run it.
     pub is_of_master: bool,
-    /// Its SHA-1, or the name of the function.
+    /// The SHA-1 of the script, or the name of the function.
     pub name: String,
-    /// The command that runs it.
+    /// The words of the command that runs the script.
     pub command: Vec<Vec<u8>>,
-    /// When it began.
+    /// When the script began.
     pub started: Instant,
-    /// Whether it has written.
+    /// Whether the script has run a command that writes.
     pub has_written: AtomicBool,
-    /// Whether a client has asked to end it.
+    /// Whether a client has asked to end the script.
     pub is_killed: AtomicBool,
 }
 
@@ -259,11 +259,11 @@ impl Scripts {
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Asks the script that became slow first to end. Refuses that if a master sent the script, if it has
-    /// written, or if it is of the other kind: `is_eval` means a script, else a library function.
+    /// Asks the script that became slow first to end, unless a master sent it, it has written, or it is of
+    /// another kind than `is_eval` says: a script of `EVAL`, or else a library function.
     ///
     /// # Errors
-    /// The error reply.
+    /// If no script is slow, or the script is not asked to end. The error is the reply to the client.
     pub fn kill(&self, is_eval: bool) -> Result<(), &'static str> {
         let slow = self.slowest().ok_or("NOTBUSY No scripts in execution right now.")?;
         if slow.is_of_master {

@@ -26,7 +26,7 @@ const UNIT: i64 = 100;
 const NEW: u8 = 5;
 
 /// A part of the table. The smaller arrays of places stay allocated when the part grows. Together they are
-/// smaller than the present one.
+/// smaller than the present array.
 #[derive(Debug, Default)]
 struct TableSegment {
     /// The binary logarithm of the number of places, and the index of the present array.
@@ -40,7 +40,7 @@ impl TableSegment {
         places.get(hash as usize & (places.len() - 1))
     }
 
-    /// Grows to 2^`size` places. Returns whether that was more than before.
+    /// Grows the part to 2^`size` places. Returns whether that is more than before.
     fn grow(&self, size: usize) -> bool {
         let old = self.size.load(Relaxed);
         if old >= size {
@@ -64,7 +64,8 @@ pub struct Clocks {
     is_lfu: AtomicBool,
     log_factor: AtomicU32,
     decay_minutes: AtomicU32,
-    /// The time of keys without a record: the start of the server.
+    /// The time that counts as the last use of keys without a record: the start of the server, in units of
+    /// 100 ms.
     since: AtomicU32,
     parts: Box<[TableSegment]>,
 }
@@ -187,8 +188,8 @@ impl Clocks {
         place.store(minutes(now) << 8 | u32::from(count), Relaxed);
     }
 
-    /// Returns the time since the last use of a key, in units of 100 ms. Without meaning if counts of uses
-    /// are recorded.
+    /// Returns the time since the last use of a key, in units of 100 ms. The result has no meaning if the
+    /// table records counts of uses.
     pub fn idle(&self, key: &[u8], now: i64) -> u64 {
         let at = self.place(key).map_or(0, |place| place.load(Relaxed));
         let at = if at == 0 { self.since.load(Relaxed) } else { at };
@@ -198,7 +199,7 @@ impl Clocks {
         if idle > u32::MAX - 600 { 0 } else { u64::from(idle) }
     }
 
-    /// Returns the seconds since the last use of a key, as [`idle`](Self::idle) does.
+    /// Returns the seconds since the last use of a key, with the restriction of [`idle`](Self::idle).
     pub fn idle_seconds(&self, key: &[u8], now: i64) -> i64 {
         self.idle(key, now) as i64 * UNIT / 1000
     }
@@ -299,7 +300,7 @@ mod tests {
         assert!(clocks.parts[0].size.load(Relaxed) > SIZES.start);
         let is_known = |key: &&String| clocks.idle_seconds(key.as_bytes(), NOW + 9000) == 0;
         assert!(keys.iter().all(|key| is_known(&key)));
-        // Fewer than half of the other keys share a place with one of these.
+        // Fewer than half of the keys that were not used share a place with a used key.
         let clocks = self::clocks("allkeys-lru", NOW);
         clocks.grow_for(40_000);
         keys.iter().for_each(|key| clocks.record_use(key.as_bytes(), NOW + 9000));

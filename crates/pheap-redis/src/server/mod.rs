@@ -50,9 +50,9 @@ const NO_SPACE_AGAIN: Duration = Duration::from_secs(60);
 
 /// State that all clients share.
 pub struct Server {
-    /// The data.
+    /// The stored data.
     pub store: Store,
-    /// The options.
+    /// The options of the server.
     pub config: RwLock<Config>,
     /// The memory that the data need.
     pub memory: Memory,
@@ -155,8 +155,8 @@ pub struct LiveOptions {
     pub paused: AtomicU8,
 }
 
-/// Returns the limit, with a quarter of the [memory](pheap::memory_limit) as the hard limit if the option sets
-/// none (0). A client that asks for more, or does not read, must not exhaust the memory.
+/// Returns the output limit, with a quarter of the [memory](pheap::memory_limit) as the hard limit if the
+/// option sets none (0). A client that asks for more, or does not read, must not exhaust the memory.
 fn or_of_memory(limit: OutputLimit) -> OutputLimit {
     OutputLimit { hard: if limit.hard == 0 { pheap::memory_limit() / 4 } else { limit.hard }, ..limit }
 }
@@ -183,7 +183,8 @@ impl LiveOptions {
 /// The state of the last copy of the heap (`SAVE`, `BGSAVE`).
 #[derive(Debug, Default)]
 pub struct SaveState {
-    /// When it was complete, in seconds since 1970; before the first copy, when the server started.
+    /// When the last copy was complete, in seconds since 1970; before the first copy, when the server
+    /// started.
     pub at: i64,
     /// The value of [`ServerStats::dirty`] when the last copy began.
     pub dirty: u64,
@@ -256,7 +257,8 @@ impl Server {
             ..LiveOptions::default()
         };
         options.apply(&config);
-        // Two more: the roots of the function libraries and of the replication progress.
+        // The memory of two more roots is counted: those of the function libraries and of the replication
+        // progress.
         let memory = Memory::new(store.shards().len() + 2);
         memory.set_limit(config.int("maxmemory") as u64, &store);
         let tracking = Tracking::default();
@@ -278,7 +280,7 @@ impl Server {
             slowlog: SlowLog::default(),
             latency: Latency::default(),
             errors: Mutex::default(),
-            // One more, for the commands of a master.
+            // There is one entry more than threads, for the commands of a master.
             counts: (0..=threads.len()).map(|_| (0..commands).map(|_| Counts::default()).collect()).collect(),
             traffic: (0..=threads.len()).map(|_| Traffic::default()).collect(),
             rates: Mutex::default(),
@@ -322,8 +324,8 @@ impl Server {
         sum
     }
 
-    /// Returns the totals of which [`crate::stats::rates`] makes rates: calls, bytes from clients, bytes to
-    /// clients, and bytes from a master.
+    /// Returns the totals from which [`crate::stats::rates`] computes rates: calls, bytes from clients, bytes
+    /// to clients, and bytes from a master.
     pub fn totals(&self) -> [u64; crate::stats::rates::COUNTED] {
         let calls = self.counts.iter().flatten().map(Counts::calls).sum();
         let (master, clients) = self.traffic.split_last().expect("one is that of a master");
@@ -334,7 +336,7 @@ impl Server {
         [calls, input, output, master.get().input]
     }
 
-    /// Returns the bytes that the data need, and raises `peak` to them.
+    /// Returns the bytes that the data need, and raises `peak` to this number if it is higher.
     pub fn used_memory(&self) -> u64 {
         let used =
             if self.memory.limit() > 0 { self.memory.used() } else { self.store.heap().stats().live_bytes };

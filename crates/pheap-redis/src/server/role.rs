@@ -55,7 +55,7 @@ pub struct LinkState {
     pub read: u64,
     /// When the master last sent something, as of the last update of this state.
     pub heard: Option<Instant>,
-    /// Since when the link is down; None if it is up, or is being made for the first time.
+    /// The time since which the link is down; None if it is up, or no attempt to connect has failed yet.
     pub down: Option<Instant>,
     /// While the master sends all its data: the bytes that have come, and the size of the data if the master
     /// has sent it.
@@ -71,9 +71,9 @@ const CONNECTED: u8 = 4;
 pub struct Role {
     /// `FOLLOWS`, `LOADING` and `CONNECTED`; 0 if this server follows no master.
     flags: AtomicU8,
-    /// Number of changes of the master. It changes while the whole heap is locked, or before the server has
-    /// clients. A thread applies the commands of a master only if it finds the same number with the shards
-    /// locked.
+    /// Number of changes of the master. The number changes while the whole heap is locked, or before the
+    /// server has clients. A thread applies the commands of a master only if it finds the number unchanged
+    /// with the shards locked.
     generation: AtomicU64,
     link: Mutex<LinkState>,
     thread: OnceLock<Arc<Mailbox>>,
@@ -148,7 +148,7 @@ impl Role {
 
     /// Sets the mailbox of the link's thread.
     pub fn set_thread(&self, mailbox: Arc<Mailbox>) {
-        // It is called once, so it cannot fail.
+        // The result is ignored: this function is called once, so the mailbox is not set yet.
         let _ = self.thread.set(mailbox);
     }
 

@@ -40,7 +40,8 @@ pub struct Sum {
     pub histogram: [u64; BUCKETS],
 }
 
-/// The bytes that one thread has read from connections and written to them, and the numbers of these calls.
+/// The bytes that one thread has read from connections and written to them, and the numbers of reads and
+/// writes.
 #[derive(Debug, Default)]
 pub struct Traffic([AtomicU64; 4]);
 

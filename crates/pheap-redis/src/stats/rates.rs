@@ -50,7 +50,7 @@ mod tests {
         }
         let [commands, input, output, _] = rates.get().map(f64::round);
         assert_eq!([commands, input, output], [100.0, 0.0, 3.0]);
-        // The counters were reset.
+        // The totals fall to 0, as after a reset of the counters.
         (17..=33).for_each(|tenths| rates.sample(at(tenths), [0; 4]));
         assert_eq!(rates.get(), [0.0; 4]);
     }

@@ -20,11 +20,11 @@ struct SlowLogEntries {
 pub struct SlowLogEntry {
     /// The number of the entry.
     pub number: u64,
-    /// When it ended, in seconds since 1970.
+    /// When the command ended, in seconds since 1970.
     pub at: i64,
-    /// How long it took.
+    /// How long the command took.
     pub took: Duration,
-    /// Its arguments, shortened if they are long or many.
+    /// The command's arguments, shortened if they are long or many.
     pub words: Vec<Vec<u8>>,
     /// The address of the client.
     pub addr: String,
@@ -141,7 +141,7 @@ impl Latency {
         self.0.lock().get(event).cloned()
     }
 
-    /// Removes the events of these kinds, or all if there are none given. Returns the number of kinds
+    /// Removes the events of these kinds, or all events if `events` is empty. Returns the number of kinds
     /// removed.
     pub fn forget(&self, events: &[&str]) -> usize {
         let mut all = self.0.lock();

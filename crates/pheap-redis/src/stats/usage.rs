@@ -13,8 +13,8 @@ pub enum CpuScope {
 
 /// Returns the seconds of processor time in the system and in user mode, or 0 where `/proc` does not say.
 pub fn cpu_times(whose: CpuScope) -> [f64; 2] {
-    // In /proc/PID/stat (proc(5)), these are the fields 14 and 15, or 16 and 17. They are in ticks, of which
-    // Linux has 100 in a second on most architectures.
+    // In /proc/PID/stat (proc(5)), the times are the fields 14 and 15, or 16 and 17. They are in ticks, of
+    // which Linux has 100 in a second on most architectures.
     let file = if whose == CpuScope::Thread { "/proc/thread-self/stat" } else { "/proc/self/stat" };
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let behind_name = text.rsplit(')').next().unwrap_or_default();

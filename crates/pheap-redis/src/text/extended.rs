@@ -1,11 +1,11 @@
 //! Floating-point numbers of the x87 with 64 significant bits, the `long double` of C on x86-64. Redis adds
-//! with them, so sums here have the same text as in Redis.
+//! with such numbers, so sums of this type have the same text as in Redis.
 
-/// A finite number.
+/// A finite number with 64 significant bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extended {
     is_negative: bool,
-    /// Its highest bit is set, unless it is 0.
+    /// The significant bits as a whole number. The highest bit is set, unless the number is 0.
     mantissa: u64,
     /// The power of 2 by which the mantissa is multiplied.
     exponent: i32,
@@ -51,7 +51,7 @@ impl Extended {
         Extended { is_negative: number < 0, ..rounded }
     }
 
-    /// Adds. Returns None if the sum is out of range.
+    /// Returns the sum; None if it is out of range.
     pub fn plus(self, other: Extended) -> Option<Extended> {
         let (large, small) = match (self.mantissa, other.mantissa) {
             (0, _) => return Some(other),
@@ -105,7 +105,8 @@ impl Extended {
     }
 }
 
-/// Rounds `number` times 2 to the power of `exponent` to 64 bits. Returns None if it is out of range.
+/// Rounds `number` times 2 to the power of `exponent` to 64 significant bits. Returns None if the result is
+/// out of range.
 fn round(number: u128, exponent: i64) -> Option<Extended> {
     if number == 0 {
         return Some(Extended::ZERO);
@@ -148,7 +149,8 @@ fn digits(text: &[u8], radix: u32) -> Option<(Vec<u32>, i64, &[u8])> {
     any.then_some((digits, behind, rest))
 }
 
-/// Parses an exponent behind this letter (`e` or `p`). Returns 0 if the text is empty, and limits large ones.
+/// Parses an exponent behind this letter (`e` or `p`). Returns 0 if the text is empty. Limits large
+/// exponents. Returns None if the text is something else.
 fn exponent(text: &[u8], letter: u8) -> Option<i64> {
     match text {
         [] => Some(0),
@@ -175,7 +177,7 @@ fn decimal(text: &[u8]) -> Option<Extended> {
     if digits.is_empty() {
         return Some(Extended::ZERO);
     }
-    // Far out of range.
+    // The number is far out of range.
     if !(-5000..5000).contains(&(digits.len() as i64 + exponent)) {
         return None;
     }
@@ -185,7 +187,7 @@ fn decimal(text: &[u8]) -> Option<Extended> {
         (0..exponent).for_each(|_| big.multiply(10, 0));
         return big.rounded(0);
     }
-    // Enough bits that more than 64 remain.
+    // The number is shifted by so many bits that more than 64 significant bits remain after the divisions.
     let bits = (-exponent * 10 / 3 + 100) as usize;
     let (mut big, mut is_exact) = (big.shifted(bits), true);
     (0..-exponent).for_each(|_| is_exact &= big.divide(10) == 0);
@@ -214,7 +216,7 @@ impl Big {
         Big((0..4).map(|i| (number >> (32 * i)) as u32).collect())
     }
 
-    /// Multiplies by `factor`, and adds `more`.
+    /// Multiplies the number by `factor`, and adds `more`.
     fn multiply(&mut self, factor: u32, more: u32) {
         let mut carry = u64::from(more);
         for digit in &mut self.0 {
@@ -227,7 +229,7 @@ impl Big {
         }
     }
 
-    /// Divides by `divisor`. Returns the remainder.
+    /// Divides the number by `divisor`. Returns the remainder.
     fn divide(&mut self, divisor: u32) -> u32 {
         let mut rest = 0;
         for digit in self.0.iter_mut().rev() {
@@ -248,13 +250,14 @@ impl Big {
         shifted
     }
 
-    /// Rounds the number times 2 to the power of `exponent` to 64 bits.
+    /// Rounds the number times 2 to the power of `exponent` to 64 significant bits. Returns None if the
+    /// result is out of range.
     fn rounded(&self, exponent: i64) -> Option<Extended> {
         let highest = self.0.iter().rposition(|&digit| digit > 0).map_or(0, |at| at + 1);
         let lowest = highest.saturating_sub(4);
         let top = self.0[lowest..highest].iter().rev().fold(0, |top, &digit| top << 32 | u128::from(digit));
-        // If there are lower digits, `top` has at least 97 bits. They then matter only if the bits behind the
-        // mantissa are exactly one half.
+        // If there are lower digits, `top` has at least 97 bits. The lower digits then matter only if the
+        // bits behind the mantissa are exactly one half.
         let below = self.0[..lowest].iter().any(|&digit| digit > 0);
         round(top | u128::from(below), exponent + 32 * lowest as i64)
     }

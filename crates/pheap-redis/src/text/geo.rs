@@ -75,7 +75,7 @@ impl Coordinates {
         2.0 * EARTH_RADIUS * a.sqrt().asin()
     }
 
-    /// Returns the distance of the latitudes in metres.
+    /// Returns the distance of the two latitudes in metres.
     fn distance_north(self, other: Coordinates) -> f64 {
         EARTH_RADIUS * (other.latitude.to_radians() - self.latitude.to_radians()).abs()
     }
@@ -169,9 +169,9 @@ pub enum Shape {
     },
     /// All places within a rectangle.
     Box {
-        /// From west to east.
+        /// The extent from west to east.
         width: f64,
-        /// From south to north.
+        /// The extent from south to north.
         height: f64,
     },
 }
@@ -224,7 +224,8 @@ impl Shape {
         let mut numbers = Vec::with_capacity(around.len());
         for (columns, rows) in around {
             let range = cell.neighbour(columns, rows).geohash_range();
-            // The largest cells are so few that one may be a neighbour on both sides.
+            // Duplicates are left out: the largest cells are so few that a cell may be a neighbour on both
+            // sides.
             if is_needed(columns, rows) && !numbers.contains(&range) {
                 numbers.push(range);
             }
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn what_is_near_is_found() {
         for _ in 0..20_000 {
-            // Not near the poles, where cells are too narrow.
+            // The middle is not near the poles, where cells are too narrow.
             let middle =
                 Coordinates { latitude: random_coordinates().latitude * 0.7, ..random_coordinates() };
             let near = Coordinates {

@@ -61,12 +61,12 @@ pub fn cached(hll: &[u8]) -> Option<u64> {
     (number >> 63 == 0).then_some(number)
 }
 
-/// Returns the header's last bytes for a valid number of elements.
+/// Returns the last bytes of the header for a valid cached number of elements.
 pub fn cache(count: u64) -> [u8; 8] {
     count.to_le_bytes()
 }
 
-/// The place of these bytes.
+/// The position of the cached number of elements in a HyperLogLog.
 pub const CACHE: std::ops::Range<usize> = 8..HEADER;
 
 /// Marks the cached number as invalid. (As in Redis, the other bits stay.)
@@ -210,7 +210,8 @@ pub fn set(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Result
     Ok(is_greater)
 }
 
-/// Does the same for a sparse HyperLogLog. Returns None if it has to become dense.
+/// Raises a register of a sparse HyperLogLog, as [`set`] does. Returns None if the HyperLogLog has to become
+/// dense.
 fn set_sparse(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Result<Option<bool>, Corrupted> {
     if value > GREATEST {
         return Ok(None);
@@ -229,7 +230,7 @@ fn set_sparse(hll: &mut Vec<u8>, register: usize, value: u8, most: usize) -> Res
     if old >= value {
         return Ok(Some(false));
     }
-    // The part of the run before the register, the register, and the part behind it.
+    // The run is replaced by the part before the register, the register itself, and the part behind it.
     let mut new = Vec::with_capacity(5);
     if register > first {
         new.extend(encode(old, register - first));
@@ -267,7 +268,7 @@ fn join(hll: &mut Vec<u8>, mut at: usize) {
     }
 }
 
-/// Counts the registers with each value.
+/// Counts the registers of a HyperLogLog with each value.
 pub fn histogram(hll: &[u8]) -> Result<[u32; 64], Corrupted> {
     let mut histogram = [0; 64];
     if encoding(hll) == Some(Encoding::Dense) {
@@ -286,7 +287,7 @@ pub fn histogram(hll: &[u8]) -> Result<[u32; 64], Corrupted> {
     if all == REGISTERS { Ok(histogram) } else { Err(Corrupted) }
 }
 
-/// Counts the registers with each value.
+/// Counts the plain registers with each value.
 pub fn histogram_of(registers: &Registers) -> [u32; 64] {
     let mut histogram = [0; 64];
     registers.iter().for_each(|value| histogram[usize::from(*value) & 63] += 1);
@@ -342,7 +343,7 @@ fn tau(mut x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A sparse and a dense HyperLogLog and plain registers agree.
+    /// A sparse HyperLogLog, a dense one and plain registers agree.
     #[test]
     fn all_forms_say_the_same() {
         let (mut sparse, mut dense, mut registers) = (empty(), empty(), [0; REGISTERS]);

@@ -26,14 +26,15 @@ pub fn float(text: &[u8]) -> Option<f64> {
 }
 
 /// Parses a number as C's `strtod` does, if that consumes the text up to its end or up to a zero byte. Spaces
-/// may precede the number. A number that is too large is infinite. One that is too small is 0, and an empty
-/// text too. Returns None for NaN, and for a number of more than 5 KiB.
+/// may precede the number. A number that is too large becomes infinite. A number that is too close to 0
+/// becomes 0, and an empty text, too. Returns None for NaN, and for a number of more than 5 KiB.
 pub fn c_float(text: &[u8]) -> Option<f64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if text.is_empty() { Some(0.0) } else { rounded_float(text.trim_ascii_start()) }
 }
 
-/// Parses like [`float`], but a number that is too large is infinite, and one that is too small is 0.
+/// Parses a number as [`float`] does, but one that is too large becomes infinite, and one that is too close
+/// to 0 becomes 0.
 fn rounded_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= 5 * 1024)?;
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -67,7 +68,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
         number = if is_kept { number << 4 | u128::from(digit) } else { number | u128::from(digit > 0) };
         power = power.saturating_add(4 * (i64::from(!is_kept) - i64::from(at >= whole.len())));
     }
-    // In two steps, because the whole power may be out of range.
+    // The power is applied in two steps, because the whole power may be out of range.
     let power = power.clamp(-2000, 2000) as i32;
     Some(number as f64 * 2_f64.powi(power / 2) * 2_f64.powi(power - power / 2))
 }
@@ -86,7 +87,7 @@ pub fn show_float(number: f64) -> String {
     general(number, 17)
 }
 
-/// Formats a finite number with so many significant digits, like C's `%.*g`.
+/// Formats a finite number with `digits` significant digits, like C's `%.*g`.
 pub fn general(number: f64, digits: usize) -> String {
     let scientific = format!("{number:.*e}", digits - 1);
     let (mantissa, exponent) = scientific.split_once('e').expect("this format has one");
@@ -150,7 +151,7 @@ pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Appends the text before the closing quote to a word. Returns the text behind the quote, which must be
-/// empty or begin with white space. Between single quotes, only these can be escaped.
+/// empty or begin with white space. Between single quotes, only single quotes can be escaped.
 fn quoted_part<'t>(mut rest: &'t [u8], quote: u8, word: &mut Vec<u8>) -> Option<&'t [u8]> {
     let hex = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
     let has_escapes = quote == b'"';
@@ -219,7 +220,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Does the same for an element `[…]`. Without `]`, the element extends to the end.
+/// Returns the length of the element `[…]` at the beginning of a pattern, if a byte matches it. Without `]`,
+/// the element extends to the end.
 fn class(pattern: &[u8], byte: u8) -> Option<usize> {
     let is_negated = pattern.get(1) == Some(&b'^');
     let mut at = if is_negated { 2 } else { 1 };

@@ -1,6 +1,6 @@
-//! Access to the types of fields for the derive. The derive requires `Persist` of a field in one place only,
-//! where the compiler's message belongs. Everywhere else it uses these items, which compile for any type, so
-//! that a type without `Persist` causes a single error.
+//! Access to the types of fields, for the expansion of the derive. The derive requires `Persist` of a field
+//! in one place only, where the compiler's message belongs. Everywhere else it uses these items, which
+//! compile for any type, so that a type without `Persist` causes a single error.
 
 #![allow(unsafe_code)]
 
@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 use super::{AsDerived, Desc, DescFn};
 use crate::layout::{Persist, put_value};
 
-/// The type of a field. If it is `Persist`, these inherent items forward to it, because inherent items take
-/// precedence over those of a trait. Otherwise the items of [`NotAField`] apply.
+/// The type of a field. If that type is `Persist`, these inherent items forward to it, because inherent items
+/// take precedence over those of a trait. Otherwise the items of [`NotAField`] apply.
 pub struct FieldOf<T>(PhantomData<T>);
 
 impl<T: Persist> FieldOf<T> {
@@ -33,7 +33,7 @@ impl<T: Persist> FieldOf<T> {
         unsafe { T::zero_padding(this) };
     }
 
-    /// Writes a value, and zeros into its padding, to a place that need not be aligned.
+    /// Writes `value` to `place`, which need not be aligned, with zeros in its padding.
     ///
     /// # Safety
     /// `place` is valid for writes of a `T`.
@@ -42,20 +42,22 @@ impl<T: Persist> FieldOf<T> {
         unsafe { put_value(place, value) };
     }
 
-    /// Compiles if a function of this type does: it gets the type with any brand, and its field.
+    /// Takes a function that checks the field at every brand `'o`: its arguments are the whole type `S` and
+    /// the expected type of the field, both with that brand. The program compiles only if the function does.
     #[inline(always)]
     pub fn at_any_brand<S: Persist>(_: for<'o> fn(&mut S::At<'o>, AsDerived<T::At<'o>>)) {}
 }
 
-/// The items for a type that is not `Persist`, which is an error elsewhere.
+/// The items for a field whose type is not `Persist`. The program does not compile then, but they prevent
+/// further errors.
 pub trait NotAField {
     /// Whether the type of the field is `Persist`.
     const IS_PERSIST: bool = false;
-    /// Unused: the program does not compile.
+    /// Unused, because the program does not compile.
     const PADDED: bool = false;
-    /// Unused: the program does not compile.
+    /// Unused, because the program does not compile.
     const POINTERS: bool = false;
-    /// Unused: the program does not compile.
+    /// Unused, because the program does not compile.
     const DESC: DescFn = nothing;
 
     /// Does nothing.
@@ -70,7 +72,7 @@ pub trait NotAField {
     /// There is no premise.
     unsafe fn put<T>(_: *mut u8, _: T) {}
 
-    /// Compiles for any field.
+    /// Accepts any check of a field, so that the check causes no further error.
     fn at_any_brand<S: Persist>(_: for<'o> fn(&mut S::At<'o>, Unknown)) {}
 }
 
@@ -84,6 +86,6 @@ fn nothing() -> &'static Desc {
 pub struct Unknown;
 
 impl Unknown {
-    /// Compiles for any type.
+    /// Accepts any type, so that the check causes no further error.
     pub fn is<T>(self, _: AsDerived<T>) {}
 }

@@ -15,7 +15,7 @@ mod shape;
 
 use std::ops::Deref;
 
-/// Macros use this path, because `::core` may be another crate in a user's crate
+/// The crate `core`. Macros use this path, because `::core` may be another crate in a user's crate
 /// (`extern crate self as core`).
 #[doc(hidden)]
 pub use ::core;
@@ -36,7 +36,7 @@ macro_rules! __with_serde {
     ($($impls:tt)*) => { $($impls)* };
 }
 
-/// Reports that the feature is missing.
+/// Reports that the feature `serde` of pheap is missing.
 #[cfg(not(feature = "serde"))]
 #[doc(hidden)]
 #[macro_export]
@@ -60,10 +60,12 @@ pub use shape::{
     gaps, unlike,
 };
 
-/// Every type that implements `Deref` implements this, so that the impl that the derive emits conflicts with
-/// it: a path of fields through a user's `DerefMut` would run code that could store without a log entry.
+/// Every type that implements `Deref` implements this trait. So the derive, which emits an impl of it, does
+/// not compile for a `Deref` type: a path of fields through a user's `DerefMut` would run code that could
+/// store without a log entry.
 pub trait NotDeref {
-    /// Whether the derive has implemented this, and not the impl for all types that are `Deref`.
+    /// Whether the derive has implemented this trait for the type; `false` in the impl for all types that are
+    /// `Deref`.
     const DERIVED: bool = false;
 }
 impl<T: Deref + ?Sized> NotDeref for T {}

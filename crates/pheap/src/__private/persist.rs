@@ -1,4 +1,4 @@
-//! The impls that `#[derive(Persist)]` expands to.
+//! The impls that `#[derive(Persist)]` expands to, as macros, and the functions that these macros call.
 
 #![allow(unsafe_code)]
 
@@ -21,22 +21,22 @@ pub unsafe fn zero(base: *mut u8, from: usize, to: usize) {
 /// Returns the slot of a field in the value at `base`.
 ///
 /// # Safety
-/// `field` is within the value.
+/// `base` is the address of a value, and `field` is within that value.
 pub const unsafe fn slot_at<S, T>(base: *const S, field: &T) -> Slot {
-    // SAFETY: both are addresses within one value, by the caller's premise.
+    // SAFETY: `field` and `base` are addresses within one value, by the caller's premise.
     let offset = unsafe { std::ptr::from_ref(field).byte_offset_from(base) };
     Slot::of::<T>(offset as usize)
 }
 
 /// Asserts that the tag of the enum `T` has 8 bytes, if `tag` is 8.
 ///
-/// For each enum without an integer `repr`, a `Discriminant` has 8 bytes, whatever the tag has. `None` of an
-/// `Option<T>` is a spare value of the tag. If writing it leaves some of the 8 bytes uninitialized, this does
-/// not compile. It does not compile either if the tag has no spare value for `None`, as may be the case for a
-/// shorter tag.
+/// For each enum without an integer `repr`, a `Discriminant` has 8 bytes, however long the tag is. So this
+/// looks at an `Option<T>`, in which the compiler stores `None` as a spare value of the tag. If `None` leaves
+/// some of the 8 bytes uninitialized, the program does not compile. Nor does it compile if the tag has no
+/// spare value for `None`, as may be the case for a shorter tag.
 ///
 /// # Safety
-/// The compiler evaluates the call.
+/// The compiler evaluates the call, in a constant.
 #[track_caller]
 pub const unsafe fn assert_whole_tag<T>(tag: usize) {
     if tag == 8 {
@@ -52,9 +52,9 @@ pub const unsafe fn assert_whole_tag<T>(tag: usize) {
     }
 }
 
-/// Declares the types of fields and the tags of variants, as they are written. If a user's macro stands for
-/// one, it may expand to something else at each place, so all other code takes them from here. The trait is
-/// within a constant, where it meets no other of the same name.
+/// Declares the types of fields and the tags of variants, as they are written, in a trait. If a user's macro
+/// stands for a type or a tag, each expansion of that macro may differ. So all other code takes the types and
+/// tags from the trait. The trait is within a constant, where it meets no other of the same name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_declared {
@@ -103,7 +103,7 @@ macro_rules! __persist_struct {
                 {} { $($binding: $ty,)* }
             }
 
-            #[allow(unused_imports)] // where all fields are `Persist`
+            #[allow(unused_imports)] // unused if all fields are `Persist`
             use $crate::__private::NotAField as _;
 
             #[automatically_derived]
@@ -116,7 +116,7 @@ macro_rules! __persist_struct {
             //    replaced. The type of each field, and each tag, is that of `__Declared`, which has only one.
             // 3. `PADDED` asserts that the fields are `Persist`: all other premises hold for the whole if
             //    they hold for the fields.
-            // 4. If the type is `Deref`, the impl below conflicts, or `desc` does not compile.
+            // 4. If the type is `Deref`, the impl of `NotDeref` conflicts, or `desc` does not compile.
             unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
             $($clause)*
             {
@@ -124,7 +124,8 @@ macro_rules! __persist_struct {
                     $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
 
                 const PADDED: $crate::__private::core::primitive::bool = {
-                    // The compiler's message belongs here. The declared type is the one that counts.
+                    // If the type of a field is not `Persist`, the compiler's message points to this place.
+                    // The type in `__Declared` is the one that counts.
                     $(let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;)*
                     $crate::__private::core::assert!(
                         true $(&& $crate::__private::FieldOf::<<Self as __Declared>::$binding>::IS_PERSIST)*,
@@ -150,17 +151,17 @@ macro_rules! __persist_struct {
                     false $(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*;
 
                 fn desc() -> &'static $crate::__private::Desc {
-                    // Each field has the same type with any brand. An alias can hide a brand:
+                    // Checks that each field has its declared type with any brand. An alias can hide a brand:
                     // `type Leak = P<'static, u64>`.
                     $($crate::__private::FieldOf::<<Self as __Declared>::$binding>
                     ::at_any_brand::<Self>(|this, $binding| {
                         let $name { $member: found, .. } = this;
-                        // Without an expected type, so that nothing is coerced.
+                        // The result has no expected type, so that the compiler coerces nothing.
                         let found = $crate::__private::found(found);
                         $binding.is(found);
                     });)*
                     const {
-                        // The type has these fields and no others, of these types.
+                        // Checks that the type has these fields and no others, of these types.
                         let _: fn(&mut Self) = |this| {
                             let $name { $($member: $binding),* } = this;
                             $(
@@ -169,9 +170,11 @@ macro_rules! __persist_struct {
                                     $binding;
                             )*
                         };
-                        // Evaluates its assertions: no object lives in a heap without its description.
+                        // Evaluates the assertions of `PADDED`: no object lives in a heap without this
+                        // description.
                         let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
-                        // A clause may have fewer bounds there, so that a `Deref` would not conflict.
+                        // If a macro in the `where` clause has expanded to fewer bounds in the impl of
+                        // `NotDeref`, a `Deref` would not conflict with that impl.
                         $crate::__private::core::assert!(
                             <Self as $crate::__private::NotDeref>::DERIVED,
                             "the `where` clause of this type must not change with each expansion: replace \
@@ -264,7 +267,7 @@ macro_rules! __persist_enum {
                 { $($variant: $tag = ($start) + $steps)* } { $($($binding: $ty,)*)* }
             }
 
-            #[allow(unused_imports)] // where all fields are `Persist`
+            #[allow(unused_imports)] // unused if all fields are `Persist`
             use $crate::__private::NotAField as _;
 
             #[automatically_derived]
@@ -277,7 +280,7 @@ macro_rules! __persist_enum {
             //    replaced. The type of each field, and each tag, is that of `__Declared`, which has only one.
             // 3. `PADDED` asserts that the fields are `Persist`: all other premises hold for the whole if
             //    they hold for the fields.
-            // 4. If the type is `Deref`, the impl below conflicts, or `desc` does not compile.
+            // 4. If the type is `Deref`, the impl of `NotDeref` conflicts, or `desc` does not compile.
             unsafe impl $($generics)* $crate::Persist for $name<$($brand,)* $($($param)? $($constant)?),*>
             $($clause)*
             {
@@ -285,7 +288,8 @@ macro_rules! __persist_enum {
                     $name<$($at,)* $($(<$param as $crate::Persist>::At<'__at>)? $($constant)?),*>;
 
                 const PADDED: $crate::__private::core::primitive::bool = {
-                    // The compiler's message belongs here. The declared type is the one that counts.
+                    // If the type of a field is not `Persist`, the compiler's message points to this place.
+                    // The type in `__Declared` is the one that counts.
                     $($(
                         let _: $crate::__private::core::primitive::bool = <$ty as $crate::Persist>::PADDED;
                     )*)*
@@ -306,18 +310,17 @@ macro_rules! __persist_enum {
                         &{
                             let tag: $crate::__private::core::primitive::$tag =
                                 <Self as __Declared>::$variant;
-                            // SAFETY: `assert_tag` has checked that there is room for a tag.
+                            // SAFETY: `value` has room for a tag, as `assert_tag` has checked.
                             unsafe {
                                 value
                                     .as_mut_ptr()
                                     .cast::<$crate::__private::core::primitive::$tag>()
                                     .write_unaligned(tag)
                             };
-                            // If an enum has one variant only, a pattern does not read the tag, but this
-                            // does.
-                            // SAFETY: this reads the tag, which was just written. If the compiler finds that
-                            // the bytes are no valid tag, it reports an error, because only the compiler
-                            // evaluates this.
+                            // In an enum with a single variant, the pattern below does not read the tag, but
+                            // `discriminant` does.
+                            // SAFETY: `discriminant` reads the tag, which was just written. Only the compiler
+                            // evaluates this code, and it reports an error if the bytes are no valid tag.
                             let _ = $crate::__private::core::mem::discriminant(unsafe { &*value.as_ptr() });
                             // SAFETY: `discriminant` has read the tag, so it is that of a variant. Fields are
                             // not read: the references only give their addresses.
@@ -350,20 +353,20 @@ macro_rules! __persist_enum {
                     false $($(|| $crate::__private::FieldOf::<<Self as __Declared>::$binding>::POINTERS)*)*;
 
                 fn desc() -> &'static $crate::__private::Desc {
-                    // Each field has the same type with any brand. An alias can hide a brand:
+                    // Checks that each field has its declared type with any brand. An alias can hide a brand:
                     // `type Leak = P<'static, u64>`.
                     $($($crate::__private::FieldOf::<<Self as __Declared>::$binding>
                     ::at_any_brand::<Self>(|this, $binding| match this {
                         $name::$variant { $member: found, .. } => {
-                            // Without an expected type, so that nothing is coerced.
+                            // The result has no expected type, so that the compiler coerces nothing.
                             let found = $crate::__private::found(found);
                             $binding.is(found);
                         }
                         _ => {}
                     });)*)*
                     const {
-                        // The type has these variants and no others, with these fields and no others, of
-                        // these types.
+                        // Checks that the type has these variants and no others, with these fields and no
+                        // others, of these types.
                         let _: fn(&mut Self) = |this| match *this {
                             $($name::$variant { $($member: ref mut $binding),* } => {
                                 $(
@@ -373,9 +376,11 @@ macro_rules! __persist_enum {
                                 )*
                             })*
                         };
-                        // Evaluates its assertions: no object lives in a heap without its description.
+                        // Evaluates the assertions of `PADDED`: no object lives in a heap without this
+                        // description.
                         let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
-                        // A clause may have fewer bounds there, so that a `Deref` would not conflict.
+                        // If a macro in the `where` clause has expanded to fewer bounds in the impl of
+                        // `NotDeref`, a `Deref` would not conflict with that impl.
                         $crate::__private::core::assert!(
                             <Self as $crate::__private::NotDeref>::DERIVED,
                             "the `where` clause of this type must not change with each expansion: replace \
@@ -466,8 +471,9 @@ macro_rules! __persist_enum {
     };
 }
 
-/// The history of a field. The user's expression is the body of a separate closure, whose result is the
-/// value: no `return` in it leaves the closure that must write that value.
+/// Makes the history of a field: its earlier names, its version, and its default. The user's expression for
+/// the default is the body of a separate closure, whose result is the value: no `return` in it leaves the
+/// closure that must write that value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_history {
@@ -489,9 +495,10 @@ macro_rules! __persist_history {
     };
 }
 
-/// Does not compile unless the generics and the clause of an impl are nothing else. A block in the clause
-/// would become the body of an `unsafe impl`, and the block of this crate would belong to another item after
-/// it. Here a `;` ends the item after the clause, so a block does not fit, and there is one item only.
+/// Compiles only if the tokens for the generics and for the `where` clause of an impl are nothing else. A
+/// block in the clause would become the body of an `unsafe impl`, and the body that this crate writes would
+/// belong to another item after it. In this macro a `;` ends the item after the clause. So a block does not
+/// fit, and there is one item only.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_header {
@@ -502,8 +509,8 @@ macro_rules! __persist_header {
 }
 
 /// Asserts that the type has no `Drop`, because no object in a heap is ever dropped. The assertion is in
-/// `PADDED`: where that is evaluated, the fields are known to be `Persist`. So a `Drop` is the type's own,
-/// and a `String` is reported once, as a field.
+/// `PADDED`: where the compiler evaluates `PADDED`, the fields are known to be `Persist`. So a `Drop` is the
+/// type's own, and a `String` is reported once, as a field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_no_drop {
@@ -519,7 +526,7 @@ macro_rules! __persist_no_drop {
     };
 }
 
-/// Asserts that a struct has this `repr`.
+/// Asserts that a struct has the layout of its `repr`, `C` or `transparent`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_repr {
@@ -531,7 +538,7 @@ macro_rules! __persist_repr {
     };
 }
 
-/// Returns the slots of the fields of a variant.
+/// Returns the slots of the fields of a variant, which follow a tag of this type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_slots {
@@ -569,8 +576,8 @@ macro_rules! __persist_not_deref {
     };
 }
 
-/// Implements `Plain` for a type without parameters: it has no brand, and so no pointers. (If it had one,
-/// `Plain` would require more than it has.)
+/// Implements `Plain` for a type without parameters: it has no brand, and so no pointers. (For a type with
+/// parameters, the impl would need more bounds than the type declares.)
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_plain {
@@ -581,8 +588,8 @@ macro_rules! __persist_plain {
     ([$($generics:tt)+] $this:ty) => {};
 }
 
-/// Implements `Persist` for a type that the derive has rejected: it prevents further errors, and cannot be
-/// used.
+/// Implements `Persist` for a type that the derive has rejected. The impl prevents further errors, and cannot
+/// be used.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __persist_nothing {
@@ -607,8 +614,8 @@ macro_rules! __persist_nothing {
             const POINTERS: $crate::__private::core::primitive::bool = false;
 
             fn desc() -> &'static $crate::__private::Desc {
-                // Evaluated only where the description is used, because of the parameter: code that did not
-                // compile has its own errors.
+                // The parameter delays the panic: the compiler evaluates it only where the description is
+                // used. Code that did not compile has its own errors.
                 fn nothing<T>() -> &'static $crate::__private::Desc {
                     const { $crate::__private::core::panic!("this type did not compile") }
                 }

@@ -9,7 +9,7 @@ use crate::layout::desc::Prim;
 pub struct AsDerived<T>(PhantomData<fn(T) -> T>);
 
 impl<T> AsDerived<T> {
-    /// Compiles if the other one has the same type.
+    /// Compiles only if the argument stands for the same type.
     pub fn is(self, _: AsDerived<T>) {}
 }
 
@@ -18,7 +18,7 @@ pub fn found<T>(_: &mut T) -> AsDerived<T> {
     AsDerived(PhantomData)
 }
 
-/// The place of a field.
+/// The place of a field in a struct or enum.
 #[derive(Clone, Copy)]
 pub struct Slot {
     /// Offset in bytes from the start of the struct or enum.
@@ -47,8 +47,8 @@ pub const fn unlike() -> ! {
     )
 }
 
-/// Returns the slots of the fields of a `repr(C)` struct, or of a variant after its tag, which ends at
-/// `head`. The offsets of `fields` are ignored.
+/// Returns the slots of the fields of a `repr(C)` struct (`head` is 0), or of a variant after its tag, which
+/// ends at offset `head`. The offsets of `fields` are ignored.
 pub const fn c_slots<const N: usize>(head: usize, mut fields: [Slot; N]) -> [Slot; N] {
     let (mut end, mut i) = (head, 0);
     while i < N {
@@ -59,8 +59,8 @@ pub const fn c_slots<const N: usize>(head: usize, mut fields: [Slot; N]) -> [Slo
     fields
 }
 
-/// Asserts that the fields (of each variant) lie as in `repr(C)`, and that nothing else takes room. The
-/// alignment of the tag equals its length.
+/// Asserts that the fields (of each variant) lie as in `repr(C)`, and that nothing else takes room. `tag` is
+/// the length of the tag, and also its alignment; 0 for a struct.
 #[track_caller]
 pub const fn assert_c<T>(declared_align: usize, tag: usize, variants: &[&[Slot]]) {
     let mut align = if declared_align > tag { declared_align } else { tag };
@@ -106,7 +106,7 @@ pub const fn assert_transparent<T>(fields: &[Slot]) {
 }
 
 /// Asserts that the enum `T` has a tag of `tag` bytes. (For an enum without an integer `repr`, this accepts 8
-/// only, whatever the tag has: see [`assert_whole_tag`](super::assert_whole_tag).)
+/// only, however long the tag is: see [`assert_whole_tag`](super::assert_whole_tag).)
 #[track_caller]
 pub const fn assert_tag<T>(tag: usize) {
     if size_of::<std::mem::Discriminant<T>>() != tag || size_of::<T>() < tag {
@@ -114,7 +114,7 @@ pub const fn assert_tag<T>(tag: usize) {
     }
 }
 
-/// Asserts that the indices are 0, 1, 2 and so on.
+/// Asserts that the indices, by which the derive has counted the fields, are 0, 1, 2 and so on.
 pub const fn assert_counted(indices: &[usize]) {
     let mut i = 0;
     while i < indices.len() {
@@ -123,7 +123,7 @@ pub const fn assert_counted(indices: &[usize]) {
     }
 }
 
-/// The type of a tag.
+/// An integer type that the tag of an enum may have.
 pub trait Tag {
     /// The primitive that describes the tag.
     const PRIM: Prim;

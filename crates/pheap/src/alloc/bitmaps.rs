@@ -1,9 +1,9 @@
 //! The bitmaps of live slots that an orderly close stores. A heap with undamaged bitmaps need not be marked
 //! when it is opened.
 //!
-//! They are in a run of pages that belongs to no span. The header of the closed heap names it. An opening
-//! reads it. Before the heap changes, a header is written that does not name it any more: then its pages are
-//! free.
+//! The bitmaps are in a run of pages that belongs to no span. The header of the closed heap names this run,
+//! and an opening reads the bitmaps there. Before the heap changes, a header is written that does not name
+//! the run any more. From then on its pages are free.
 //!
 //! | word | |
 //! |---|---|
@@ -23,15 +23,15 @@ use crate::store::words::MetadataWords;
 use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
 
-/// The bits of each span, by the offset of the span.
+/// The bitmap of each span's live slots, by the offset of the span.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSlots {
     spans: HashMap<u64, Vec<u64>>,
 }
 
 impl LiveSlots {
-    /// Reads the bitmaps that the header of a closed heap names. Returns `None` if there are none, or if they
-    /// are damaged: marking can find the live slots again.
+    /// Reads the bitmaps that the header of a closed heap names. Returns `None` if there are no bitmaps, or
+    /// if they are damaged: marking can find the live slots again.
     pub(crate) fn read(heap: MetadataWords<'_>, header: &Header) -> Option<LiveSlots> {
         let (offset, len) = header.live_slots;
         let inside = offset >= HEADER_SIZE && offset.checked_add(len)? <= header.mapped;
@@ -52,7 +52,8 @@ impl LiveSlots {
         rest.is_empty().then_some(LiveSlots { spans })
     }
 
-    /// Sets the live slots of a span. Returns whether they are known.
+    /// Sets the live slots of a span from the stored bitmaps. Returns false if these have no bitmap of the
+    /// span's length.
     pub(crate) fn load(&self, span: &ObjectSpan) -> bool {
         match self.spans.get(&span.span.offset) {
             Some(words) if words.len() == span.slots.div_ceil(64) as usize => {
@@ -74,7 +75,7 @@ fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
     let mut sum = Xxh3::with_seed(header.salt ^ header.live_slots.0);
     let mut words = words.map(u64::to_le_bytes);
     loop {
-        // In blocks of 512 words, because word by word takes much longer.
+        // Words are hashed in blocks of 512, because hashing them one by one takes much longer.
         let part: Vec<[u8; 8]> = words.by_ref().take(512).collect();
         if part.is_empty() {
             return sum.digest();
@@ -84,7 +85,8 @@ fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
 }
 
 /// Stores the bitmaps that were [added](add) for all spans, in free pages. The next header that is written
-/// names them. Stores nothing if there is no such run of free pages, or if the disk is too full.
+/// names the bitmaps. Stores nothing if there is no run of free pages that is long enough, or if the disk is
+/// too full.
 pub(crate) fn store_live_slots(tables: &mut Tables, spans: &[u64]) {
     let bytes = (spans.len() as u64 + 1) * 8;
     let bytes_taken = bytes.next_multiple_of(PAGE);

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-/// Ranges of fresh objects, except those that are being extended (see [`Allocator`](super::Allocator)).
+/// Ranges of addresses of fresh objects. The newest objects in runs that classes are filling are not here yet
+/// (see [`Allocator`](super::Allocator)).
 #[derive(Default)]
 pub(crate) struct FreshObjects {
     ranges: Vec<(usize, usize)>,
-    /// For the start of each range: its end, and its index. [`find`](Self::find) adds the ranges that it
-    /// lacks, so a transaction without lookups has none here.
+    /// For the start of each range: its end, and its index. [`range_index`](Self::range_index) adds the
+    /// ranges that the map lacks, so in a transaction without lookups the map is empty.
     by_start: BTreeMap<usize, (usize, usize)>,
 }
 

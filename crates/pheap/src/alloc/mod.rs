@@ -1,9 +1,9 @@
 //! Allocation within a region: typed spans with slots of one size, and bitmaps of the live slots in DRAM.
 //!
-//! No metadata is written for an object. The transaction that takes a span records it in the span table. When
-//! a heap is opened, marking finds which slots are taken, unless an orderly close has stored the [bitmaps]. A
-//! class (type and slot size) fills one run of free slots at a time, so an allocation mostly increments a
-//! pointer.
+//! No metadata is written for an object. The transaction that takes a span records the span in the span
+//! table. When a heap is opened, marking finds which slots are taken, unless an orderly close has stored the
+//! [bitmaps]. A class (type and slot size) fills one run of free slots at a time, so an allocation mostly
+//! increments a pointer.
 //!
 //! Allocation is part of the transaction: [`rollback`](Allocator::rollback) takes it all back.
 //!
@@ -43,17 +43,17 @@ pub(crate) use sweep::SweptSpan;
 /// Bytes in quarantine above which the log should be emptied.
 const QUARANTINE: u64 = 256 << 10;
 
-/// The number of no span.
+/// A value that stands for no span. No span has this number.
 const NO_SPAN: u32 = u32::MAX;
 
-/// How many classes a transaction can have in `Allocator::hot`.
+/// Number of entries of `Allocator::hot`.
 const HOT: usize = 8;
 
-/// The fields that an allocation looks at: the run that a class is filling. While the run is here, the `next`
-/// of its class is out of date.
+/// The fields that an allocation reads: the run of free slots that a class is filling. As long as an entry of
+/// `Allocator::hot` has the run, the `next` of the class is out of date.
 #[derive(Clone, Copy, Default)]
 struct HotClass {
-    /// The address of the description, and the bytes of a slot. 0 if there is no class here.
+    /// The address of the type's description, and the bytes of a slot; both are 0 if the entry has no class.
     desc: usize,
     slot: usize,
     next: usize,
@@ -67,7 +67,8 @@ struct Class {
     next: usize,
     end: usize,
     /// The number of the last transaction that used the class, if that was not rolled back; and the first
-    /// address in this run that may belong to an object of the open transaction that is not in `fresh` yet.
+    /// address in this run that may belong to an object of the open transaction that is not in
+    /// `Allocator::fresh` yet.
     txn: u64,
     fresh_from: usize,
     slot: u32,
@@ -77,9 +78,9 @@ struct Class {
     cursor: u32,
     /// The numbers of other spans with free slots, and perhaps of removed spans (see `Allocator::unlist`).
     partial: Vec<u32>,
-    /// Bytes of all spans whose live slots are known. The more there are, the larger is the next span. Other
-    /// spans count once they were swept: otherwise a program that is killed again and again would take larger
-    /// spans each time.
+    /// Bytes of all spans of the class whose live slots are known. The more bytes, the larger is the next
+    /// span. Other spans count once they were swept: otherwise a program that is killed again and again would
+    /// take larger spans each time.
     owned: u64,
     pointers: Arc<PointerMap>,
 }
@@ -173,7 +174,7 @@ impl AllocRequest {
         (std::ptr::from_ref(self.desc).addr(), self.slot_bytes() as u32)
     }
 
-    /// Returns the index in `Allocator::hot` where its class is, if it is there.
+    /// Returns the index in `Allocator::hot` at which an allocation looks for the class of the request.
     #[inline(always)]
     fn hash(&self) -> usize {
         let (desc, slot) = self.key();
@@ -183,7 +184,8 @@ impl AllocRequest {
 
 /// The memory that an allocation lacks.
 pub(crate) enum MissingSpan {
-    /// A span of this many bytes. The caller must [add](Allocator::add_span) it.
+    /// A span whose size is in this range of bytes, with this entry. The caller must take such a span from
+    /// the store, and [add](Allocator::add_span) it.
     Span(RangeInclusive<u64>, SpanEntry, Arc<PointerMap>),
     /// No memory is lacking: the caller must try again.
     Nothing,
@@ -212,7 +214,7 @@ impl Allocator {
     }
 
     /// Finds a run of free slots for an object, or returns the memory that is lacking. The caller adds that
-    /// memory. For a small object, it calls [`try_alloc`](Self::try_alloc) next.
+    /// memory. For a small object, the caller calls [`try_alloc`](Self::try_alloc) next.
     ///
     /// # Errors
     /// If the alignment is larger than a page, or if the store cannot register the type.
@@ -232,7 +234,7 @@ impl Allocator {
             return Ok(MissingSpan::Span(request.bytes..=request.bytes, entry, pointers));
         }
         let number = self.class(store, request)?;
-        // Two descriptions may be of one type, so another entry may have the same class.
+        // Two descriptions may be of one type, so another entry of `hot` may have the same class.
         for at in 0..HOT {
             if at == request.hash() || self.hot[at].class == number {
                 self.return_run(at);
@@ -263,8 +265,8 @@ impl Allocator {
         Ok(number)
     }
 
-    /// Returns the number of the class for spans like these: [`NO_CLASS`] unless they have slots for small
-    /// objects.
+    /// Returns the number of the class for spans of this kind, type and slot size. Makes the class if there
+    /// is none. Returns [`NO_CLASS`] unless the spans have slots for small objects.
     fn class_of(&mut self, kind: SpanKind, ty: u32, slot: u32, pointers: &Arc<PointerMap>) -> u32 {
         if kind != SpanKind::Small {
             return NO_CLASS;
@@ -368,7 +370,8 @@ impl Allocator {
         self.taken.push((NO_SPAN, span));
     }
 
-    /// Changes the types of spans of the region, as these entries say. No transaction is open.
+    /// Changes the types of the region's spans that are in `retyped` to the types of the entries there. No
+    /// transaction is open.
     pub(crate) fn retype(&mut self, store: &Store, retyped: &[TakenSpan]) {
         self.give_back_unfilled(store);
         for class in &mut self.classes {
@@ -465,7 +468,7 @@ impl Allocator {
     #[inline]
     fn is_in_run(&self, addr: usize) -> bool {
         let Allocator { hot, saved, classes, .. } = self;
-        // The runs in `hot` go on after the `next` of their class.
+        // The new objects of a run in `hot` reach beyond the `next` of its class.
         let in_hot = |hot: &HotClass| {
             hot.desc != 0 && (classes[hot.class as usize].fresh_from..hot.next).contains(&addr)
         };
@@ -487,7 +490,8 @@ impl Allocator {
         self.has_fresh() && (self.is_in_run(addr) || self.fresh.contains_since(addr, mark.fresh))
     }
 
-    /// Drops the frees after the mark. Objects that were allocated since then stay, as garbage.
+    /// Drops the frees that the open transaction has requested after the mark. Objects that it has allocated
+    /// since then stay, as garbage.
     pub(crate) fn take_back_frees(&mut self, mark: AllocMark) {
         self.frees.truncate(mark.frees);
     }
@@ -527,7 +531,7 @@ impl Allocator {
         }
     }
 
-    /// Forgets the transaction.
+    /// Clears the lists of what the open transaction has allocated.
     fn end_transaction(&mut self) {
         self.objects = 0;
         self.saved.clear();
@@ -547,14 +551,16 @@ impl Allocator {
             let offset = (addr - store.base().addr()) as u64;
             let Some((number, slot)) = self.spans.locate_slot(&store.page_map, offset) else { continue };
             let span = self.spans.get_mut(number);
-            // During a collection of the span, the sweep decides which slots are free. The next one decides
-            // if the live slots are not known. A sweep may have freed this slot already.
+            // If the running collection has still to sweep the span, the sweep decides which slots are free.
+            // If the live slots of the span are not known, the next sweep decides. Or a sweep may have freed
+            // this slot already.
             if span.pending || span.live.is_empty() || !span.live.test(slot as usize) {
                 continue;
             }
             self.usage.objects = self.usage.objects.saturating_sub(1);
             self.usage.bytes = self.usage.bytes.saturating_sub(span.slot);
-            // A collection need not find it as garbage.
+            // The object does not count as allocated any more, because no collection needs to find it as
+            // garbage.
             self.usage.allocated = self.usage.allocated.saturating_sub(span.slot);
             if span.class == NO_CLASS {
                 large.push(self.spans.remove(&store.page_map, number).span);
@@ -577,8 +583,8 @@ impl Allocator {
         self.quarantined > QUARANTINE
     }
 
-    /// Empties the quarantine when a collection begins: this collection, or a later full one, finds these
-    /// objects itself.
+    /// Empties the quarantine when a collection begins: this collection, or a later full one, finds that the
+    /// freed objects are garbage.
     pub(crate) fn forget_quarantine(&mut self) {
         self.quarantine.clear();
         self.quarantined = 0;

@@ -14,11 +14,12 @@ pub(super) struct SavedClass {
 }
 
 impl SavedClass {
-    /// Forgets a span that was removed: its number and its pages will have other owners.
+    /// Forgets a span that was removed: another span will get its number, and its pages will have another
+    /// owner.
     fn forget(&mut self, span: u32) {
         if self.current == span {
-            // The class had no slot left in its run: such slots would be marked, and the span would not have
-            // been empty.
+            // The class had no free slot left in its run. Otherwise these slots would be marked, and the
+            // sweep would not have removed the span.
             (self.current, self.cursor, self.next) = (NO_SPAN, 0, self.end);
         }
     }
@@ -51,14 +52,14 @@ impl Allocator {
         }
     }
 
-    /// Takes back the allocations of the transaction.
+    /// Takes back the allocations of the open transaction, and forgets its frees.
     pub(crate) fn rollback(&mut self, store: &Store) {
         self.hot = Default::default();
         for saved in self.saved.drain(..) {
             let SavedClass { class, next, end, current, cursor } = saved;
             let class = &mut self.classes[class as usize];
-            // Slots before the cursor may have become free in the transaction: a running collection may have
-            // been completed, and the log may have been emptied.
+            // Slots before the saved cursor may have become free during the transaction, if it has completed
+            // a running collection or emptied the log.
             let cursor = if class.current == current { cursor.min(class.cursor) } else { cursor };
             (class.next, class.end, class.current, class.cursor) = (next, end, current, cursor);
             class.fresh_from = next;

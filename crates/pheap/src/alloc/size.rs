@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use crate::store::arena::{SMALL_PAGES, SMALL_SLOT};
 use crate::units::PAGE;
 
-/// Objects whose slots would have more bytes get a separate span.
+/// The most bytes of a slot in a span of several objects. An object that needs a larger slot gets a separate
+/// span.
 pub(super) const LARGE: u64 = 32 << 10;
 /// The most bytes of a span of small objects.
 pub(crate) const MAX_SPAN: u64 = 1 << 20;
@@ -13,7 +14,7 @@ const _: () = assert!(MAX_SPAN + LARGE < SMALL_PAGES as u64 * PAGE);
 const _: () = assert!(LARGE <= SMALL_SLOT as u64);
 
 /// Returns the bytes of a slot for a slice or string of `bytes` bytes, its length included. It wastes at most
-/// 7 bytes if `bytes` is at most 128, and otherwise less than an eighth.
+/// 7 bytes if `bytes` is at most 128, and otherwise less than an eighth of `bytes`.
 #[inline]
 pub(super) fn size_class(bytes: u64) -> u64 {
     if bytes <= 128 {
@@ -26,7 +27,8 @@ pub(super) fn size_class(bytes: u64) -> u64 {
 
 /// Returns the least and the desired bytes of the next span of a class with spans of `owned` bytes. A quarter
 /// of `owned` is desired (but no less than the least, and no more than [`MAX_SPAN`]), so that small heaps
-/// stay small and large ones have few spans. A smaller span is better than a larger file.
+/// stay small and large ones have few spans. The caller may take any size between the two: a smaller span is
+/// better than a larger file.
 pub(super) fn span_size(slot: u64, owned: u64) -> RangeInclusive<u64> {
     let least = if slot > 512 { 4 * slot } else { slot };
     round(slot, least)..=round(slot, (owned / 4).clamp(least, MAX_SPAN))
@@ -42,7 +44,8 @@ pub(crate) fn spans_for(slot: u64, objects: u64) -> u64 {
     if spans > 1 { all.saturating_add(all / 8) } else { all }
 }
 
-/// Rounds up to whole pages. At most an eighth of the result is left after the last slot.
+/// Rounds `bytes` up to whole pages, so many that at most an eighth of them is left after the last slot of
+/// `slot` bytes.
 fn round(slot: u64, bytes: u64) -> u64 {
     let mut size = bytes.next_multiple_of(PAGE);
     while size % slot * 8 > size {

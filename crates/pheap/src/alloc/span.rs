@@ -12,12 +12,14 @@ use crate::store::page_map::PageMap;
 use crate::store::spans::TakenSpan;
 use crate::units::PAGE;
 
-/// The number of no class, for a span with one large object.
+/// A value that stands for no class, for a span with one large object. No class has this number.
 pub(super) const NO_CLASS: u32 = u32::MAX;
-/// Bits after the point of [`ObjectSpan::reciprocal`]. A slot has less than 2^16 bytes.
+/// Number of binary digits after the point of [`ObjectSpan::reciprocal`], a fixed-point number. A slot has
+/// less than 2^16 bytes.
 const POINT: u32 = 40;
-// So a product of an offset and the reciprocal fits into a `u64`. A byte is more than 2^-16 of a slot, and
-// the error of the quotient is at most 2^-19, so it never leads to the next slot.
+// A span of small objects has at most 2^21 bytes, so the product of an offset in it and the reciprocal fits
+// into a `u64`. A byte is more than 2^-16 of a slot, and the error of the quotient is at most 2^-19, so the
+// error never leads to the next slot.
 const _: () = assert!(SMALL_PAGES as u64 * PAGE <= 1 << 21);
 
 /// A span with slots for objects of one type: many small slots, or a large one.
@@ -31,14 +33,14 @@ pub(crate) struct ObjectSpan {
     /// A little more than 2^[`POINT`] / `slot`; 0 for a large object.
     reciprocal: u64,
     pub(crate) pointers: Arc<PointerMap>,
-    /// See [`PointerMap::plain`]; 0 for types without it.
+    /// The bits that [`PointerMap::plain`] returns for the type; 0 if it returns `None`.
     pub(crate) plain: u64,
-    /// Slots that are taken, including those that a class is about to fill. An empty bitmap means that they
-    /// are not known; then all count as taken.
+    /// Slots that are taken, including those that a class is about to fill. A bitmap of length 0 means that
+    /// the taken slots are not known; then all slots count as taken.
     pub(crate) live: Bitmap,
     /// Marked slots. In a span that the running collection has still to sweep: slots that it has found, that
-    /// it takes for live (old objects, in a minor cycle), or that were taken since it began. In other spans
-    /// these are old objects.
+    /// it takes for live (old objects, in a minor cycle), or that were taken since it began. In other spans,
+    /// the marked slots are those of old objects.
     pub(crate) marks: Bitmap,
     /// Number of slots that are taken.
     pub(super) used: u32,
@@ -113,7 +115,7 @@ impl ObjectSpan {
         self.span.offset + u64::from(slot) * self.slot
     }
 
-    /// Takes slots that are free.
+    /// Takes `count` free slots from slot `first` on.
     pub(super) fn take_slots(&mut self, first: u32, count: u32) {
         self.live.set_range(first as usize, count as usize);
         if self.pending && !bug(Bug::NewObjectsUnmarked) {
@@ -122,11 +124,11 @@ impl ObjectSpan {
         self.used += count;
     }
 
-    /// Frees slots.
+    /// Frees `count` slots from slot `first` on.
     pub(super) fn free(&mut self, first: u32, count: u32) {
         self.live.clear_range(first as usize, count as usize);
         self.marks.clear_range(first as usize, count as usize);
-        // Not below 0: with a seeded bug, a sweep may have freed the slots before.
+        // The subtraction saturates, because with a seeded bug a sweep may have freed the slots before.
         self.used = self.used.saturating_sub(count);
     }
 }
@@ -211,13 +213,14 @@ impl Spans {
         Some((number, slot))
     }
 
-    /// [`locate_slot`](Self::locate_slot) for an offset that the map does not have yet. If there is a span,
-    /// this adds it to the map, or the page of the offset if the span has a large object.
+    /// Does the work of [`locate_slot`](Self::locate_slot) for an offset that the map does not have yet. If a
+    /// span has the offset, this adds the span to the map, or the page of the offset if the span has a large
+    /// object.
     #[cold]
     #[inline(never)]
     fn find_loaded(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {
         let number = self.loaded.partition_point(|&start| start <= offset).checked_sub(1)? as u32;
-        // The number may be that of another span by now.
+        // Another span may have got this number, if the span that was loaded has been removed.
         let span = self.get(number).filter(|span| offset.wrapping_sub(span.span.offset) < span.bytes)?;
         match span.span.entry.kind {
             SpanKind::Small => map.set(span.span.offset, span.bytes, Some(number)),
@@ -262,7 +265,7 @@ mod tests {
         assert_eq!([8, 9, 10, 11].map(|page| map.get(page * PAGE)), [Some(1), None, None, Some(1)]);
         spans.remove(&map, 1);
         assert_eq!([8, 9, 11].map(|page| found(&spans, page)), [None; 3]);
-        // Another span gets its number, and another region gets its pages.
+        // Another span gets the number of the removed span, and another region gets its pages.
         assert_eq!(spans.add(&map, span(SpanKind::Small, 20 * PAGE, 1, 64)), 1);
         map.set(9 * PAGE, PAGE, Some(0));
         assert_eq!([8, 9, 20].map(|page| found(&spans, page)), [None, None, Some((1, 0))]);

@@ -9,8 +9,8 @@ use crate::store::spans::TakenSpan;
 
 /// The result of [`Allocator::sweep`] for a span.
 pub(crate) enum SweptSpan {
-    /// There is no such span, it was not part of the cycle or was swept already, it has objects, or a class
-    /// is filling it.
+    /// Nothing was removed: the span does not exist, was not part of the cycle, was swept already, has
+    /// objects, or is being filled by a class.
     Kept,
     /// The span had no objects, and was removed from the allocator. The caller must give it back.
     Empty(TakenSpan),
@@ -30,9 +30,9 @@ impl Allocator {
         self.usage.allocated = 0;
     }
 
-    /// Frees the slots of a span that are not marked, if the cycle has not swept it yet. No record in the log
-    /// names one of them. Undo entries of the open transaction may, because they cover neighbours of its
-    /// stores.
+    /// Frees the slots of a span that are not marked, if the cycle has not swept it yet. No redo record in
+    /// the log names such a slot. Undo entries of the open transaction may name one, because they cover
+    /// neighbours of its stores.
     pub(crate) fn sweep(&mut self, store: &Store, number: u32) -> SweptSpan {
         if !self.spans.get(number).is_some_and(|span| span.pending) {
             return SweptSpan::Kept;
@@ -87,7 +87,7 @@ impl Allocator {
             usage.objects -= unfilled / u64::from(class.slot);
             usage.bytes -= unfilled;
         }
-        // The allocations of an open transaction count when it commits.
+        // The allocations of an open transaction are subtracted, because they count when it commits.
         let saved = self.saved.iter().map(|saved| &self.classes[saved.class as usize]);
         for class in saved {
             let fresh = (class.next - class.fresh_from) as u64;

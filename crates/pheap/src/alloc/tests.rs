@@ -48,7 +48,7 @@ fn options(pin_undo: bool) -> Options {
     small.durability(Durability::Process).pin_undo(pin_undo).collect_threads(1)
 }
 
-/// More elements than there is room for.
+/// A number of elements for which the heap has no room.
 const TOO_MUCH: usize = 1 << 20;
 
 #[test]
@@ -61,7 +61,7 @@ fn a_rollback_does_not_bring_back_a_span_that_was_swept_away() {
         assert_eq!(root.region.begin_cycle(heap.inner()), Some(true));
         let mut completed = 0;
         let full = root.txn(|tx, _| {
-            tx.alloc([77u64; 64])?; // in another span
+            tx.alloc([77u64; 64])?; // this object gets another span
             let full = tx.alloc_slice(TOO_MUCH, |_| 0u64);
             completed = heap.stats().collections;
             full.map(drop)
@@ -89,7 +89,7 @@ fn spans_of_which_nothing_is_known_do_not_make_the_next_one_larger() {
     let spans: Vec<_> = of.iter().filter(|span| span.slot == 512).map(|span| span.span).collect();
     let bytes: u64 = spans.iter().map(TakenSpan::bytes).sum();
     assert!(spans.len() > 2, "{spans:?}");
-    // The state of a heap that is opened after a kill.
+    // A new allocator loads the spans as after a kill of the process: no live slots are known.
     let mut alloc = Allocator::default();
     alloc.load(&spans, |ty| root.heap.pointer_map(ty), |_| false);
     assert_eq!(alloc.classes[0].owned, 0);

@@ -2,14 +2,15 @@
 //!
 //! The objects stay as they are: every value of an old type is a value of the new one
 //! ([`successors`](crate::layout::successors)). Only the heap's records of the types change: the type of the
-//! root, and the types of the spans of its objects. They must change before the program writes an object of a
-//! new type. Otherwise, if a variant that the old type did not have contains a pointer, the collector would
-//! not find it. **One transaction writes all the records**, so no crash leaves only some of them.
+//! root, and the types of the spans of its objects. These records must change before the program writes an
+//! object of a new type. Otherwise, if a variant that the old type did not have contains a pointer, the
+//! collector would miss that pointer. **One transaction writes all the records**, so no crash leaves only
+//! some of them.
 //!
-//! No held pointer and no snapshot of the root may exist: it would have the old type, and might read a value
-//! that the old type does not have. (A thread may still take a snapshot of the [durable
-//! version](crate::Root::durable_snapshot) of a map: no transaction writes into that version any more, so it
-//! has values of the old type only.)
+//! No held pointer and no snapshot of the root may exist: such a pointer or snapshot would have the old type,
+//! and might read a value that the old type does not have. (A thread may still take a snapshot of the
+//! [durable version](crate::Root::durable_snapshot) of a map: no transaction writes into that version any
+//! more, so it has values of the old type only.)
 
 use std::collections::HashMap;
 
@@ -43,7 +44,7 @@ impl Heap {
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;
         if heap.tables.lock().types.matches_type(region.ty(), desc)? {
-            return Ok(true); // another thread was faster
+            return Ok(true); // another thread has accepted the type meanwhile
         }
         let Some(found) = found(&region) else { return Ok(false) };
         let (ty, numbers) = heap.numbers(desc, &found)?;
@@ -53,8 +54,8 @@ impl Heap {
 }
 
 impl HeapInner {
-    /// Returns the number of a type, and a map from the number of each old type to the number of its
-    /// successor. Adds types that the type table does not have yet.
+    /// Returns the number of the type that `desc` describes, and a map from the number of each old type to
+    /// the number of its successor. Adds types that the type table does not have yet.
     pub(super) fn numbers(
         &self,
         desc: &'static Desc,
@@ -67,7 +68,8 @@ impl HeapInner {
         Ok((ty, numbers))
     }
 
-    /// Sets the type of a region's root to `ty`, and the types of its objects by `numbers`.
+    /// Changes the recorded types in one transaction: that of the region's root to `ty`, and those of the
+    /// spans of its objects as the map `numbers` says (old type number to new type number).
     pub(super) fn retype(
         &self,
         region: &Region,
@@ -77,14 +79,14 @@ impl HeapInner {
         numbers: &HashMap<u32, u32>,
     ) -> Result<()> {
         let mut exclusive = Exclusive::begin_transaction(self, region, region.ty())?;
-        // A read that has begun may still take a snapshot.
+        // Waits until running reads have ended, because a read may still take a snapshot of the root.
         exclusive.context().upgrade();
         if region.held.is_used() {
             return Err(Error::HeldPointers { root: name.to_owned() });
         }
         let changes = TypeChanges::new(self, found, numbers);
         if changes.check(&exclusive, name).is_err() {
-            // The pointer may be in a dead object.
+            // The forbidden pointer may be in a dead object. So frees the dead objects, and checks again.
             exclusive.trace();
             changes.check(&exclusive, name)?;
         }

@@ -1,6 +1,6 @@
-//! New objects, slices and strings.
+//! The methods of [`Txn`] that allocate objects, slices and strings.
 //!
-//! The numbers of premises are those in the comment of [`Txn`].
+//! Premises 1 to 3 of `Txn`, which `SAFETY` comments name, are in the comment above that struct.
 
 #![allow(unsafe_code)]
 
@@ -13,9 +13,10 @@ use crate::layout::{Persist, Pointee, slice_header};
 use crate::ptr::P;
 use crate::units::OBJECT_BYTES;
 
-/// A new slice of which not all elements are written. Dropping it sets the slice's length to 0.
+/// A guard for a new slice of which not all elements are written. Dropping the guard sets the slice's length
+/// to 0.
 struct Unfinished {
-    /// The length word at the start of the slice. Only the call that makes the slice has its address.
+    /// The address of the length word, at the start of the slice. Only the call that makes the slice has it.
     length: NonNull<u64>,
 }
 
@@ -27,7 +28,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Writes a value, and zeros into its padding.
+/// Writes `value` to `place`, with zeros in its padding.
 ///
 /// # Safety
 /// `place` is valid for writes of a `T`, and aligned to it.
@@ -50,30 +51,33 @@ impl<'r> Txn<'r> {
     ///
     /// # Errors
     /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow;
-    /// [`Error::UnsupportedType`]; [`Error::TooLarge`] if the alignment of a large type is greater than a
-    /// page; [`Error::Forked`], and others. The transaction can continue after the first four.
+    /// [`Error::UnsupportedType`]; [`Error::TooLarge`] if the type is aligned to more than a page, or has too
+    /// many bytes; [`Error::Forked`], and others, such as a failure of the disk when the file grows. The
+    /// transaction can continue after the first four.
     #[inline]
     pub fn alloc<T: Persist<At<'r> = T>>(&self, value: T) -> Result<P<'r, T>> {
         self.alloc_at::<T>(value)
     }
 
-    /// Like [`alloc`](Self::alloc) for a type with any brand; the value has the brand `'r`.
+    /// Like [`alloc`](Self::alloc), for a type `T` of any brand; the value has the brand `'r`.
     #[inline]
     pub(crate) fn alloc_at<T: Persist>(&self, value: T::At<'r>) -> Result<P<'r, T::At<'r>>> {
         // SAFETY: the pointers in a `T::At<'r>` have the brand `'r`, by the contract of `Persist`.
         unsafe { self.alloc_unbranded(value) }
     }
 
-    /// Like [`alloc`](Self::alloc) for the default value.
+    /// Allocates an object with the default value of `T`.
     pub(crate) fn alloc_default<T: Persist + Default>(&self) -> Result<P<'r, T::At<'r>>> {
         // SAFETY: `T::default()` has no argument, and only a `Txn`, a `View` or another `P` gives a `P`: so
         // the value has no pointers.
         let p = unsafe { self.alloc_unbranded(T::default()) }?;
-        // SAFETY: `p` points to a new, live object of this region, by (3). `T::At<'r>` is `T` with another
-        // brand, by the contract of `Persist`.
+        // SAFETY: `p` points to a new, live object of this region (premise 3 of `Txn`). `T::At<'r>` is `T`
+        // with another brand, by the contract of `Persist`.
         Ok(unsafe { P::from_addr(p.addr()) })
     }
 
+    /// Allocates an object with `value`, whose pointers may have any brand.
+    ///
     /// # Safety
     /// All pointers in `value` are into this region, to live objects of their types.
     #[inline]
@@ -95,7 +99,7 @@ impl<'r> Txn<'r> {
         mut element: impl FnMut(usize) -> T,
     ) -> Result<P<'r, [T]>> {
         let (p, data) = self.alloc_elements::<T>(len)?;
-        // If `element` panics and the program catches the panic, the slice has no elements.
+        // If `element` panics and the program catches the panic, the guard makes the slice empty.
         let unfinished = Unfinished { length: p.addr().cast() };
         for i in 0..len {
             let value = element(i);
@@ -128,17 +132,18 @@ impl<'r> Txn<'r> {
         Ok(unsafe { P::from_addr(p) })
     }
 
-    /// Allocates a slice whose elements are not written yet.
+    /// Allocates a slice of `len` elements that are not written yet. Returns the slice, and the address of
+    /// its first element.
     pub(crate) fn alloc_elements<T: Persist>(&self, len: usize) -> Result<(P<'r, [T]>, *mut T)> {
         let desc = <[T] as Pointee>::desc();
         // SAFETY: `desc` describes a slice of elements with the size and alignment of `T`.
         let (p, data) = unsafe { self.alloc_raw(len, size_of::<T>(), align_of::<T>(), desc)? };
-        // SAFETY: `p` is a new object of this type. The caller writes its elements before they are read, or
-        // never makes it reachable.
+        // SAFETY: `p` is the address of a new slice of `T`. The caller writes its elements before they are
+        // read, or never makes it reachable.
         Ok((unsafe { P::from_addr(p) }, data.cast()))
     }
 
-    /// Allocates an object whose value is not written yet.
+    /// Allocates an object whose value is not written yet. Returns a pointer to the object, and its address.
     #[inline(always)]
     pub(crate) fn alloc_uninit<T: Persist>(&self) -> Result<(P<'r, T>, *mut T)> {
         let request = AllocRequest {
@@ -147,17 +152,18 @@ impl<'r> Txn<'r> {
             align: align_of::<T>() as u64,
             unsized_: false,
         };
-        // SAFETY: the reference lives for this call only, by (2).
+        // SAFETY: the reference to the context ends with this call, before another one is made (premise 2 of
+        // `Txn`).
         let ptr = unsafe { self.cx() }.alloc(request)?;
         // SAFETY: `ptr` is the address of an object of the heap, which is not mapped at 0.
         let addr = unsafe { NonNull::new_unchecked(ptr) };
-        // SAFETY: `addr` is a new object of this type. The caller writes it before it is read, or never makes
-        // it reachable.
+        // SAFETY: `addr` is the address of a new object of type `T`. The caller writes the object before any
+        // thread reads it, or never makes it reachable.
         Ok((unsafe { P::from_addr(addr) }, ptr.cast()))
     }
 
-    /// Allocates an object with a length and room for `len` elements, and returns its address and that of the
-    /// first element.
+    /// Allocates a slice or string with room for `len` elements, and writes its length. Returns the address
+    /// of the object, and the address of its first element.
     ///
     /// # Safety
     /// `desc` describes a slice whose elements have the size `size` and the alignment `align`.
@@ -172,11 +178,12 @@ impl<'r> Txn<'r> {
         let bytes = size.checked_mul(len).and_then(|bytes| bytes.checked_add(header));
         let bytes =
             bytes.filter(|&bytes| bytes < OBJECT_BYTES).ok_or(Error::TooLarge { bytes: u64::MAX })? as u64;
-        // SAFETY: the reference lives for this call only, by (2).
+        // SAFETY: the reference to the context ends with this call, before another one is made (premise 2 of
+        // `Txn`).
         let ptr =
             unsafe { self.cx() }.alloc(AllocRequest { desc, bytes, align: align as u64, unsized_: true })?;
-        // SAFETY: `ptr` is a new object of `bytes` bytes, at least 8, aligned to 8, and only this call has
-        // its address.
+        // SAFETY: `ptr` is the address of a new object of `bytes` bytes, at least 8, aligned to 8, and only
+        // this call has its address.
         unsafe { ptr.cast::<u64>().write(len as u64) };
         // SAFETY: `ptr` is the address of an object of the heap, which is not mapped at 0.
         let addr = unsafe { NonNull::new_unchecked(ptr) };

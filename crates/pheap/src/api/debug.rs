@@ -11,16 +11,17 @@ use crate::heap::{Entries, Fields, Object, Value};
 use crate::layout::{Graph, Pointee, TypeLayout};
 use crate::ptr::P;
 
-/// Default number of pointers that are followed in a row; [`depth`](DebugObject::depth) sets another.
+/// Default of [`depth`](DebugObject::depth): how many pointers in a row the output follows.
 const DEPTH: usize = 8;
 
-/// Limit of [`depth`](DebugObject::depth): each pointer takes room on the stack.
+/// The largest [`depth`](DebugObject::depth): each pointer that the output follows takes room on the stack.
 const MAX_DEPTH: usize = 100;
 
-/// Default number of elements that are shown of a collection; [`items`](DebugObject::items) sets another.
+/// Default of [`items`](DebugObject::items): how many elements of each collection the output shows.
 const ITEMS: usize = 100;
 
-/// Values that are shown in all, for each element that may be shown of a collection.
+/// The output shows at most this many values for each element that it may show of a collection: `VALUES`
+/// times [`items`](DebugObject::items) in all.
 const VALUES: usize = 100;
 
 /// An object, and the objects that it leads to, for `{:?}` and `{:#?}`; made by [`View::debug`].
@@ -98,10 +99,11 @@ impl<T: ?Sized> DebugObject<'_, '_, T> {
 
 impl<T: Pointee + ?Sized> fmt::Debug for DebugObject<'_, '_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A heap cannot hold a type without a graph, so there are no objects of it.
+        // A heap cannot hold objects of a type without a graph. So no object is shown, only the pointer.
         let Ok(Graph { types }) = Graph::from_root(T::desc()) else { return self.object.fmt(f) };
         let seen = DebugObjects { view: self.view, types };
-        // SAFETY: the pointer is one of this view, to a `T`, and the type of `T` is the first of the graph.
+        // SAFETY: `self.object` is a pointer of `self.view` to a live `T`, and the type of `T` is the first
+        // of the graph.
         let object = unsafe { Object::from_view(&seen, self.object.addr().addr().get() as u64) };
         let left = Cell::new(self.items.saturating_mul(VALUES));
         let printer = Printer { above: RefCell::new(Vec::new()), left, depth: self.depth, items: self.items };
@@ -109,7 +111,7 @@ impl<T: Pointee + ?Sized> fmt::Debug for DebugObject<'_, '_, T> {
     }
 }
 
-/// The objects of a view, with the copies of its transaction.
+/// The objects that a view shows: each in place, or as its copy in the view's transaction.
 struct DebugObjects<'a, 'r> {
     view: &'a View<'r>,
     types: Vec<TypeLayout>,
@@ -123,15 +125,16 @@ impl ViewedObjects for DebugObjects<'_, '_> {
     unsafe fn bytes(&self, addr: u64, len: u64) -> &[u8] {
         let first = std::ptr::with_exposed_provenance_mut(addr as usize);
         let place = self.view.place_of(std::ptr::slice_from_raw_parts_mut(first, len as usize));
-        // SAFETY: the caller's premise says that these are bytes of a live object of this region; `place_of`
-        // returns where they, or their copy, are. As in `Index` of views, there is no `&mut` to them while
-        // the view is borrowed. All bytes of a heap and of copies are initialized, padding included.
+        // SAFETY: the caller has promised that the `len` bytes at `addr` are within a live object of this
+        // region. `place_of` returns the address of these bytes, or of their copy. No `&mut` to them exists
+        // while the view is borrowed, as in `Index` of `View`. All bytes of a heap and of copies are
+        // initialized, padding included.
         unsafe { &*place }
     }
 }
 
 struct Printer {
-    /// Offset and type name of each object that is being shown, the outermost first.
+    /// Address and type name of each object that is being shown, the outermost first.
     above: RefCell<Vec<(u64, *const str)>>,
     /// Number of values that may still be shown.
     left: Cell<usize>,
@@ -139,7 +142,7 @@ struct Printer {
     items: usize,
 }
 
-/// A value to show.
+/// A value, and the printer that shows it.
 struct DebugValue<'p, 'v> {
     printer: &'p Printer,
     value: Value<'v>,
@@ -154,7 +157,7 @@ impl Printer {
         if object.is_text() {
             return self.show(object.value()).fmt(f);
         }
-        // A struct and its first field have the same address, so the type is compared, too.
+        // A struct and its first field have the same address. So the type names are compared, too.
         let this = (object.offset(), std::ptr::from_ref(object.type_name()));
         let name = short(object.type_name());
         let depth = self.above.borrow().len();

@@ -1,5 +1,5 @@
-//! Transactions and reads that return before their data are durable: a [`Commit`] reports when their changes,
-//! or the data that they have read, are.
+//! Transactions and reads that return before their data are durable. A [`Commit`] reports when the changes of
+//! the transaction, or the data that the read has seen, are durable.
 
 use super::root::Root;
 use super::several::RootSet;
@@ -12,8 +12,8 @@ use crate::ptr::P;
 use crate::wal::Commit;
 
 impl<T: Persist> Root<T> {
-    /// Like [`txn`](Self::txn), but does not wait until the transaction is durable: it returns after the
-    /// commit in memory, when all other threads see the changes. The [`Commit`] reports when they are
+    /// Like [`txn`](Self::txn), but does not wait until the transaction is durable: this returns after the
+    /// commit in memory, when all other threads see the changes. The [`Commit`] reports when the changes are
     /// durable.
     ///
     /// This is for servers: one thread runs transactions as fast as requests come, one sync covers all
@@ -34,13 +34,13 @@ impl<T: Persist> Root<T> {
     /// After a crash, a transaction that was not durable yet has taken effect entirely or not at all, and
     /// never without the transactions that committed before it in the same heap. With
     /// [`SyncPolicy::EveryCommit`](crate::SyncPolicy::EveryCommit) and `Awaited`, this holds for the end of
-    /// the process and for a power failure. With the others, the end of the process loses no transaction for
-    /// which this has returned.
+    /// the process and for a power failure. With the other policies, the end of the process loses no
+    /// transaction for which this has returned.
     ///
     /// # Cost
     /// The cost of [`txn`](Self::txn) without the sync, and a reference count. (The first transaction of a
     /// heap that was closed properly creates its log, and waits for the disk.) If a later transaction or read
-    /// of the same root is *not* deferred and waits for the disk, it waits for this one, too.
+    /// of the same root is *not* deferred and waits for the disk, it waits for this transaction, too.
     ///
     /// # Errors
     /// As for [`txn`](Self::txn), except that the [`Commit`] returns [`Error::OutcomeUnknown`] if the disk
@@ -87,8 +87,8 @@ impl<T: Persist> Root<T> {
         Ok((result, commit))
     }
 
-    /// Like [`read`](Self::read), but does not wait until the data that it has read are durable: it waits for
-    /// the root only, and the [`Commit`] reports when they are durable.
+    /// Like [`read`](Self::read), but does not wait until the data that `f` has read are durable: this waits
+    /// for the root only. The [`Commit`] reports when the data are durable.
     ///
     /// So a server delays the answer, and not the thread. Until the `Commit` is ready, a crash may take back
     /// the data that the read has returned. (With [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand),
@@ -96,8 +96,9 @@ impl<T: Persist> Root<T> {
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Unsupported`] as for
-    /// [`read`](Self::read); [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; [`Error::Failed`] if
-    /// the heap has failed before. The [`Commit`] returns an error if the disk fails later.
+    /// [`read`](Self::read); [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; [`Error::Failed`] or
+    /// [`Error::Misplaced`] if the heap has failed before. The [`Commit`] returns an error if the disk fails
+    /// later.
     ///
     /// # Panics
     /// If `f` panics.

@@ -26,30 +26,33 @@ use crate::store::arena::SpanEntry;
 use crate::store::spans::TakenSpan;
 use crate::txn::context::Context;
 
-/// Bytes of objects that one transaction converts or redirects, for each copy that a write set takes. A
-/// transaction exceeds that by less than one span, or by one larger object.
+/// Bytes of spans that one transaction converts or redirects, for each copy of an object that a write set can
+/// have. The last span of the transaction may exceed the product. (A large object has its own span.)
 const BATCH: u64 = 512;
 
-/// The root object while the objects below are being converted.
+/// The root object of a region while a conversion of the objects below it is not complete.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::Evolution", crate = "crate")]
 struct Unfinished<'r> {
-    /// The object that was the root. Its type is not the declared one.
+    /// The former root object. It has the old or the new type of the root, or is a [`Moved`] that leads to an
+    /// object of the new type.
     root: P<'r, Moved<'r>>,
-    /// The lower half is the number of the root's old type. The upper half is half of a [hash](plan) of all
-    /// type changes, so that no later call goes on with other changes.
+    /// Lower 32 bits: number of the type that the root had. Upper 32 bits: the lower half of the [hash](plan)
+    /// of all type changes. A later call with other type changes, and so with another hash, is refused.
     from: u64,
+    /// Lower 32 bits: number of the type that the root gets. Upper 32 bits: the upper half of the
+    /// [hash](plan) of all type changes.
     to: u64,
 }
 
-/// The content of the old slot of an object that has moved: it, or another object of its span, did not fit
-/// into its slot any more.
+/// The content of the old slot of an object that has moved. An object moves if its new form, or that of
+/// another object of the same span, does not fit into its slot.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::Moved", crate = "crate")]
 struct Moved<'r> {
-    /// The object's new place. Its type is not the declared one.
+    /// The object in its new place. It has the new type, not the declared `Moved`.
     to: P<'r, Moved<'r>>,
 }
 
@@ -79,10 +82,10 @@ impl Heap {
     /// Converts the objects below a root whose types have changed: object by object, in transactions of a few
     /// mebibytes. After a crash, the next call continues the conversion.
     ///
-    /// It is for changes that annotations do not cover without a conversion: new fields that have no room in
-    /// a [`Spare`](crate::Spare), or are not zero (`#[persist(since = 2, default = ..)]`); fields that have
-    /// moved, or were removed (`#[persist(removed = "..")]` on the type); enums that become larger; and
-    /// values that a function converts ([`with`](Evolution::with)). `T` is the type of the root.
+    /// `evolve` is for changes that annotations do not cover without a conversion: new fields that have no
+    /// room in a [`Spare`](crate::Spare), or are not zero (`#[persist(since = 2, default = ..)]`); fields
+    /// that have moved, or were removed (`#[persist(removed = "..")]` on the type); enums that become larger;
+    /// and values that a function converts ([`with`](Evolution::with)). `T` is the type of the root.
     ///
     /// ```
     /// use pheap::{Heap, Migrate, P, PHashMap, Persist, Result, Root};
@@ -131,7 +134,7 @@ impl Heap {
     /// ```
     ///
     /// A root that is a [`PSnapMap`](crate::PSnapMap) is converted like any other. No snapshot of it may be
-    /// left. During the conversion, [`durable_snapshot`](crate::Root::durable_snapshot) returns
+    /// left. While objects are being converted, [`durable_snapshot`](crate::Root::durable_snapshot) returns
     /// [`Error::Migrated`].
     ///
     /// The root is locked during the whole conversion: transactions and reads of it wait, and then fail with
@@ -148,14 +151,15 @@ impl Heap {
     /// same `T` continues. It should have the same functions and defaults as the call that began.
     ///
     /// # Errors
-    /// [`Error::TypeMismatch`] if a type cannot be converted, with a hint about the missing annotation or
-    /// function; [`Error::HeldPointers`] while pointers into the root or snapshots of it are held;
-    /// [`Error::PointerToPart`]; [`Error::Nested`]; [`Error::SeveralHeaps`]; [`Error::ReadOnly`];
-    /// [`Error::TooLarge`]; [`Error::Unfinished`] if an earlier call has begun a conversion to another `T`,
-    /// or with other type changes; [`Error::ReservationFull`] if there may be too little room, and the heap
-    /// cannot get more; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`]. In all these cases this call
-    /// has converted no object. Later, the errors of a transaction, such as [`Error::OutOfSpace`]: the
-    /// converted objects stay converted, and the next call continues.
+    /// Before this call converts an object: [`Error::TypeMismatch`] if a type cannot be converted, with a
+    /// hint about the missing annotation or function; [`Error::UnsupportedType`]; [`Error::HeldPointers`]
+    /// while pointers into the root or snapshots of it are held; [`Error::PointerToPart`]; [`Error::Nested`];
+    /// [`Error::SeveralHeaps`]; [`Error::ReadOnly`]; [`Error::TooLarge`]; [`Error::Unfinished`] if an earlier
+    /// call has begun a conversion to another `T`, or with other type changes; [`Error::ReservationFull`] if
+    /// there may be too little room, and the heap cannot get more; [`Error::Closed`], [`Error::Forked`],
+    /// [`Error::Failed`]; and the errors of a transaction and of [`sync`](Self::sync). Afterwards, the errors
+    /// of a transaction, such as [`Error::OutOfSpace`]: the converted objects stay converted, and the next
+    /// call continues.
     pub fn evolve<T: Persist>(&self, root: &str) -> Evolution<'_> {
         Evolution {
             heap: self,
@@ -168,8 +172,8 @@ impl Heap {
 }
 
 impl<'h> Evolution<'h> {
-    /// Converts each value with the layout of `Old` by [`Migrate::migrate`], wherever the program has a `New`
-    /// now.
+    /// Converts each value with the layout of `Old` by [`Migrate::migrate`], wherever the program's types
+    /// have a `New`.
     ///
     /// `Old` has the fields of the old type, but its pointers lead to the *new* types:
     /// `next: Option<P<'r, Job<'r>>>`, where `Job` is the new type.
@@ -193,11 +197,11 @@ impl<'h> Evolution<'h> {
         self
     }
 
-    /// Runs the conversion. Returns whether there was one to do: not if the root does not exist, or has the
-    /// type `T` already.
+    /// Runs the conversion. Returns `false` if there was nothing to convert: the root does not exist, or has
+    /// the type `T` already.
     ///
     /// # Errors
-    /// See [`Heap::evolve`].
+    /// Those that [`Heap::evolve`] lists.
     pub fn run(self) -> Result<bool> {
         let Evolution { heap, root, desc, converters, mut progress } = self;
         let heap = heap.inner();
@@ -216,7 +220,7 @@ impl<'h> Evolution<'h> {
         heap.check_writable()?;
         let _creation = heap.lock_creation()?;
         let Some(region) = find()? else {
-            return Ok(false); // another thread was faster
+            return Ok(false); // another thread has converted or removed the root meanwhile
         };
         let job = ConversionJob::new(heap, &region, &root, desc, &converters)?;
         if job.is_as_it_is && job.from_is_new {
@@ -234,8 +238,8 @@ impl<'h> Evolution<'h> {
     }
 }
 
-/// A conversion to do. From [`start_conversion`](ConversionJob::start_conversion) on, the root is an
-/// [`Unfinished`].
+/// A conversion of a root. From [`start_conversion`](ConversionJob::start_conversion) on, the root object is
+/// an [`Unfinished`].
 struct ConversionJob<'a> {
     heap: &'a Arc<HeapInner>,
     region: &'a Region,
@@ -243,15 +247,15 @@ struct ConversionJob<'a> {
     found: Vec<Successor>,
     /// Maps the number of each old type to the number of its successor.
     numbers: HashMap<u32, u32>,
-    /// A hash of `numbers`; see [`plan`].
+    /// A hash of all type changes in `numbers`; see [`plan`].
     plan: u64,
     from: u32,
     to: u32,
     unfinished: u32,
     moved: u32,
-    /// Whether no earlier call has begun the conversion.
+    /// Whether no earlier call has begun this conversion.
     from_is_new: bool,
-    /// Whether no object needs to be converted.
+    /// Whether no object changes its bytes: then only the recorded types change.
     is_as_it_is: bool,
     /// Whether the heap keeps versions of the root, so that a thread may ask for the durable one.
     has_versions: bool,
@@ -290,8 +294,8 @@ impl<'a> ConversionJob<'a> {
         if begun.is_some_and(|begun| begun != plan) {
             return Err(Error::Unfinished { root: name.to_owned() });
         }
-        // The type of a span records whether it is converted, so no old type may be the successor of another
-        // one.
+        // The type of a span records whether its objects are converted. So the successor of an old type must
+        // not be an old type that changes, too.
         let becomes = |ty: &u32| numbers.get(ty).copied().unwrap_or(*ty);
         if numbers.values().any(|new| becomes(new) != *new) {
             return mismatch(
@@ -319,16 +323,16 @@ impl<'a> ConversionJob<'a> {
         })
     }
 
-    /// Locks the root, and frees the objects that it does not lead to. The returned value keeps the lock. If
-    /// no earlier call has begun the conversion, checks that it is possible, and records in the heap that it
-    /// has begun, in one transaction.
+    /// Locks the root, and frees the objects that it does not lead to. The returned `Exclusive` keeps the
+    /// lock. If no earlier call has begun the conversion, checks that the conversion is possible, and records
+    /// in the heap, in one transaction, that it has begun.
     fn start_conversion(&self) -> Result<(Exclusive<'a>, Occupants)> {
         let ty = if self.from_is_new { self.from } else { self.unfinished };
         let mut exclusive = Exclusive::begin_transaction(self.heap, self.region, ty)?;
-        // A read that has begun may still take a snapshot.
+        // Waits until running reads have ended, because a read may still take a snapshot of the root.
         exclusive.context().upgrade();
-        // From here on, the newest version of the root is the durable one, so no thread gets an older
-        // version, of either type. Nor does the trace visit older versions.
+        // After this sync, the newest version of the root is the durable one. So no thread gets an older
+        // version, and the trace visits none.
         self.heap.sync_log()?;
         if self.from_is_new && self.region.held.is_used() {
             return Err(Error::HeldPointers { root: self.name.to_owned() });
@@ -348,9 +352,9 @@ impl<'a> ConversionJob<'a> {
         let replace =
             write_root(heap, region, &mut exclusive, unfinished, self.unfinished, NewRoot::Another)?;
         let end = exclusive.commit_and_go_on(replace)?;
-        // Other threads may learn of the new type only when the commit may be acknowledged.
-        // SURVIVES unreached: mutants are tried without conversions; `tests/changed_types.rs` of pheap-crash
-        // has them.
+        // Waits for the commit before `set_ty` shows the new type to other threads.
+        // SURVIVES unreached: the programs that mutants are tried with convert nothing;
+        // `tests/changed_types.rs` of pheap-crash does.
         heap.acknowledge(end)?;
         self.region.set_ty(self.unfinished);
         Ok((exclusive, occupied))
@@ -393,26 +397,29 @@ impl<'a> ConversionJob<'a> {
         Rewrite { desc: successor.new, conversion, ty, moved: self.moved, occupied }
     }
 
-    /// Fails if a version of the root (or a pointer) is held: it would be read without the lock. Until it is
-    /// durable that the root is [`Unfinished`], a thread with an older handle may still get the durable
-    /// version, which may share nodes with the current one.
+    /// Fails if a snapshot of the root or a held pointer exists: threads read a snapshot without the region's
+    /// lock. First waits until the [`Unfinished`] root is durable. Until then, a thread with an older handle
+    /// may still get the durable version, which may share nodes with the current one.
     fn end_versions(&self, exclusive: Exclusive<'a>) -> Result<Exclusive<'a>> {
         self.heap.sync_log()?;
         if !self.region.held.is_used() {
             return Ok(exclusive);
         }
-        // If an earlier call has begun the conversion, it cannot be rolled back.
+        // A conversion that this call has begun is taken back. One that an earlier call has begun cannot be,
+        // because objects may be converted already.
         if self.from_is_new {
             self.finish_conversion(exclusive, self.from)?;
         }
         Err(Error::HeldPointers { root: self.name.to_owned() })
     }
 
-    /// Finds the slots with values in those buffers that functions of the program convert.
+    /// Finds the slots that have values, in the buffers of collections whose values a function of the program
+    /// converts.
     fn occupied(&self, exclusive: &Exclusive<'_>) -> Occupants {
         let asks = |one: &&Successor| one.conversion.as_ref().is_some_and(Conversion::asks_for_owner);
         let buffers = self.found.iter().filter(asks);
-        // If an earlier call has converted a collection, the collection gives its buffer the new type.
+        // A collection that an earlier call has converted has a pointer to the new type of its buffer, so
+        // both types of each buffer are looked for.
         let buffers = buffers.flat_map(|one| [one.old, self.numbers[&one.old]]).collect();
         let types = self.heap.tables.lock().types.types.clone();
         occupied(exclusive, &types, &buffers)
@@ -459,19 +466,19 @@ impl<'a> ConversionJob<'a> {
         }
     }
 
-    /// Bytes of objects for one transaction.
+    /// Returns the bytes of spans that one transaction converts or redirects; see [`BATCH`].
     fn batch(&self) -> u64 {
         BATCH * self.heap.tuning.copies as u64
     }
 
-    /// Returns the span with the successor of its type, if its objects are not converted yet.
+    /// Returns the span with the successor of its type, if the span still has a type that changes.
     fn left(&self, number: u32, span: TakenSpan) -> Option<(u32, TakenSpan, &Successor)> {
         let successor = self.found.iter().find(|successor| successor.old == span.entry.ty)?;
         (self.numbers[&successor.old] != successor.old).then_some((number, span, successor))
     }
 
-    /// Commits one step of a pass. It does not wait until the step is durable (but does if too much is
-    /// unsynced): if a crash takes the step back, a later call repeats it.
+    /// Commits one step of a pass. Does not wait until the step is durable, unless too much is unsynced: if a
+    /// crash takes the step back, a later call repeats it.
     fn commit(&self, exclusive: &mut Exclusive<'_>, done: impl FnOnce(&mut Context)) -> Result<()> {
         let end = exclusive.commit_and_go_on(done)?;
         drop(self.heap.deferred(end));
@@ -479,7 +486,7 @@ impl<'a> ConversionJob<'a> {
         Ok(())
     }
 
-    /// Rewrites all pointers to moved objects.
+    /// Rewrites all pointers to moved objects, so that they lead to the new places.
     fn redirect(&self, exclusive: &mut Exclusive<'_>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let batch = self.batch();
         let (mut next, mut done) = (0, 0);
@@ -526,13 +533,13 @@ impl<'a> ConversionJob<'a> {
     }
 }
 
-/// The version of what a moved object leaves in its old slot: a [`Moved`]. In version 2, moved slices left
-/// another type. A program with another version must not continue a conversion: it would not find the moved
-/// objects.
+/// The seed of the [hash](plan) of type changes, as a format number: moved objects leave a [`Moved`] in their
+/// old slots. With format 2, moved slices left another type. A version of pheap with another format would not
+/// find the moved objects, so it must not continue a conversion.
 const FORM: u64 = 3;
 
-/// Returns a hash of the type changes and of [`FORM`]. It is never 0, the value in heaps of earlier versions
-/// of pheap.
+/// Returns a hash of the type changes (old and new type numbers) and of [`FORM`]. It is never 0, because
+/// conversions of earlier versions of pheap have 0 there.
 fn plan(numbers: &HashMap<u32, u32>) -> u64 {
     let mut pairs: Vec<_> = numbers.iter().collect();
     pairs.sort_unstable();
@@ -565,7 +572,7 @@ fn begun(
     Ok((from, plan))
 }
 
-/// Returns the words of an [`Unfinished`].
+/// Returns the three words of the region's root object, which is an [`Unfinished`].
 fn unfinished_words(exclusive: &Exclusive<'_>, region: &Region) -> Result<[u64; 3]> {
     let words = exclusive.object_words(region.root());
     // SURVIVES unreached: no program has a heap that is corrupt in this way.

@@ -25,8 +25,8 @@ impl Heap {
     /// # Errors
     /// Those of [`existing_root`](Self::existing_root), except [`Error::NoSuchRoot`]. If the root would have
     /// to be created, also [`Error::InvalidName`], [`Error::ReadOnly`], [`Error::OutOfSpace`],
-    /// [`Error::ReservationFull`], [`Error::OutcomeUnknown`], and, if this thread is inside a transaction or
-    /// read, [`Error::Nested`] or [`Error::SeveralHeaps`].
+    /// [`Error::ReservationFull`], [`Error::OutcomeUnknown`], other errors of a transaction, and, if this
+    /// thread is inside a transaction or read, [`Error::Nested`] or [`Error::SeveralHeaps`].
     pub fn root<T: Persist + FirstValue>(&self, name: &str) -> Result<Root<T>> {
         self.root_or_init(name, |tx| tx.alloc_default::<T>())
     }
@@ -52,8 +52,8 @@ impl Heap {
     /// # Errors
     /// [`Error::NoSuchRoot`]; [`Error::TypeMismatch`] if the root is of another type (see
     /// [`migrate`](Self::migrate)); [`Error::Unfinished`]; [`Error::UnsupportedType`]; [`Error::Closed`],
-    /// [`Error::Forked`], [`Error::Failed`]. If the program has annotated the type since the root was
-    /// created, the heap records the new type: that may fail with [`Error::HeldPointers`],
+    /// [`Error::Forked`], [`Error::Failed`], [`Error::Misplaced`]. If the program has annotated the type
+    /// since the root was created, the heap records the new type: that may fail with [`Error::HeldPointers`],
     /// [`Error::PointerToPart`], [`Error::Nested`], [`Error::SeveralHeaps`], and the errors of a transaction.
     pub fn existing_root<T: Persist>(&self, name: &str) -> Result<Root<T>> {
         match Root::find_by_name(self.inner(), name) {
@@ -64,7 +64,7 @@ impl Heap {
         }
     }
 
-    /// Looks up the root, or creates it; `init` allocates its object.
+    /// Returns the root with this name. If it does not exist, creates it; `init` allocates the root object.
     fn root_or_init<T: Persist>(
         &self,
         name: &str,
@@ -79,7 +79,7 @@ impl Heap {
         check_name(name)?;
         let mut creation = heap.lock_creation()?;
         match self.existing_root(name) {
-            Err(Error::NoSuchRoot(_)) => {} // no other thread was faster
+            Err(Error::NoSuchRoot(_)) => {} // no other thread has created it meanwhile
             found => return found,
         }
         let region = heap.create_region(&mut creation, name, <T as Persist>::desc())?;

@@ -118,12 +118,12 @@ impl Heap {
     ///
     /// # Errors
     /// The errors that `f` returns; [`Error::Unfinished`] if an [`evolve`](Self::evolve) of the root is not
-    /// complete; [`Error::UnsupportedType`]; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`]. If
-    /// there is something to do, also [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a
-    /// transaction or read of the heap, [`Error::SeveralHeaps`] if of another one, [`Error::OutOfSpace`],
-    /// [`Error::ReservationFull`]. All of them leave the root as it was. With
-    /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this
-    /// waits for it.
+    /// complete; [`Error::UnsupportedType`]; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`],
+    /// [`Error::Misplaced`]. If there is something to do, also [`Error::ReadOnly`], [`Error::Nested`] if this
+    /// thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`] if of another one,
+    /// [`Error::OutOfSpace`], [`Error::ReservationFull`], and other errors of a transaction. All of them
+    /// leave the root as it was. With [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`]
+    /// if the disk fails while this waits for it.
     pub fn migrate<Old: Persist, New: Persist>(
         &self,
         name: &str,
@@ -138,7 +138,7 @@ impl Heap {
         heap.check_writable()?;
         let _creation = heap.lock_creation()?;
         let Some(root) = find()? else {
-            return Ok(false); // another thread was faster
+            return Ok(false); // another thread has migrated or removed the root meanwhile
         };
         root.replace::<New>(|tx, old| {
             let value = f(tx, old)?;
@@ -147,7 +147,7 @@ impl Heap {
         Ok(true)
     }
 
-    /// Returns the root, if its type is `Old`, and `New` is another type.
+    /// Returns the root with this name, if its type is `Old`, and `New` is another type.
     fn to_migrate<Old: Persist, New: Persist>(&self, name: &str) -> Result<Option<Root<Old>>> {
         let root = match Root::<Old>::find_by_name(self.inner(), name) {
             Err(Error::NoSuchRoot(_) | Error::TypeMismatch { .. }) => return Ok(None),

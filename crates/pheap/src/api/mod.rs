@@ -1,7 +1,7 @@
 //! The interface for programs: roots, transactions on them, and views to read.
 //!
-//! At this layer, types make raw addresses safe. Most code of the layers below has no type parameters of the
-//! program.
+//! At this layer, types make raw addresses safe. Most code of the layers below is not generic over the
+//! program's types.
 
 mod accept;
 mod alloc;

@@ -1,9 +1,9 @@
 //! `Txn::nested`: a part of a transaction that can be rolled back alone.
 //!
-//! It has its own brand. With the brand of the outer transaction, a program could move a value out of the
-//! heap into a variable of the outer transaction, a vector for example; after the rollback, the heap would
-//! have the value as well, and both would own one buffer. So pointers are passed in explicitly, and none is
-//! returned.
+//! A nested part has its own brand. With the brand of the outer transaction, a program could move a value out
+//! of the heap into a variable of the outer transaction, a vector for example; after the rollback, the heap
+//! would have the value as well, and both would own one buffer. So pointers are passed in explicitly, and
+//! none is returned.
 
 #![allow(unsafe_code)]
 
@@ -24,9 +24,11 @@ use crate::txn::context::Context;
         that are not pointers"
 )]
 pub trait Carried<'r>: sealed::Sealed {
-    /// The same type with the brand of the nested part.
+    /// The same type, with the brand `'n` of a nested part.
     type At<'n>;
 
+    /// Gives the pointers in `self` the brand `'n` of a nested part.
+    ///
     /// # Safety
     /// Only pointers into the region of `self`'s pointers have the brand `'n`, and `'n` ends before the brand
     /// `'r` does.
@@ -44,8 +46,9 @@ impl<'r, T: Pointee + ?Sized> Carried<'r> for P<'r, T> {
     type At<'n> = P<'n, T::At<'n>>;
 
     unsafe fn carry<'n>(self) -> P<'n, T::At<'n>> {
-        // SAFETY: `self` points to a live object of the region. `T::At<'n>` is the same type with another
-        // brand, by the contract of `Pointee`. The brand is the caller's premise.
+        // SAFETY: `self` points to a live object of its region. `T::At<'n>` is the same type with another
+        // brand, by the contract of `Pointee`. The caller has promised that only pointers into this region
+        // have the brand `'n`.
         unsafe { P::from_addr(self.addr()) }
     }
 }
@@ -56,7 +59,8 @@ impl<'r, C: Carried<'r>> Carried<'r> for Option<C> {
     type At<'n> = Option<C::At<'n>>;
 
     unsafe fn carry<'n>(self) -> Option<C::At<'n>> {
-        // SAFETY: the premise for `self` holds for its element.
+        // SAFETY: the caller has promised the premises of `carry` for all pointers in `self`, and so for
+        // those in its element.
         self.map(|one| unsafe { one.carry() })
     }
 }
@@ -67,7 +71,8 @@ impl<'r, C: Carried<'r>, const N: usize> Carried<'r> for [C; N] {
     type At<'n> = [C::At<'n>; N];
 
     unsafe fn carry<'n>(self) -> [C::At<'n>; N] {
-        // SAFETY: the premise for `self` holds for its elements.
+        // SAFETY: the caller has promised the premises of `carry` for all pointers in `self`, and so for
+        // those in each element.
         self.map(|one| unsafe { one.carry() })
     }
 }
@@ -78,7 +83,8 @@ impl<'r, C: Carried<'r>> Carried<'r> for Vec<C> {
     type At<'n> = Vec<C::At<'n>>;
 
     unsafe fn carry<'n>(self) -> Vec<C::At<'n>> {
-        // SAFETY: the premise for `self` holds for its elements.
+        // SAFETY: the caller has promised the premises of `carry` for all pointers in `self`, and so for
+        // those in each element.
         self.into_iter().map(|one| unsafe { one.carry() }).collect()
     }
 }
@@ -92,7 +98,8 @@ macro_rules! tuples {
 
             unsafe fn carry<'n>(self) -> Self::At<'n> {
                 $(
-                    // SAFETY: the premise for `self` holds for its elements.
+                    // SAFETY: the caller has promised the premises of `carry` for all pointers in `self`, and
+                    // so for those in each element.
                     let $T = unsafe { self.$i.carry() };
                 )*
                 ($($T,)*)
@@ -173,10 +180,10 @@ impl<'r> Txn<'r> {
     /// does not catch the panic, the whole transaction is rolled back, as usual.
     ///
     /// # Cost
-    /// When `f` is the first to write an object that it has not allocated itself, the old content is copied
-    /// once more, in volatile memory. The success of a nested part needs no fence and no write to the file:
-    /// a crash rolls back the whole transaction. A rollback in a long transaction stores the old content in
-    /// place.
+    /// The first time that `f` writes to a place in an object that it has not allocated itself, the old
+    /// content of the place is copied once more, to volatile memory. The success of a nested part needs no
+    /// fence and no write to the file: a crash rolls back the whole transaction. A rollback in a long
+    /// transaction stores the old content in place.
     ///
     /// # Errors
     /// The error that `f` returns, and no other.
@@ -198,12 +205,12 @@ impl<'r> Txn<'r> {
         f: impl for<'n> FnOnce(&mut Txn<'n>, C::At<'n>) -> Result<R, E>,
     ) -> Result<R, E> {
         let savepoint = SavepointGuard::open(self);
-        // SAFETY: the hot part and the table are those of this `Txn`'s region, whose transaction is open.
-        // This `Txn` is borrowed until `f` has returned, and the new one is dropped by then. `f` works for
-        // all brands, so the brand is unique.
+        // SAFETY: `hot` and `held` are those of the region of `self`, whose transaction is open. `self` is
+        // borrowed until `f` has returned, and the new `Txn` is not used afterwards. `f` works for all
+        // brands, so the brand is unique.
         let tx = &mut unsafe { Txn::new(savepoint.tx.hot(), savepoint.tx.held()) };
-        // SAFETY: the brand is that of `tx`. The pointers in `carried` have the brand `'r`, so they point
-        // into the region of this transaction.
+        // SAFETY: the brand of the result is that of `tx`. The pointers in `carried` have the brand `'r`, so
+        // they point into the region of this transaction.
         let carried = unsafe { carried.carry() };
         let result = f(tx, carried);
         if result.is_ok() {
@@ -213,23 +220,24 @@ impl<'r> Txn<'r> {
     }
 }
 
-/// A savepoint of the transaction. Dropping it rolls back the changes since, unless
-/// [`release_savepoint`](Self::release_savepoint) was called.
+/// An open savepoint of the transaction. Dropping the guard rolls back the changes since the savepoint was
+/// opened, unless [`release_savepoint`](Self::release_savepoint) was called. (After a panic inside pheap, and
+/// in a forked child, it only closes the savepoint.)
 struct SavepointGuard<'t, 'r> {
     tx: &'t mut Txn<'r>,
 }
 
 impl<'t, 'r> SavepointGuard<'t, 'r> {
     fn open(tx: &'t mut Txn<'r>) -> SavepointGuard<'t, 'r> {
-        // SAFETY: `context` is the one of an open transaction of this thread, by (1) of `Txn`; the reference
-        // lives for this call only, by (2).
+        // SAFETY: `context` points to the context of this thread's open transaction, and the reference to it
+        // ends with this call, before another one is made (premises 1 and 2 of `Txn`).
         unsafe { &mut *tx.context() }.open_savepoint();
         SavepointGuard { tx }
     }
 
     fn release_savepoint(self) {
-        // SAFETY: `context` is the one of an open transaction of this thread, by (1) of `Txn`; the reference
-        // lives for this call only, by (2).
+        // SAFETY: `context` points to the context of this thread's open transaction, and the reference to it
+        // ends with this call, before another one is made (premises 1 and 2 of `Txn`).
         unsafe { &mut *self.tx.context() }.keep_changes();
         std::mem::forget(self);
     }
@@ -238,17 +246,17 @@ impl<'t, 'r> SavepointGuard<'t, 'r> {
 impl Drop for SavepointGuard<'_, '_> {
     fn drop(&mut self) {
         let cx = self.tx.context();
-        // SAFETY: `cx` is the context of an open transaction of this thread, by (1) of `Txn`; `context` is
-        // not used after the next reference is made, by (2).
+        // SAFETY: `cx` points to the context of this thread's open transaction. `context` is not used after
+        // the next reference to it is made (premises 1 and 2 of `Txn`).
         let context = unsafe { &mut *cx };
         // After a panic inside pheap, the context is inconsistent, so a rollback is impossible. In a forked
         // child, the transaction is the parent's.
         if context.is_between || context.store().is_forked() {
             return context.drop_savepoint();
         }
-        // SAFETY: the transaction is open and there is no reference to its context, by (1) and (2) of `Txn`.
-        // There is no reference into the heap: `self.tx` is borrowed mutably, and the `Txn` of the nested
-        // part was dropped.
+        // SAFETY: the transaction is open, and no reference to its context is used any more (premises 1 and 2
+        // of `Txn`). No reference into the heap exists: `self.tx` is borrowed mutably, and the `Txn` of the
+        // nested part is not used any more.
         let mut held = unsafe { Context::take_changes_back(cx) };
         if !held.is_empty() {
             self.tx.held().end_transaction(&mut held, false);

@@ -18,8 +18,8 @@ use crate::heap::HeapInner;
 use crate::layout::{PointerMap, Successor, TypeLayout};
 use crate::region::Exclusive;
 
-/// The type changes below a root. Made while the region is locked, so that the types of all its objects are
-/// known.
+/// The type changes below a root. Made while the region is locked, when the type table has the types of all
+/// objects of the region.
 pub(super) struct TypeChanges<'a> {
     found: &'a [Successor],
     numbers: &'a HashMap<u32, u32>,
@@ -35,7 +35,8 @@ impl<'a> TypeChanges<'a> {
         &self.types[number as usize]
     }
 
-    /// Whether no pointer to a `part` may lead into a `whole`.
+    /// Whether the type changes forbid a pointer to the type `part` that leads into an object of the type
+    /// `whole`.
     fn forbids(&self, part: u32, whole: u32) -> bool {
         let changes = |ty: u32| self.numbers.get(&ty).is_some_and(|new| *new != ty);
         let is_converted = self.found.iter().any(|one| one.old == whole && one.conversion.is_some());
@@ -49,7 +50,8 @@ impl<'a> TypeChanges<'a> {
         self.found.iter().any(|one| one.old == ty && one.conversion.is_some() && is_empty(one))
     }
 
-    /// Returns the types to which forbidden pointers may exist, judged by the types of the existing objects.
+    /// Returns the types to which there may be forbidden pointers, judged by the types of the region's
+    /// objects.
     fn suspects(&self, exclusive: &Exclusive<'_>) -> BTreeSet<u32> {
         let wholes: BTreeSet<u32> = exclusive.object_spans().iter().map(|(_, span)| span.entry.ty).collect();
         let mut parts = BTreeSet::new();
@@ -66,7 +68,7 @@ impl<'a> TypeChanges<'a> {
         parts
     }
 
-    /// Fails if there is a forbidden pointer.
+    /// Fails with [`Error::PointerToPart`] if an object of the region has a forbidden pointer.
     pub(super) fn check(&self, exclusive: &Exclusive<'_>, root: &str) -> Result<()> {
         let suspects = self.suspects(exclusive);
         if suspects.is_empty() {

@@ -1,7 +1,7 @@
 //! `Root`, a program's handle of a region: `txn`, `read`. Root objects are created and replaced here, too.
 //!
 //! Here and in [`several`](super::several), a lock and the number of a type become a [`Txn`] and a [`P`] with
-//! a unique brand. No other file of this folder does that.
+//! a unique brand. No other file of this folder makes them from a lock.
 
 #![allow(unsafe_code)]
 
@@ -81,8 +81,8 @@ use crate::units::PAGE;
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
-    /// The number of the root's type. The region compares it with the number that it serves, to detect a
-    /// migrated root.
+    /// The number of the root's type when the handle was made. An access compares it with the number that the
+    /// region serves, to detect a migrated root.
     pub(crate) ty: u32,
     marker: PhantomData<fn() -> T>,
 }
@@ -93,7 +93,8 @@ impl<T> Clone for Root<T> {
     }
 }
 
-// For the same reasons as for `Heap`; see there.
+// A panic does not leave an inconsistent root: a transaction is rolled back, a read changes nothing, and a
+// heap that cannot be repaired fails. The impls for `Heap` have the reasons.
 impl<T> std::panic::UnwindSafe for Root<T> {}
 impl<T> std::panic::RefUnwindSafe for Root<T> {}
 
@@ -136,10 +137,10 @@ impl<T: Persist> Root<T> {
     /// waits.
     ///
     /// Reads run until the transaction stores its changes in place: at the commit, or earlier, when it
-    /// becomes long. It becomes long if it changes thousands of objects. With
-    /// [`Durability::Process`](crate::Durability::Process), it may also become long if it accesses objects
-    /// many times after it has changed some. Before it stores in place, it waits for the reads that have
-    /// begun; any access to the heap in `f` may wait for that.
+    /// becomes long. It becomes long if it changes thousands of objects. It may become long earlier if it
+    /// accesses objects many times after it has changed some, or changes many objects that lie close
+    /// together. Before it stores in place, it waits for the reads that have begun; any access to the heap in
+    /// `f` may wait for that.
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for
     /// others.
@@ -160,9 +161,10 @@ impl<T: Persist> Root<T> {
     /// The error that `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the
     /// heap already, and [`Error::SeveralHeaps`] if it is inside a transaction of another heap;
     /// [`Error::Unsupported`] if it is inside 16 transactions, reads and accesses to snapshots already;
-    /// [`Error::OutOfSpace`] if the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`],
-    /// [`Error::Migrated`], [`Error::Forked`]; [`Error::Failed`] if the disk has failed before, or a panic
-    /// has left the heap inconsistent. All of them leave the root as it was. With
+    /// [`Error::OutOfSpace`], [`Error::ReservationFull`], [`Error::Removed`] or [`Error::Io`] if a log cannot
+    /// grow; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`];
+    /// [`Error::Failed`] if the disk has failed before, or a panic has left the heap inconsistent;
+    /// [`Error::Misplaced`] if the heap's files cannot be found. All of them leave the root as it was. With
     /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this
     /// transaction waits for it, and other errors if the log cannot be created.
     #[inline]
@@ -186,8 +188,8 @@ impl<T: Persist> Root<T> {
         })
     }
 
-    /// Opens a transaction, runs `f` in it, and passes its result to `commit`. If `f` fails, rolls the
-    /// transaction back.
+    /// Opens a transaction, runs `f` in it, and passes the result of `f` to `commit`. If `f` fails, rolls the
+    /// transaction back, and waits for the data that `f` may have read, as the sync policy requires.
     #[inline(always)]
     pub(super) fn run<R, E: From<Error>>(
         &self,
@@ -197,7 +199,7 @@ impl<T: Persist> Root<T> {
         self.run_or(f, commit, |exclusive| self.heap.acknowledge_seen(exclusive.abort()))
     }
 
-    /// Like [`run`](Self::run), but if `f` fails, `give_up` rolls the transaction back.
+    /// Like [`run`](Self::run), but if `f` fails, calls `give_up`, which rolls the transaction back.
     #[inline(always)]
     pub(super) fn run_or<R, E: From<Error>>(
         &self,
@@ -209,7 +211,8 @@ impl<T: Persist> Root<T> {
         // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `f`
         // returns, when `tx` is not used any more. `f` works for all brands, so the brand is unique.
         let tx = &mut unsafe { Txn::new(exclusive.hot(), &self.region.held) };
-        // SAFETY: the lock was taken for a root of type `self.ty`, and `f` works for all brands.
+        // SAFETY: the region was locked for a root of type `self.ty`, and `f` works for all brands, so the
+        // brand is unique.
         let object = unsafe { self.object() };
         match f(tx, object) {
             Ok(result) => {
@@ -236,18 +239,19 @@ impl<T: Persist> Root<T> {
     ///
     /// Reads of several roots and heaps may nest in any order. If a transaction is already waiting for reads
     /// to end, a read that is not nested waits for it, so that overlapping reads cannot starve a transaction.
-    /// A nested read does not wait. So if threads overlap without end and read a root only in nested reads,
-    /// transactions on it may starve; make the read of that root the outermost. Inside `f`, do not wait for a
-    /// thread that needs the same root, even to read it: its read may queue after a transaction that waits
-    /// for this read. Nor wait for a thread that is inside a transaction on this root, which may wait for
-    /// this read. Nor wait for a thread that creates, renames or removes a root, or that migrates, converts,
-    /// checks, copies or inspects the heap; see [`txn`](Self::txn).
+    /// A nested read does not wait for such a transaction. So if threads overlap without end and read a root
+    /// only in nested reads, transactions on it may starve; make the read of that root the outermost. Inside
+    /// `f`, do not wait for a thread that needs the same root, even to read it: its read may queue after a
+    /// transaction that waits for this read. Nor wait for a thread that is inside a transaction on this root,
+    /// which may wait for this read. Nor wait for a thread that creates, renames or removes a root, or that
+    /// migrates, converts, checks, copies or inspects the heap; see [`txn`](Self::txn).
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Unsupported`] if it is
     /// inside 16 transactions, reads and accesses to snapshots already; [`Error::Closed`],
-    /// [`Error::Migrated`], [`Error::Forked`], [`Error::Failed`]; with `Wal`, [`Error::OutcomeUnknown`] if
-    /// the disk fails while this waits for it. If `f` has run by then, its result is dropped.
+    /// [`Error::Migrated`], [`Error::Forked`], [`Error::Failed`], [`Error::Misplaced`]; with `Wal`,
+    /// [`Error::OutcomeUnknown`] if the disk fails while this waits for it. If `f` has run by then, its
+    /// result is dropped.
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
         Ok(self.read_and_finish(f, |shared| shared.wait_for_seen())?.0)
@@ -274,10 +278,11 @@ impl<T: Persist> Root<T> {
         end: impl FnOnce(SharedRegion<'_>) -> Result<E>,
     ) -> Result<(R, E)> {
         let shared = SharedRegion::begin_read(&self.heap, &self.region, self.ty)?;
-        // SAFETY: `shared` has the region locked until `f` has returned; the hot part of a reader has no
-        // context; `f` works for all brands.
+        // SAFETY: `shared` has the region locked until `f` has returned; the `HotFields` of a reader have no
+        // context; `f` works for all brands, so the brand is unique.
         let view = &unsafe { View::new(HotFields::reader(), &self.region.held) };
-        // SAFETY: the lock was taken for a root of type `self.ty`, and `f` works for all brands.
+        // SAFETY: the region was locked for a root of type `self.ty`, and `f` works for all brands, so the
+        // brand is unique.
         let result = f(view, unsafe { self.object() });
         Ok((result, end(shared)?))
     }
@@ -289,7 +294,7 @@ impl<T: Persist> Root<T> {
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, or reads a snapshot of
     /// it, [`Error::SeveralHeaps`] if of another one; [`Error::ReadOnly`], [`Error::Closed`],
-    /// [`Error::Forked`], [`Error::Failed`], and others if the log cannot be created.
+    /// [`Error::Forked`], [`Error::Failed`], [`Error::Misplaced`], and others if the log cannot be created.
     pub fn collect(&self) -> Result<()> {
         self.heap.check_writable()?;
         guard::may_wait(self.heap.id())?;
@@ -369,10 +374,11 @@ impl<T: Persist> Root<T> {
     }
 }
 
-/// Creates and replaces roots. The caller holds the lock against other threads that create or remove roots.
+/// These methods create and replace roots. The caller has the `CreationLock`, so no other thread creates,
+/// renames or removes roots.
 impl<T: Persist> Root<T> {
-    /// Completes a region of `heap` that was created for a `T`: `init` makes its root object. If that fails,
-    /// the region's pages are freed (except in a forked child).
+    /// Completes a region of `heap` that was created for a `T`: `init` makes its root object. If `init` or
+    /// the commit fails, the region's pages are freed (except in a forked child).
     pub(super) fn complete(
         heap: &HeapInner,
         region: Region,
@@ -395,7 +401,8 @@ impl<T: Persist> Root<T> {
             // SAFETY: `root_word` is a word of the region's header; the transaction is open, and `tx` is not
             // used any more.
             unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };
-            // Set the root before the collector runs: no later transaction may come.
+            // Sets the root before the commit runs the collector: without a root, a collection would free the
+            // new object.
             exclusive.commit(|_| region.set_root(offset))?;
             ty
         };
@@ -426,8 +433,8 @@ impl<T: Persist> Root<T> {
 }
 
 /// Makes the object at `offset`, of type `ty`, the root, within the open transaction, whose `Txn` is not used
-/// any more. `by` relates the object to the old root. Returns a function to run after the commit, before
-/// another thread sees the region.
+/// any more. `by` says how the object relates to the old root. Returns a function that the caller runs after
+/// the commit, before another thread sees the region.
 pub(super) fn write_root<'a>(
     heap: &'a HeapInner,
     region: &'a Region,
@@ -447,21 +454,22 @@ pub(super) fn write_root<'a>(
     let context = exclusive.context();
     let pages = (REGION_SIZE / PAGE) as u32;
     let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: context.region };
-    // The other words are written separately: the table has entries of other spans in the same line.
+    // The transaction records the header's entry of the span table as it records those of spans that it
+    // takes, and not by `write_word`: the same line of the table has entries of other spans.
     context.alloc.record_again(TakenSpan { offset: at, entry_at, entry });
     let words = header.with_root(offset, ty, salt);
     for (at, word) in header.logged_words().into_iter().zip(words) {
         let at = heap.base().wrapping_add(at as usize).cast::<u64>();
         if bug(Bug::TypeUnlogged) && at != header.root_word() {
             let media = &exclusive.context().media;
-            // SAFETY: `at` is a word of the header, mapped and aligned; other threads read it under the
-            // region's lock only.
+            // SAFETY: `at` is a word of the region's header, mapped and aligned; other threads read it under
+            // the region's lock only.
             unsafe { media.store_word(at, word) };
             media.persist(at.cast(), 8);
             continue;
         }
         // SAFETY: `at` is a word of the region's header; the transaction is open, and its `Txn` is not used
-        // any more, because this is called at its commit.
+        // any more, because `write_root` is called at its commit.
         unsafe { write_word(exclusive, at, word) };
     }
     Ok(move |context: &mut Context| {
@@ -477,7 +485,7 @@ pub(super) fn has_versions(heap: &HeapInner, ty: u32) -> bool {
     rule::has_versions(&heap.tables.lock().types.types[ty as usize])
 }
 
-/// Writes a word of a region's header within the open transaction.
+/// Writes `word` to the word at `at` of a region's header, within the open transaction.
 ///
 /// # Safety
 /// * `at` is one of the words of the header of this region that transactions write.
@@ -504,7 +512,7 @@ impl Drop for Unfinished<'_> {
         if let Some(region) = &self.region
             && !self.heap.is_forked()
         {
-            region.set_root(0); // the commit may have happened without being known to be durable
+            region.set_root(0); // there is a root if the commit took place, but is not known to be durable
             let _ = self.heap.free_unfinished(region);
         }
     }

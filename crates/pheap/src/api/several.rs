@@ -1,7 +1,7 @@
 //! `txn()` over several roots: tuples of up to four, and [`Shards`].
 //!
-//! As in [`root`](super::root), locks and the numbers of types become [`Txn`]s and [`P`]s, each with a unique
-//! brand.
+//! As in [`root`](super::root), locks and the numbers of types become [`Txn`]s and [`P`]s here, with a unique
+//! brand for each root.
 
 #![allow(unsafe_code)]
 
@@ -96,26 +96,32 @@ pub(super) mod sealed {
     use crate::wal::Commit;
 
     pub trait Sealed {
-        /// See `HeapInner::waits_for_syncs` and `backlog`.
+        /// Whether a transaction on these roots that is not deferred waits for a sync; `false` if there is no
+        /// root.
         fn waits_for_syncs(&self) -> bool;
+
+        /// Returns the commit that must be durable before a task may commit more on these roots; `None` if
+        /// the unsynced bytes are within their limit, or if there is no root.
         fn backlog(&self) -> Option<Commit>;
     }
 
     /// How a transaction over several roots ends.
     pub enum End<'c> {
-        /// It waits until its changes are as durable as the policy requires; if it fails, it waits so for the
-        /// data that it has read.
+        /// The transaction waits until its changes are as durable as the sync policy requires. If the closure
+        /// fails, the transaction waits in the same way for the data that it has read.
         Waits,
-        /// If it succeeds, it sets the `Commit`. If it fails, as `Waits`.
+        /// A transaction that succeeds sets the `Commit`, and does not wait for the disk. One that fails
+        /// waits for the data that it has read, as with [`Waits`](End::Waits).
         Deferred(&'c mut Commit),
-        /// It sets the `Commit`, whether the closure succeeds or fails.
+        /// The transaction sets the `Commit`, whether the closure succeeds or fails, and does not wait for
+        /// the disk.
         Task(&'c mut Commit),
     }
 }
 
 use sealed::End;
 
-/// Returns the common heap of these roots.
+/// Returns the heap to which all roots belong. Fails if they belong to several heaps, or if there is no root.
 fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Result<&'h Arc<HeapInner>> {
     let first = heaps.next().ok_or(Error::InvalidOption("a transaction needs at least one root"))?;
     if heaps.all(|heap| Arc::ptr_eq(first, heap)) {
@@ -125,7 +131,8 @@ fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Resul
     }
 }
 
-/// Commits the transaction, or rolls it back.
+/// Commits the transaction if `result`, that of the closure, is `Ok`; rolls it back otherwise. `how` says for
+/// what to wait.
 fn commit_or_roll_back<R>(
     heap: &Arc<HeapInner>,
     mut group: RegionGroup<'_>,
@@ -151,7 +158,7 @@ fn commit_or_roll_back<R>(
 }
 
 /// Implements `waits_for_syncs` and `backlog`, which a task calls before it opens a transaction on several
-/// roots.
+/// roots. Both ask the heap of the first root.
 macro_rules! asks_the_heap {
     ($roots:ident, $first:expr) => {
         fn waits_for_syncs(&self) -> bool {
@@ -184,12 +191,12 @@ macro_rules! tuples {
                 let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
                 let group = RegionGroup::begin_transaction(heap, regions)?;
                 let result = f(($((
-                    // SAFETY: `group` has the region locked, with an open transaction, until
+                    // SAFETY: `group` has the region of root `$i` locked, with an open transaction, until
                     // `commit_or_roll_back`. There is one `Txn` for each member, because members are
                     // distinct. `f` works for all brands, so the brand is unique.
                     &mut unsafe { Txn::new(group.hot($i), group.held($i)) },
-                    // SAFETY: the group was locked for a root of type `self.$i.ty`, and `f` works for all
-                    // brands.
+                    // SAFETY: the region was locked for a root of type `self.$i.ty`, and `f` works for all
+                    // brands, so the brand is unique.
                     unsafe { self.$i.object() },
                 ),)*));
                 self::commit_or_roll_back(heap, group, result, end)
@@ -205,10 +212,10 @@ tuples!(A 'a 0, B 'b 1, C 'c 2, D 'd 3);
 
 /// The roots of a transaction over a slice of roots of one type.
 ///
-/// They are visited one or two at a time, so that each has a unique brand.
+/// The closure visits one or two roots at a time, so that each has a unique brand.
 //
-// Invariant: `group` consists of these roots, in this order, and the roots live as long as `'a`. (A reference
-// to them would require `T: 'a`, which `RootSet::Args` does not state.)
+// Invariant: `group` has locked the regions of `roots`, in this order, and the roots live as long as `'a`. (A
+// reference to them would require `T: 'a`, which `RootSet::Args` does not state.)
 pub struct Shards<'a, T> {
     group: &'a RegionGroup<'a>,
     roots: NonNull<[Root<T>]>,
@@ -216,15 +223,15 @@ pub struct Shards<'a, T> {
 
 impl<T: Persist> Shards<'_, T> {
     /// Returns the number of roots.
-    #[allow(clippy::len_without_is_empty)] // there is always a root
+    #[allow(clippy::len_without_is_empty)] // there is always a root, so `is_empty` would always be false
     pub fn len(&self) -> usize {
         self.roots.len()
     }
 
-    /// Runs `f` on root `index` within the transaction.
+    /// Runs `f` on the root with this index, within the transaction.
     ///
     /// # Panics
-    /// If there is no such root.
+    /// If `index` is not less than [`len`](Self::len).
     pub fn with<R>(
         &mut self,
         index: usize,
@@ -255,8 +262,10 @@ impl<T: Persist> Shards<'_, T> {
         f(&mut tx_a, a, &mut tx_b, b)
     }
 
+    /// Returns a `Txn` of the root with this index, and the pointer to its root object.
+    ///
     /// # Safety
-    /// * While the returned `Txn` is used, no other `Txn` of root `index` is.
+    /// * While the returned `Txn` is used, no other `Txn` of the same root is used.
     /// * `'r` is a brand that only pointers into the root's region have, and it ends before `self` does.
     unsafe fn open_shard<'r>(&self, index: usize) -> (Txn<'r>, P<'r, T::At<'r>>) {
         // SAFETY: the roots live as long as `'a`, by the invariant of the type.
@@ -264,7 +273,7 @@ impl<T: Persist> Shards<'_, T> {
         // SAFETY: `group` has the region locked, with an open transaction, while `self` lives. The uniqueness
         // of the `Txn` and of the brand are the caller's premises.
         let tx = unsafe { Txn::new(self.group.hot(index), self.group.held(index)) };
-        // SAFETY: the group was locked for roots of these types. The brand is the caller's premise.
+        // SAFETY: the region was locked for a root of type `root.ty`. The brand is the caller's premise.
         (tx, unsafe { root.object() })
     }
 }

@@ -1,4 +1,4 @@
-//! Transactions and reads as futures: the task waits for the sync, and no thread does.
+//! Transactions and reads as futures: the task waits for the sync, and its thread runs other tasks.
 
 use std::cell::Cell;
 
@@ -17,9 +17,8 @@ impl<T: Persist> Root<T> {
     /// tasks.
     ///
     /// The first poll runs `f` (a later one if too much is unsynced), as one transaction and to its end, in
-    /// the polling thread. The future is ready
-    /// when the whole transaction is durable. It needs no particular runtime: a thread of the heap, which
-    /// syncs for all tasks at once, wakes the task.
+    /// the polling thread. The future is ready when the whole transaction is durable. It needs no particular
+    /// runtime: a thread of the heap, which syncs for all tasks at once, wakes the task.
     ///
     /// ```
     /// # use pheap::{Heap, PVec, Root};
@@ -33,9 +32,9 @@ impl<T: Persist> Root<T> {
     /// ```
     ///
     /// # When a thread still waits
-    /// * **Another transaction on the root** runs in another thread: the poll waits until that one has
-    ///   committed in memory, not until it is durable. It also waits for the [reads](Self::read) of the root
-    ///   that have begun.
+    /// * **Another transaction on the root** runs in another thread: the poll waits until the other
+    ///   transaction has committed in memory, not until it is durable. It also waits for the
+    ///   [reads](Self::read) of the root that have begun.
     /// * **`f`** itself. A closure that takes more than about a millisecond delays other tasks of this
     ///   thread, like any computation: run `root.txn(f)` on the runtime's threads for blocking work
     ///   (`spawn_blocking`), or split it into several transactions.
@@ -55,12 +54,13 @@ impl<T: Persist> Root<T> {
     /// # Dropping the future
     /// Before the first poll, nothing has happened. After it, the transaction has run (or failed), unless too
     /// much was unsynced: then it may not have begun. If it has run, dropping the future only loses the
-    /// report. (So in a `select!`, a dropped transaction may have happened. Spawn a task for a
-    /// transaction whose result must be known.)
+    /// report. (So in a `select!`, a dropped transaction may have happened. Spawn a task for a transaction
+    /// whose result must be known.)
     ///
     /// With other durabilities, and with [`SyncPolicy::OnDemand`](crate::SyncPolicy::OnDemand) or
     /// [`Every`](crate::SyncPolicy::Every), this is [`txn`](Self::txn), which does not wait for the disk
-    /// then. In a forked child, which has no threads, it waits in the poll.
+    /// then. Where the heap cannot start the thread that wakes tasks, the poll waits: in a heap that a forked
+    /// child has opened itself, for example.
     ///
     /// # Errors
     /// As for [`txn`](Self::txn). An error of `f` is returned after the wait for the data that `f` has read.
@@ -87,7 +87,7 @@ impl<T: Persist> Root<T> {
         }
         while let Some(commit) = self.heap.backlog() {
             if commit.await.is_err() {
-                break; // the transaction returns the reason
+                break; // the log has failed, and the transaction returns the reason
             }
         }
         let (result, commit) = self.begun(f);
@@ -118,8 +118,8 @@ impl<T: Persist> Root<T> {
     }
 
     /// Like [`read`](Self::read), for tasks: the first poll runs `f`, and the future is ready when `read`
-    /// would return. As for a [transaction](Self::txn_async), the task waits for that, and
-    /// no thread does.
+    /// would return. While the disk syncs, the task waits, and its thread runs other tasks, as for a
+    /// [transaction](Self::txn_async).
     ///
     /// ```
     /// # use pheap::{Heap, PVec, Root};
@@ -169,7 +169,7 @@ pub async fn txn_async<S: RootSet, R>(
     }
     while let Some(commit) = roots.backlog() {
         if commit.await.is_err() {
-            break; // the transaction returns the reason
+            break; // the log has failed, and the transaction returns the reason
         }
     }
     let mut commit = Commit::done();

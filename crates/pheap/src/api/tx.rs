@@ -1,5 +1,5 @@
-//! `Txn`, by which programs write: indexing, slices, swaps. (`alloc` has the allocations, `stores` the stores
-//! of `#[txn]`.)
+//! `Txn`, by which programs write: indexing, slices, swaps, held pointers. (The file `alloc` has the
+//! allocations, `nested` the nested parts, `stores` the stores of `#[txn]`.)
 
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ use crate::txn::context::{Context, HotFields, Mode};
 ///
 /// Programs do not free objects: unreachable objects are garbage.
 //
-// Premises of the `unsafe` code here, in `alloc`, in `nested` and in `stores`. All of them hold from
+// Premises of the `unsafe` code of this file, `alloc`, `nested` and `stores`. All of them hold from
 // `Txn::new` on, as long as the `Txn` lives:
 // (1) The view has a context. This thread has locked its region, a `Txn` cannot leave the thread, and a
 //     transaction is open in the region.
@@ -44,6 +44,8 @@ impl<'r> Deref for Txn<'r> {
 }
 
 impl<'r> Txn<'r> {
+    /// Makes a `Txn` of the open transaction on the region of `hot` and `held`.
+    ///
     /// # Safety
     /// As long as the transaction lives:
     /// * `hot` and `held` are those of one region, which this thread has locked for writing.
@@ -57,26 +59,27 @@ impl<'r> Txn<'r> {
         Txn { view: unsafe { View::new(hot, held) } }
     }
 
-    /// Borrows the context for one call.
+    /// Borrows the context of the transaction, for one call.
     ///
     /// # Safety
     /// The returned reference is not used after the next one is made.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref)] // a transaction stays in its thread
+    #[allow(clippy::mut_from_ref)] // the context stays in the thread of the transaction
     pub(super) unsafe fn cx(&self) -> &mut Context {
-        // SAFETY: the context is not null, and alive, by (1). There is no other reference, by (2) and the
-        // caller's premise.
+        // SAFETY: the context is not null, and alive (premise 1 of `Txn`). No other reference to it is used
+        // (premise 2 of `Txn`, and the caller's premise).
         unsafe { &mut *self.view.context() }
     }
 
     /// Returns the secret with which the heap hashes keys.
     pub(crate) fn hash_secret(&self) -> [u64; 2] {
-        // SAFETY: the reference lives for this expression only, by (2).
+        // SAFETY: the reference to the context ends with this expression, before another one is made (premise
+        // 2 of `Txn`).
         unsafe { self.cx() }.store().hash_secret
     }
 
-    /// Returns elements `range` of a slice, to write. They are made crash-safe together. A long transaction
-    /// may also log elements close to them.
+    /// Returns the elements in `range` of a slice, to write. These elements are made crash-safe together. A
+    /// long transaction may also log elements close to them.
     ///
     /// # Panics
     /// If the range is not within the slice.
@@ -84,16 +87,16 @@ impl<'r> Txn<'r> {
     pub fn slice_mut<T: Persist>(&mut self, slice: P<'r, [T]>, range: impl RangeBounds<usize>) -> &mut [T] {
         let (start, end) = bounds(range, slice.len(self));
         let data = elements_of(slice).wrapping_add(start);
-        // SAFETY: `start..end` are elements of a live slice of this region, as `bounds` has checked, and by
-        // (3).
+        // SAFETY: `start..end` are elements of a live slice of this region, as `bounds` has checked (premise
+        // 3 of `Txn`).
         let place = unsafe { self.writable(std::ptr::slice_from_raw_parts_mut(data, end - start)) };
         // SAFETY: `writable` returns a place with these elements that only this transaction uses; `&mut self`
         // excludes all other access.
         unsafe { &mut *place }
     }
 
-    /// Swaps two objects (or elements, see [`P::at`]). In a long transaction it is cheaper than two
-    /// assignments: one fence.
+    /// Swaps two objects (or elements, see [`P::at`]). In a long transaction, a swap is cheaper than two
+    /// assignments: both stores share one fence.
     pub fn swap<T: Persist>(&mut self, a: P<'r, T>, b: P<'r, T>) {
         let (a, b) = (value_of(a), value_of(b));
         if a == b {
@@ -104,33 +107,34 @@ impl<'r> Txn<'r> {
             return;
         }
         let (addr_a, addr_b) = (a.expose_provenance(), b.expose_provenance());
-        // SAFETY: `addr` is the address of a live object of this region, by (3).
+        // SAFETY: `addr` is the address of a live object of this region (premise 3 of `Txn`).
         let is_in_place = |addr| unsafe { self.hot().is_in_place(addr, len, align_of::<T>()) };
-        // Values that may have padding must be recorded, also if they are logged.
+        // A value that may have padding must be noted for the commit, which zeroes the padding, even if the
+        // value is logged already.
         if !<T as Pointee>::PADDED && is_in_place(addr_a) && is_in_place(addr_b) {
-            // SAFETY: `a` and `b` are two live objects of one type, by (3). The undo log contains both, so
-            // they can be written in place. `&mut self` excludes all other access.
+            // SAFETY: `a` and `b` are two live objects of one type (premise 3 of `Txn`). The undo log
+            // contains both, so they can be written in place. `&mut self` excludes all other access.
             return unsafe { std::ptr::swap(a, b) };
         }
         if self.logs_in_place() {
-            // Both old values are about to be read, after a lookup and before a fence: let the two waits
-            // overlap.
+            // The transaction is about to read both old values, after a lookup and before a fence. The
+            // prefetches let the two cache misses overlap.
             cpu::prefetch_write(a.cast());
             cpu::prefetch_write(b.cast());
-            // SAFETY: both are live objects of this region, by (3).
+            // SAFETY: `a` and `b` are live objects of this region (premise 3 of `Txn`).
             unsafe { self.announce(&[(a.cast(), len), (b.cast(), len)]) };
         }
         loop {
             let before = (self.mode(), self.widened());
-            // SAFETY: `a` is a live object of this region, by (3).
+            // SAFETY: `a` is a live object of this region (premise 3 of `Txn`).
             let mut first = unsafe { self.writable(a) };
-            // SAFETY: `b` is a live object of this region, by (3).
+            // SAFETY: `b` is a live object of this region (premise 3 of `Txn`).
             let second = unsafe { self.writable(b) };
-            // The second call may have moved the place of the first object: by a change of mode, by a wider
-            // copy, or because the transaction is doomed. A doomed transaction has copies of both by now, and
-            // they stay where they are.
+            // The second call of `writable` may have moved the place of the first object: by a change of
+            // mode, by a wider copy, or because the transaction became doomed. A doomed transaction has
+            // copies of both objects by now, and these copies stay where they are.
             if before.0 == Mode::Doomed {
-                // SAFETY: `a` is a live object of this region, by (3).
+                // SAFETY: `a` is a live object of this region (premise 3 of `Txn`).
                 first = unsafe { self.writable(a) };
             } else if (self.mode(), self.widened()) != before {
                 continue;
@@ -150,26 +154,28 @@ impl<'r> Txn<'r> {
         H: Pointee<At<'r> = T> + ?Sized,
     {
         let held = self.held().hold(p.addr().as_ptr().expose_provenance(), false);
-        // SAFETY: the reference lives for this expression only, by (2).
+        // SAFETY: the reference to the context ends with this expression, before another one is made (premise
+        // 2 of `Txn`).
         unsafe { self.cx() }.held.push(held.table_slot());
         held
     }
 
-    /// Frees an object when the transaction commits, before the next collection would. Its memory is not
-    /// reused before a crash can no longer bring back the pointers to it. If a collection is running, its
-    /// memory is not reused before the next one.
+    /// Frees an object when the transaction commits, and not only at the next collection. The object's memory
+    /// is not reused as long as a crash can bring back pointers to the object; nor, if a collection is
+    /// running, before the next collection.
     ///
     /// # Safety
     /// When the transaction commits, there is no pointer to the object or into it: in no object, no [`Held`],
     /// and no `P` of the program.
     #[doc(hidden)]
     pub unsafe fn __free_at_commit<T: Pointee + ?Sized>(&self, p: P<'r, T>) {
-        // SAFETY: the reference lives for this expression only, by (2).
+        // SAFETY: the reference to the context ends with this expression, before another one is made (premise
+        // 2 of `Txn`).
         unsafe { self.cx() }.alloc.free_at_commit(p.addr().as_ptr().expose_provenance());
     }
 
     /// Announces writes to these places (address, bytes). A long transaction logs them together, with one
-    /// entry of the undo log and one fence, instead of one each; in any other transaction this does nothing.
+    /// entry of the undo log and one fence, instead of one each. In any other transaction this does nothing.
     /// The caller still calls [`writable`](Self::writable) for each place.
     ///
     /// # Safety
@@ -188,14 +194,16 @@ impl<'r> Txn<'r> {
     /// Changes an object in place, if this transaction has allocated it. Returns whether it has.
     pub(crate) fn change_new<T: Persist>(&mut self, p: P<'r, T>, change: impl FnOnce(&mut T)) -> bool {
         let object = value_of(p);
-        // SAFETY: `cx` is used only in the two calls below, which make no other reference, by (2).
+        // SAFETY: `cx` is used only in the two calls below, which make no other reference to the context
+        // (premise 2 of `Txn`).
         let cx = unsafe { self.cx() };
         if !cx.alloc.is_fresh(object.expose_provenance()) {
             return false;
         }
         cx.save_in_place(object.expose_provenance(), size_of::<T>());
-        // SAFETY: `object` is a live object of this region, by (3). The transaction has allocated it, so it
-        // needs no log, and is written in place in any mode. `&mut self` excludes all other access.
+        // SAFETY: `object` is a live object of this region (premise 3 of `Txn`). The transaction has
+        // allocated it, so it needs no log, and is written in place in any mode. `&mut self` excludes all
+        // other access.
         change(unsafe { &mut *object });
         if <T as Pointee>::PADDED {
             // SAFETY: `object` is a valid `T`, because `change` had a reference to it; `&mut self` excludes
@@ -213,14 +221,14 @@ impl<'r> Txn<'r> {
     #[inline(always)]
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
         let (addr, len) = bytes_of(value);
-        // Values that may have padding must be recorded.
+        // A value that may have padding must be noted for the commit, so the cache is not enough for it.
         if !T::PADDED
             && let Some(place) = self.hot().recent.find_recent(addr, len, T::ALIGN)
         {
             return T::relocated(value, place);
         }
-        // SAFETY: the context is that of an open transaction of this thread, by (1), and there is no
-        // reference to it, by (2). The value is the caller's premise.
+        // SAFETY: the context is that of this thread's open transaction, and no reference to it exists
+        // (premises 1 and 2 of `Txn`). The caller has promised that `value` is live.
         unsafe { writable_at_first(self.context(), value) }
     }
 }
@@ -230,8 +238,9 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Txn<'r> {
 
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
-        // SAFETY: `p` points to a live `T` of this region, by (3), and `place_in_transaction` returns the
-        // place of it, or of its copy. There is no `&mut` into it, because that would need `&mut Txn`.
+        // SAFETY: `p` points to a live `T` of this region (premise 3 of `Txn`), and `place_in_transaction`
+        // returns the address of this `T`, or of its copy. No `&mut` to it exists, because that would need
+        // `&mut Txn`.
         unsafe { &*self.view.place_in_transaction(self.value_of(p)) }
     }
 }
@@ -239,7 +248,7 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Txn<'r> {
 impl<'r, T: Pointee + ?Sized> IndexMut<P<'r, T>> for Txn<'r> {
     #[inline]
     fn index_mut(&mut self, p: P<'r, T>) -> &mut T {
-        // SAFETY: `p` points to a live object of this region, by (3).
+        // SAFETY: `p` points to a live object of this region (premise 3 of `Txn`).
         let place = unsafe { self.writable(self.value_of(p)) };
         // SAFETY: `writable` returns a place with this value that only this transaction uses; `&mut self`
         // excludes all other access.

@@ -1,4 +1,4 @@
-//! `View` and `Shared`, by which programs read.
+//! `View` and `Shared`, by which programs read, and `HeldValue`, a value of a snapshot.
 
 #![allow(unsafe_code)]
 
@@ -25,12 +25,14 @@ use crate::txn::write_set::filter_bits;
 pub struct View<'r> {
     at: ViewPointers,
     brand: Brand<'r>,
-    /// Indexing in a transaction may change the transaction's state through `&self`.
+    /// Keeps the view in its thread: indexing in a transaction may change the transaction's state through
+    /// `&self`.
     not_send_or_sync: PhantomData<*mut ()>,
 }
 
-/// Separate from `View`, so that a single marker keeps a view in its thread, and the compiler's message names
-/// nothing else.
+/// The addresses of a view's hot fields and of its table of held pointers. A separate struct that is `Send`
+/// and `Sync`, so that only the marker in [`View`] keeps a view in its thread, and the compiler's message
+/// names only the marker.
 #[derive(Clone, Copy)]
 struct ViewPointers {
     hot: NonNull<HotFields>,
@@ -45,6 +47,8 @@ unsafe impl Send for ViewPointers {}
 unsafe impl Sync for ViewPointers {}
 
 impl<'r> View<'r> {
+    /// Makes a view of the region of `held`.
+    ///
     /// # Safety
     /// As long as the view lives:
     /// * `held` is the table of a region that this thread has locked, and `hot` is the region's, or a
@@ -77,7 +81,7 @@ impl<'r> View<'r> {
         unsafe { self.at.held.as_ref() }
     }
 
-    /// Returns the context of the transaction; null in a read.
+    /// Returns the context of the transaction; null in a read, and in a view for several threads.
     #[inline(always)]
     pub(crate) fn context(&self) -> *mut Context {
         self.hot().context.get()
@@ -93,10 +97,10 @@ impl<'r> View<'r> {
     /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) anyway.
     pub fn shared(&self) -> Shared<'_, 'r> {
         if self.hot().filter.get() != 0 {
-            // SAFETY: only a transaction has a non-zero filter, so there is a context, in this thread, and no
-            // reference to it (second premise of `new`).
+            // SAFETY: only a transaction has a non-zero filter. So `hot` has a context, the transaction is
+            // open in this thread, and no reference to the context exists (second premise of `new`).
             unsafe { Context::leave_write_set(self.context()) };
-            // A doomed transaction keeps the filter full.
+            // The filter stays full in a doomed transaction.
             assert!(
                 self.is_in_place(),
                 "`shared` failed because the log could not grow for the changes of this transaction, which \
@@ -105,8 +109,8 @@ impl<'r> View<'r> {
         }
         let hot = if self.is_read() { HotFields::reader() } else { HotFields::reader_in_transaction() };
         // SAFETY: the region is locked as long as `self` lives, which `Shared` borrows; the brand is that of
-        // `self`; a reader has no context. A `Txn` around `self` is borrowed as well, so nothing is written.
-        // No object has a copy elsewhere: `is_in_place`, or the filter was 0.
+        // `self`; a reader has no context. A `Txn` around `self` is borrowed as well, so no thread writes. No
+        // object has a copy elsewhere, because the filter is 0.
         Shared { view: unsafe { View::new(hot, self.held()) }, of: PhantomData }
     }
 
@@ -118,21 +122,21 @@ impl<'r> View<'r> {
     /// Returns the pointer from which `held` was made.
     ///
     /// # Errors
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if it belongs to another root, to another opening of the
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if `held` belongs to another root, to another opening of the
     /// heap, or to a transaction that was rolled back; and in a read, if it belongs to a transaction that is
-    /// still open. Otherwise [`Error::Forked`](crate::Error::Forked) in a forked child.
+    /// still open. [`Error::Forked`](crate::Error::Forked) in a forked child.
     pub fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<P<'r, T::At<'r>>> {
         let addr = self.held().get(held, !self.is_read())?;
         // SAFETY: the table has addresses of objects only, and the heap is not mapped at 0.
         let addr = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(addr)) };
-        // SAFETY: `addr` is an object of this region, because the table belongs to the region. A transaction
-        // has published it, or this one has held it, and it was held since: so it is live. (Another
-        // thread may release it during a read: no cycle begins before the read ends, so the pointer stays
-        // valid.) `Held<T>` was made from a pointer to a `T` of some brand.
+        // SAFETY: `addr` is the address of an object of this region, because the table belongs to the region.
+        // A transaction has published the object, or this transaction has held it, and it was held since: so
+        // it is live. (Another thread may release it during a read: no cycle begins before the read ends, so
+        // the pointer stays valid.) `Held<T>` was made from a pointer to a `T` of some brand.
         Ok(unsafe { P::from_addr(addr) })
     }
 
-    /// Returns the place from which the value of `p` is to be read.
+    /// Returns the place from which to read the value of `p`: in place, or a copy.
     #[inline(always)]
     pub(crate) fn read_address<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *const T {
         self.place_of(self.value_of(p))
@@ -159,24 +163,24 @@ impl<'r> View<'r> {
     #[inline]
     pub(crate) fn glance(&self, look: impl FnOnce(&View<'r>)) {
         let context = self.context();
-        // In a doomed transaction, some objects in place may have pointers to objects that exist as copies
-        // only.
-        // SAFETY: the context is that of a transaction, in this thread, and there is no reference to it
+        // Not in a doomed transaction: some objects in place may have pointers to objects that exist as
+        // copies only.
+        // SAFETY: `context` is null, or that of this thread's open transaction, to which no reference exists
         // (second premise of `new`).
         if context.is_null() || unsafe { (*context).mode } != Mode::Doomed {
             // SAFETY: the region is locked as long as `self` lives; the brand is that of `self`; a reader has
-            // no context. A `Txn` around `self` is borrowed until `look` returns, so nothing is written while
-            // there is a reference. The objects in place are whole: as they were before the transaction, as
+            // no context. A `Txn` around `self` is borrowed until `look` returns, so no thread writes while
+            // `look` has a reference. The objects in place are whole: as they were before the transaction, as
             // it has allocated them, or, in a long transaction, as they are now.
             look(&unsafe { View::new(HotFields::reader_in_transaction(), self.held()) });
         }
     }
 
-    /// Returns the place from which the value at `value` is to be read.
+    /// Returns the place from which to read the value at `value`: in place, or a copy.
     #[inline(always)]
     pub(crate) fn place_of<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
         let filter = self.hot().filter.get();
-        // A single branch while the write set is empty.
+        // While the write set is empty, a read costs this single branch.
         if filter == 0 {
             return value;
         }
@@ -186,7 +190,7 @@ impl<'r> View<'r> {
     /// Like [`place_of`](Self::place_of), but cheaper if the transaction has accessed the value recently.
     #[inline(always)]
     pub(super) fn place_in_transaction<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
-        // There is rarely a copy of a slice.
+        // A slice rarely has a copy, so the filter is tested before the cache is searched.
         if size_of::<*mut T>() > size_of::<*mut u8>() && self.is_in_place() {
             return value;
         }
@@ -200,7 +204,9 @@ impl<'r> View<'r> {
         self.unless_unwritten(value)
     }
 
-    /// Returns the place of the value at `value`, if the cache has no copy of it.
+    /// Returns the place from which to read the value at `value`, which the cache of recent places does not
+    /// have: in place if the cache says that no part of the value has a copy. Otherwise looks the value up in
+    /// the write set.
     #[inline(always)]
     fn unless_unwritten<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
         let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
@@ -210,7 +216,8 @@ impl<'r> View<'r> {
         look_up(self.hot(), value)
     }
 
-    /// Returns the place of the value at `value`, if the cache has it.
+    /// Returns the place from which to read the value at `value`; `None` if the cache of recent places does
+    /// not have it.
     #[inline(always)]
     fn look_for<T: Pointee + ?Sized>(&self, value: *mut T) -> Option<*const T> {
         let place = self.hot().recent.find_recent(
@@ -223,8 +230,8 @@ impl<'r> View<'r> {
 }
 
 /// Finds the place from which a value is to be read, in a transaction with copies, if the value is not in the
-/// cache. It is a separate function so that it needs no registers in the code around the calls. It does not
-/// take the view, so that the view's address does not escape.
+/// cache. A separate function, so that it needs no registers in the code around the calls. It takes `hot` and
+/// not the view, so that the view's address does not escape.
 #[inline(never)]
 fn look_up<T: Pointee + ?Sized>(hot: &HotFields, value: *mut T) -> *const T {
     let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
@@ -236,8 +243,8 @@ fn look_up<T: Pointee + ?Sized>(hot: &HotFields, value: *mut T) -> *const T {
         hot.recent.note_unwritten(addr, len);
         return value;
     }
-    // SAFETY: only a transaction has a non-zero filter, so there is a context, in this thread, and no
-    // reference to it (second premise of `View::new`).
+    // SAFETY: only a transaction has a non-zero filter. So `hot` has a context, the transaction is open in
+    // this thread, and no reference to the context exists (second premise of `View::new`).
     let place = unsafe { Context::readable(hot.context.get(), addr, len, T::ALIGN) };
     T::relocated(value, place.cast_mut())
 }
@@ -248,13 +255,13 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for View<'r> {
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
         // SAFETY: `p` points to a live `T` of this region (the brand), and `read_address` returns the address
-        // of it, or of its copy. The region is locked (or the object does not change, see `new`), and there
-        // is no `&mut` into it: that would need `&mut Txn`, and `self` is borrowed from it.
+        // of this `T`, or of its copy. The region is locked (or the object does not change, see `new`), and
+        // there is no `&mut` to it: that would need `&mut Txn`, and `self` is borrowed from it.
         unsafe { &*self.read_address(p) }
     }
 }
 
-/// A [`View`] that threads can share; made by [`View::shared`]. Dereferences to it.
+/// A [`View`] that threads can share; made by [`View::shared`]. Dereferences to that view.
 pub struct Shared<'v, 'r> {
     /// A reader's view, also in a transaction: it has no context, so it cannot change one.
     view: View<'r>,
@@ -288,13 +295,13 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Shared<'_, 'r> {
     }
 }
 
-/// A value whose pointers lead to objects that are not written any more. It keeps them alive, and is read
-/// without the lock of their region.
+/// A value whose pointers lead to objects that no thread writes any more, such as a snapshot. It keeps these
+/// objects alive, and threads read it without the lock of their region.
 //
 // Invariant: the pointers in `value` are into the region of `table`, `_held` keeps alive the objects that
 // they lead to, and none of those objects is written.
 pub(crate) struct HeldValue<T: Persist> {
-    /// The value without a brand: it gets one when it is read.
+    /// The value, without a brand: [`read`](Self::read) gives it one.
     value: T,
     _held: Option<Held<u8>>,
     table: Arc<HeldTable>,
@@ -302,7 +309,8 @@ pub(crate) struct HeldValue<T: Persist> {
 }
 
 impl<T: Persist> HeldValue<T> {
-    /// Copies `value`, and holds the object `reached`.
+    /// Copies `value`, and holds the object at `reached`, which keeps all objects alive that `value` leads
+    /// to.
     ///
     /// # Errors
     /// [`Error::Nested`] in a transaction; [`Error::Closed`] if the heap does not exist any more.
@@ -319,7 +327,8 @@ impl<T: Persist> HeldValue<T> {
         value: &T::At<'r>,
         reached: Option<NonNull<u8>>,
     ) -> Result<HeldValue<T>> {
-        // The view of a transaction for several threads has no context, either, but is not a read.
+        // A view that `View::shared` has made in a transaction has no context either, but belongs to no read.
+        // So this does not look at the context.
         if !view.is_read() {
             return Err(Error::Nested);
         }
@@ -332,12 +341,15 @@ impl<T: Persist> HeldValue<T> {
         Ok(HeldValue { value, _held, table, heap })
     }
 
-    /// Keeps a value that a transaction has committed.
+    /// Makes a `HeldValue` of a value that a transaction has committed.
     ///
     /// # Safety
     /// * All objects that `value` leads to have been kept alive since the commit, and `held` keeps them alive
     ///   from now on; if it is `None`, there are none. `table` is the table of their region.
-    /// * The first and the last premise of [`new`](Self::new).
+    /// * If a transaction has committed an object that `value` leads to, it is never written again while it
+    ///   is reachable or held.
+    /// * The functions that are passed to [`read`](Self::read) use the view only for objects that `value`
+    ///   leads to, and pass it only to functions that do the same.
     pub(crate) unsafe fn from_committed(
         value: T,
         held: Option<Held<u8>>,
@@ -347,7 +359,7 @@ impl<T: Persist> HeldValue<T> {
         HeldValue { value, _held: held, table: table.clone(), heap: heap.clone() }
     }
 
-    /// Calls `f` with the value.
+    /// Calls `f` with the value, and with a view to read the objects that the value leads to.
     ///
     /// # Errors
     /// [`Error::Closed`] if the heap was closed, or the root was removed; [`Error::Forked`];
@@ -382,7 +394,8 @@ struct HeldAccess<'a> {
 
 impl Drop for HeldAccess<'_> {
     fn drop(&mut self) {
-        // The parent closes the heap, and its locks may be locked for ever in a forked child.
+        // A forked child does not end the access: that could take a lock of the parent, which may stay locked
+        // in the child for ever, and only the parent closes the heap.
         if self.table.process.is_parent() {
             std::mem::forget(self.begun.take());
         }

@@ -1,8 +1,8 @@
-//! Access to the buffers that collections own. Parts of objects are read and written through raw pointers,
-//! because the program never gets a `P` into a buffer.
+//! Access to the buffers that collections own. The collections read and write parts of buffers through raw
+//! pointers, because there must be no `P` into a buffer outside this crate.
 //!
-//! For the same reason a buffer can be [freed](free) without a run of the collector, and values can be moved
-//! out of it: only the collection has a pointer to its buffer.
+//! So only the collection has a pointer to its buffer. Therefore it can [free](free) a buffer without a run
+//! of the collector, and move values out of it.
 
 #![allow(unsafe_code)]
 
@@ -20,15 +20,15 @@ use crate::txn::context::Mode;
 
 use super::common::copied;
 
-/// A place for a `T`. While it has no value, all its bytes are zero, so that the collector and `check` find
-/// no stale pointer.
+/// A place for a `T` in a buffer, with a value or vacant. All bytes of a vacant slot are zero, so that the
+/// collector and `check` find no stale pointer in it.
 ///
-/// (A value without pointers may be left behind where that is cheaper: then any old value is as good as
-/// zero.)
+/// (If a `T` can have no pointers, its bytes may stay in a vacant slot, which is cheaper.)
 #[repr(transparent)]
 pub(crate) struct Slot<T>(MaybeUninit<T>);
 
-// SAFETY: the description says what a slot is: zero, or a `T`.
+// SAFETY: `desc` says that a slot is zero in all bytes, or a `T`, and has the size and the alignment of a
+// `T`.
 unsafe impl<T: Persist> Persist for Slot<T> {
     type At<'r> = Slot<T::At<'r>>;
     const PADDED: bool = T::PADDED;
@@ -38,7 +38,7 @@ unsafe impl<T: Persist> Persist for Slot<T> {
         const { &Desc::own("pheap::Slot", (size_of::<T>(), align_of::<T>()), Kind::Slot { of: T::desc }) }
     }
 
-    /// Zeroes the padding of the value, if there is one.
+    /// Zeroes the padding of the value, if the slot has a value.
     unsafe fn zero_padding(this: *mut Self) {
         let bytes = this.cast::<u8>();
         settle(bytes);
@@ -59,7 +59,7 @@ impl<T: Persist> Slot<T> {
         Slot(MaybeUninit::zeroed())
     }
 
-    /// Stores a value. Padding is zeroed in place, because a move may change it.
+    /// Stores a value in the slot. Its padding is zeroed in place, because a move may change padding.
     #[inline(always)]
     pub(crate) fn put(&mut self, value: T) {
         self.0.write(value);
@@ -69,7 +69,7 @@ impl<T: Persist> Slot<T> {
         }
     }
 
-    /// Removes the value; a value without pointers is left behind.
+    /// Zeroes the slot, which makes it vacant, unless a `T` can have no pointers: then its bytes stay.
     #[inline(always)]
     pub(crate) fn vacate(&mut self) {
         if T::POINTERS {
@@ -79,7 +79,7 @@ impl<T: Persist> Slot<T> {
         }
     }
 
-    /// Returns the value.
+    /// Returns the value in the slot.
     ///
     /// # Safety
     /// The slot has a value.
@@ -89,7 +89,7 @@ impl<T: Persist> Slot<T> {
         unsafe { self.0.assume_init_ref() }
     }
 
-    /// Returns the value, to write.
+    /// Returns the value in the slot, to write.
     ///
     /// # Safety
     /// The slot has a value.
@@ -99,7 +99,7 @@ impl<T: Persist> Slot<T> {
         unsafe { self.0.assume_init_mut() }
     }
 
-    /// Moves the value out. The caller overwrites the slot next, or never reads it again.
+    /// Moves the value out of the slot. The caller overwrites the slot next, or never reads it again.
     ///
     /// # Safety
     /// The slot has a value.
@@ -118,7 +118,8 @@ impl<T: Persist> Slot<T> {
     }
 }
 
-/// False only if no value of the type has zero in all bytes.
+/// Returns whether a value of the type may be zero in all bytes. The answer `false` is certain, `true` is
+/// not.
 fn may_be_zero(desc: &Desc) -> bool {
     match &desc.kind {
         Kind::Ptr { nullable, .. } => *nullable,
@@ -148,12 +149,13 @@ pub(crate) unsafe fn read<'v, T: Pointee + ?Sized>(view: &'v View<'_>, value: *m
 /// `value` is a live value within a live object of the region of `tx`.
 #[inline(always)]
 pub(crate) unsafe fn write<'t, T: Pointee + ?Sized>(tx: &'t mut Txn<'_>, value: *mut T) -> &'t mut T {
-    // SAFETY: `value` is live, by the caller's premise; `&mut` excludes all other access.
+    // SAFETY: `value` is live, by the caller's premise; the `&mut` to the transaction excludes all other
+    // access.
     unsafe { &mut *tx.writable(value) }
 }
 
-/// An object that a collection writes several times. It is looked up again only if the transaction may have
-/// moved it.
+/// An object that a collection writes several times. The place to which the transaction writes the object is
+/// looked up again only if the transaction may have changed it.
 pub(crate) struct Writable<'r, T> {
     object: P<'r, T>,
     place: *mut T,
@@ -162,7 +164,7 @@ pub(crate) struct Writable<'r, T> {
 }
 
 impl<'r, T: Persist> Writable<'r, T> {
-    /// Makes the object crash-safe.
+    /// Makes `object` crash-safe, and notes the place to which the transaction writes it.
     #[inline(always)]
     pub(crate) fn new(tx: &mut Txn<'r>, object: P<'r, T>) -> Self {
         // SAFETY: `object` points to a live object of its region, as each `P` does.
@@ -175,22 +177,23 @@ impl<'r, T: Persist> Writable<'r, T> {
     pub(crate) fn get<'t>(&self, tx: &'t mut Txn<'r>) -> &'t mut T {
         let mode = tx.mode();
         if mode == self.mode && mode != Mode::Doomed && tx.widened() == self.widened {
-            // SAFETY: `place` is where the transaction writes the object. That changes only with the mode, or
-            // with wider copies, or in a doomed transaction, and none of these is the case.
+            // SAFETY: `place` is where the transaction writes the object. That changes only if the mode
+            // changes, if a wider copy is made, or in a doomed transaction; the condition above excludes all
+            // three.
             return unsafe { &mut *self.place };
         }
         &mut tx[self.object]
     }
 }
 
-/// Returns the address and the bytes of a part of an object, for [`announce`].
+/// Returns the address of a part of an object and its size in bytes, as [`announce`] takes them.
 #[inline(always)]
 pub(crate) fn range<T>(value: *mut T) -> (*mut u8, usize) {
     (value.cast(), size_of::<T>())
 }
 
-/// Announces writes to several parts, each of which is about to be written: a long transaction then has one
-/// fence for all of them.
+/// Announces that several parts of objects are about to be written. A long transaction then logs all of them
+/// with one fence.
 ///
 /// # Safety
 /// Each part is within a live object of the region of `tx`.
@@ -214,15 +217,15 @@ pub(crate) unsafe fn free<'r, T: Pointee + ?Sized>(tx: &Txn<'r>, buffer: P<'r, T
 /// Returns a pointer to a part of a buffer, for use within an operation of the collection.
 ///
 /// # Safety
-/// `value` is a live value within a live object of the region of the brand; the pointer does not leave this
-/// crate.
+/// `value` is a live value within a live object of the region that the brand `'r` stands for. The returned
+/// pointer does not leave this crate.
 #[inline(always)]
 pub(crate) unsafe fn pointer_to<'r, T: Persist>(value: *mut T) -> P<'r, T> {
     // SAFETY: `value` is a live value of the region, by the caller's premise, and so not null.
     unsafe { P::from_addr(NonNull::new_unchecked(value.cast())) }
 }
 
-/// The slots of a buffer, by raw pointers.
+/// Consecutive slots of a buffer: a raw pointer to the first one, and their number.
 pub(crate) struct Slots<T> {
     first: *mut Slot<T>,
     pub(crate) len: usize,
@@ -240,58 +243,59 @@ impl<T: Persist> Slots<T> {
         Slots { first: elements_of(buffer), len }
     }
 
-    /// Returns the slots of a collection without a buffer.
+    /// Returns zero slots, for a collection without a buffer.
     #[inline(always)]
     pub(crate) fn none() -> Slots<T> {
         Slots { first: std::ptr::dangling_mut(), len: 0 }
     }
 
-    /// Returns the slots of a buffer.
+    /// Returns all slots of a buffer.
     #[inline(always)]
     pub(crate) fn from_buffer<'r>(view: &View<'r>, buffer: P<'r, [Slot<T>]>) -> Slots<T> {
         let slots = view.value_of(buffer);
         Slots { first: slots.cast(), len: slots.len() }
     }
 
-    /// Returns the first `len` slots.
+    /// Returns the first `len` of these slots.
     #[inline(always)]
     pub(crate) fn up_to(self, len: usize) -> Slots<T> {
         debug_assert!(len <= self.len);
         Slots { len, ..self }
     }
 
-    /// Returns the slots from `from` on.
+    /// Returns the slots from index `from` on.
     #[inline(always)]
     pub(crate) fn behind(self, from: usize) -> Slots<T> {
         assert!(from <= self.len);
         Slots { first: self.first.wrapping_add(from), len: self.len - from }
     }
 
-    /// Returns a slot.
+    /// Returns a raw pointer to slot `i`.
     ///
     /// # Safety
-    /// `i` is less than the length.
+    /// `i` is less than the number of slots.
     #[inline(always)]
     pub(crate) unsafe fn slot_ptr(self, i: usize) -> *mut Slot<T> {
         debug_assert!(i < self.len);
-        // SAFETY: `i` is less than the length, so the slot is in the buffer.
+        // SAFETY: `i` is less than the number of slots, so slot `i` is in the buffer.
         unsafe { self.first.add(i) }
     }
 
-    /// Returns the slots `from..to`.
+    /// Returns the slots `from..to`, as a raw slice.
     ///
     /// # Safety
-    /// `from..to` is within the length.
+    /// `from <= to`, and `to` is at most the number of slots.
     #[inline(always)]
     pub(crate) unsafe fn range(self, from: usize, to: usize) -> *mut [Slot<T>] {
         debug_assert!(from <= to && to <= self.len);
-        // SAFETY: `from` is at most the length, so the address is in the buffer, or at its end.
+        // SAFETY: `from` is at most the number of slots, so the address is in the buffer, or at its end.
         std::ptr::slice_from_raw_parts_mut(unsafe { self.first.add(from) }, to - from)
     }
 }
 
 /// Allocates a buffer of `capacity` slots, and moves the values of `old` to its first slots; the others are
-/// vacant. The caller frees the old buffer, or does not use the old slots of these values any more.
+/// vacant. The caller frees the old buffer, or does not use the slots `old` again before it stores other
+/// values there.
 pub(crate) fn moved<'r, T: Persist>(
     tx: &Txn<'r>,
     old: Slots<T>,
@@ -300,7 +304,7 @@ pub(crate) fn moved<'r, T: Persist>(
     debug_assert!(old.len <= capacity);
     let (buffer, first) = tx.alloc_elements::<Slot<T>>(capacity)?;
     // SAFETY: the new buffer has `capacity` slots, not written yet, and `old.len` is at most that. The values
-    // move: the caller does not use the old slots again.
+    // move: the caller does not use them in the old slots again.
     unsafe {
         if tx.is_in_place() && !T::PADDED {
             first.copy_from_nonoverlapping(old.first, old.len);
@@ -312,12 +316,12 @@ pub(crate) fn moved<'r, T: Persist>(
     Ok(buffer)
 }
 
-/// Moves a value to a slot of a new object, and zeroes its padding: a commit does not check new objects, and
-/// a value that this transaction has written may have anything in its padding.
+/// Moves a value to a slot of a new object, and zeroes the padding of the moved value. A commit zeroes no
+/// padding in new objects, and a value that this transaction has written may have any bytes in its padding.
 ///
 /// # Safety
-/// `old` is a slot of a live object of the region of `view`. It has a value, which is not used there again.
-/// `new` is a slot of another object, not written yet.
+/// `old` is a slot of a live object of the region of `view`. `old` has a value, which is not used there
+/// again. `new` is a slot of another object, not written yet.
 #[inline(always)]
 pub(crate) unsafe fn move_to_new<T: Persist>(view: &View<'_>, old: *mut Slot<T>, new: *mut Slot<T>) {
     // SAFETY: the slots belong to different objects, by the caller's premise, and after the copy the new one
@@ -337,7 +341,7 @@ mod tests {
     use crate::collections::{PBTreeMap, PHashMap, PVec, PVecDeque};
     use crate::field;
 
-    /// Has 7 bytes of padding.
+    /// A type with 7 bytes of padding.
     #[derive(crate::Persist, Clone, Copy)]
     #[persist(crate = "crate")]
     #[repr(C)]
@@ -356,7 +360,7 @@ mod tests {
         ordered: PBTreeMap<'r, u64, Padded>,
     }
 
-    /// Writes into all bytes of a value, padding included, as an assignment may.
+    /// Writes 0xaa into the padding of a value, as an assignment may, and sets `byte` to 1.
     fn soil(value: &mut Padded) {
         let number = value.number;
         // SAFETY: all bytes belong to the value, and all its fields are written again.
@@ -370,11 +374,12 @@ mod tests {
     fn is_clean(value: &Padded) -> bool {
         let bytes = std::ptr::from_ref(value).cast::<u8>();
         settle(bytes.cast_mut());
-        // SAFETY: `settle` has made all bytes of the value initialized, and it has 16.
+        // SAFETY: `settle` has made all bytes of the value initialized, and a `Padded` has 16 bytes.
         value.byte == 1 && (9..16).all(|i| unsafe { bytes.add(i).read() } == 0)
     }
 
-    /// A commit does not check new objects, so the copy must zero their padding.
+    /// A collection that moves its values to a new buffer or node zeroes their padding: a commit zeroes no
+    /// padding in new objects.
     #[test]
     fn padding_does_not_get_into_new_buffers() {
         let heap = crate::Heap::in_memory().unwrap();

@@ -11,9 +11,9 @@ use crate::error::Result;
 use crate::heap::check::rule::{OwnType, TypePromise};
 use crate::ptr::{P, bounds};
 
-/// Growable bytes: the counterpart of [`PString`](super::PString) for bytes, and a key of maps, too. With
-/// serde they are bytes (in human-readable formats, a string in hexadecimal), whereas a `PVec<u8>` is a
-/// sequence of numbers. (The length of a `P<[u8]>` is fixed, and it takes a word less.)
+/// Growable bytes: the counterpart of [`PString`](super::PString) for bytes. It can be a key of maps, too.
+/// With serde, a `PBytes` is bytes (in human-readable formats, a string in hexadecimal), whereas a `PVec<u8>`
+/// is a sequence of numbers. (A `P<[u8]>` has a fixed length, and is one word instead of two.)
 ///
 /// ```
 /// # use pheap::{Heap, PBytes, Root};
@@ -37,13 +37,14 @@ pub struct PBytes<'r> {
     bytes: PVec<'r, u8>,
 }
 
-/// See [`own_types`](super::own_types).
+/// Entries for the lists of [`own_types`](super::own_types): the types of this module, each with the promise
+/// that [`check`](crate::Heap::check) verifies.
 pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::for_type::<PBytes<'static>>(TypePromise::Nothing)];
 
 sized!(PBytes<> of "bytes", "a buffer", PBytes { bytes: PVec::new() }, |bytes| bytes.bytes.len());
 
 impl<'r> PBytes<'r> {
-    /// Makes a copy of these bytes.
+    /// Makes a `PBytes` with a copy of `bytes`.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
@@ -51,8 +52,8 @@ impl<'r> PBytes<'r> {
         Ok(PBytes { bytes: PVec::from_slice(tx, bytes)? })
     }
 
-    /// Frees the buffer when the transaction commits, before a collection would: for bytes that were moved
-    /// out of their place, such as a value that a map has returned.
+    /// Frees the buffer when the transaction commits, earlier than the collector would. It is for a `PBytes`
+    /// that was moved out of an object, such as a value that a map has returned.
     ///
     /// ```
     /// # use pheap::{Heap, PBTreeMap, PBytes, Root};
@@ -73,7 +74,7 @@ impl<'r> PBytes<'r> {
         self.bytes.free_buffer(tx);
     }
 
-    /// Returns the number of bytes that there is room for.
+    /// Returns the number of bytes that the buffer has room for.
     pub fn capacity(&self, view: &View<'r>) -> usize {
         self.bytes.capacity(view)
     }
@@ -86,16 +87,16 @@ impl<'r> PBytes<'r> {
 }
 
 by_pointer! {
-    /// Reading bytes by their pointer: short for `view[bytes].as_slice(view)` and so on.
+    /// Reading bytes through a `P` to a `PBytes`: short for `view[bytes].as_slice(view)` and so on.
     [] PBytes<>:
     fn as_slice() -> &'v [u8];
 }
 
-/// <a id="change-PBytes"></a>Changing bytes. Operations that may allocate fail as [`PVec::push`](P::push)
-/// does; then they have changed nothing.
+/// <a id="change-PBytes"></a>Changing bytes. Operations that may allocate fail as `push` of a [`PVec`] does;
+/// then they have changed nothing.
 impl<'r> P<'r, PBytes<'r>> {
     #[inline(always)]
-    #[allow(unsafe_code)] // of `field!`
+    #[allow(unsafe_code)] // `field!` expands to unsafe code
     fn bytes(self) -> P<'r, PVec<'r, u8>> {
         crate::field!(self.bytes)
     }
@@ -103,7 +104,7 @@ impl<'r> P<'r, PBytes<'r>> {
     /// Appends a byte.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// As for [`Txn::alloc_slice`].
     pub fn push(self, tx: &mut Txn<'r>, byte: u8) -> Result<()> {
         self.bytes().push(tx, byte)
     }
@@ -121,7 +122,7 @@ impl<'r> P<'r, PBytes<'r>> {
         self.bytes().extend_from_slice(tx, bytes)
     }
 
-    /// Replaces a range. O(n).
+    /// Replaces the bytes in `range` by `bytes`. O(n).
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -142,7 +143,7 @@ impl<'r> P<'r, PBytes<'r>> {
         self.replace_range(tx, .., bytes)
     }
 
-    /// Removes all bytes from `len` on.
+    /// Removes all bytes from index `len` on.
     pub fn truncate(self, tx: &mut Txn<'r>, len: usize) {
         self.bytes().truncate(tx, len);
     }
@@ -152,7 +153,8 @@ impl<'r> P<'r, PBytes<'r>> {
         self.bytes().clear(tx);
     }
 
-    /// Returns a range of the bytes, to write. They are made crash-safe together.
+    /// Returns the bytes in `range`, to write. All of them are made crash-safe, also those that do not
+    /// change.
     ///
     /// # Panics
     /// If the range is not within the bytes.
@@ -161,7 +163,7 @@ impl<'r> P<'r, PBytes<'r>> {
         self.bytes().as_mut_slice(tx, range)
     }
 
-    /// Reserves room for at least this many more bytes.
+    /// Reserves room for at least `more` additional bytes.
     ///
     /// # Errors
     /// As for [`push`](Self::push).

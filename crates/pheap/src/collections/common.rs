@@ -1,7 +1,8 @@
-//! Macros that the collections share: their sizes, reading them by their pointers, their iterators, the
-//! entries of maps, and sets made of maps.
+//! Macros that the collections share: for their sizes, for reading through a `P` to a collection, for
+//! iterators, for the entries of maps, and for sets made of maps.
 
-/// Makes handles `Copy`, whatever their type parameters are.
+/// Implements `Clone` and `Copy` for a type, whatever its type parameters are. (`derive` would require these
+/// to be `Copy`, too.)
 macro_rules! copied {
     ($([$($param:tt)*] $handle:ty;)*) => {$(
         impl<$($param)*> Clone for $handle {
@@ -15,7 +16,8 @@ macro_rules! copied {
     )*};
 }
 
-/// `new`, `default`, `len` and `is_empty` of a collection.
+/// Implements `new`, `default`, `len` and `is_empty` for a collection. `$what` and `$buffers` are nouns for
+/// their documentation: the elements, and the memory that an empty collection does without.
 macro_rules! sized {
     (
         $name:ident<$($arg:ident),*> of $what:literal, $buffers:literal, $empty:expr,
@@ -49,7 +51,8 @@ macro_rules! sized {
     };
 }
 
-/// Methods that read a collection by its pointer.
+/// Implements methods of a `P` to a collection that read the collection: each calls the collection's method
+/// of the same name.
 macro_rules! by_pointer {
     (
         $(#[$doc:meta])*
@@ -60,7 +63,7 @@ macro_rules! by_pointer {
         impl<'r, $($param)*> P<'r, $name<'r, $($arg),*>> {
             #[doc = concat!("[`", stringify!($name), "::len`].")]
             #[inline]
-            #[allow(clippy::len_without_is_empty)] // it exists; clippy does not see through the `impl` blocks
+            #[allow(clippy::len_without_is_empty)] // `is_empty` follows; clippy does not find it here
             pub fn len(self, view: &View<'r>) -> usize {
                 view[self].len()
             }
@@ -83,7 +86,8 @@ macro_rules! by_pointer {
     };
 }
 
-/// A bound that no type satisfies. It belongs to methods that exist only for the compiler's message.
+/// A bound that no type satisfies. Methods with this bound cannot be called: they exist so that the
+/// compiler's message for a call explains how to change a collection.
 #[diagnostic::on_unimplemented(
     message = "a collection is changed through a pointer to it, which `field!` makes: use `field!(shop.prices).insert(tx, ..)` for `tx[shop].prices.insert(..)`",
     label = "this is the collection itself",
@@ -92,8 +96,9 @@ macro_rules! by_pointer {
 )]
 pub trait ChangedInPlace {}
 
-/// Methods that a collection does not have, because it is changed through its pointer. The compiler's message
-/// for a call says so.
+/// Declares methods that cannot be called, with the names of those that change a collection. A collection is
+/// changed through a `P` to it; the compiler's message for a call of such a method on the collection itself
+/// says so.
 macro_rules! not_in_place {
     ([$($param:tt)*] $ty:ty: $($method:ident($($arg:ident),*) -> $out:ty;)*) => {
         #[doc(hidden)]
@@ -112,8 +117,8 @@ macro_rules! not_in_place {
     };
 }
 
-/// Iterators that show a part of each item of an iterator within this crate. An `exact` one knows its length,
-/// and one with `both_ends` is double-ended.
+/// Defines public iterators. Each wraps another iterator, and returns a part of each of its items. `exact`
+/// adds `ExactSizeIterator`, and `both_ends` adds `DoubleEndedIterator`.
 macro_rules! iterators {
     (@also $params:tt $name:tt $args:tt $item:ty, |$entry:pat_param| $part:expr;) => {};
     (
@@ -193,7 +198,7 @@ macro_rules! iterators {
     )*};
 }
 
-/// An iterator over entries, and the number of entries that are left.
+/// An iterator over the entries of a map, with the number of entries that are left as its size hint.
 #[derive(Clone)]
 pub(super) struct CountedEntries<I> {
     entries: I,
@@ -236,7 +241,8 @@ impl<I: DoubleEndedIterator> DoubleEndedIterator for CountedEntries<I> {
     }
 }
 
-/// The methods of the entry of a key, occupied or vacant.
+/// Implements the methods of `Entry`, the entry of a key in a map, for a kind of map. An `Entry` is occupied
+/// or vacant.
 macro_rules! entries {
     ($key:ident) => {
         impl<'t, 'q, 'r, K: $key<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
@@ -248,7 +254,7 @@ macro_rules! entries {
                 }
             }
 
-            /// Returns the value, to write. If there is none, inserts `value`.
+            /// Returns the value of the key, to write. If the entry is vacant, inserts `value` first.
             ///
             /// # Errors
             /// As for [`insert`](P::insert).
@@ -257,8 +263,8 @@ macro_rules! entries {
                 self.or_insert_with(|_| Ok(value))
             }
 
-            /// Returns the value, to write. If there is none, inserts the result of `make`, which gets the
-            /// transaction to allocate objects.
+            /// Returns the value of the key, to write. If the entry is vacant, inserts the result of `make`
+            /// first. `make` gets the transaction, with which it can allocate objects.
             ///
             /// # Errors
             /// The error of `make`, and as for [`insert`](P::insert).
@@ -267,8 +273,8 @@ macro_rules! entries {
                 self.or_insert_with_key(|tx, _| make(tx))
             }
 
-            /// Returns the value, to write. If there is none, inserts the result of `make`, which gets the
-            /// key.
+            /// Returns the value of the key, to write. If the entry is vacant, inserts the result of `make`
+            /// first. `make` gets the transaction, and the key in its borrowed form.
             ///
             /// # Errors
             /// As for [`or_insert_with`](Self::or_insert_with).
@@ -286,7 +292,8 @@ macro_rules! entries {
                 }
             }
 
-            /// Returns the value, to write. If there is none, inserts the default value.
+            /// Returns the value of the key, to write. If the entry is vacant, inserts the default value
+            /// first.
             ///
             /// # Errors
             /// As for [`insert`](P::insert).
@@ -298,7 +305,7 @@ macro_rules! entries {
                 self.or_insert_with(|_| Ok(V::default()))
             }
 
-            /// Calls `change` with the value, if there is one.
+            /// Calls `change` with the value, if the entry is occupied. Returns the entry.
             #[inline]
             pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
                 if let Entry::Occupied(entry) = &mut self {
@@ -310,7 +317,8 @@ macro_rules! entries {
     };
 }
 
-/// A set: a map without values.
+/// Implements a set as a map whose values are `()`: its size, the methods that read it, and those that change
+/// it.
 macro_rules! set_of {
     (
         $set:ident, $map:ident of $key:ident, $buffers:literal, $order:literal, $iter:ident
@@ -318,8 +326,8 @@ macro_rules! set_of {
     ) => {
         sized!($set<K> of "elements", $buffers, $set { map: $map::new() }, |set| set.map.len());
 
-        /// Reading. The program gets elements in their [borrowed form](crate::collections::MapKey): a `&str`
-        /// for a `PString`.
+        /// Reading a set. The program gets elements in their [borrowed form](crate::collections::MapKey): a
+        /// `&str` for a `PString`.
         impl<'r, K: $key<'r>> $set<'r, K> {
             #[doc = concat!("Whether there is such an element. ", $order)]
             #[inline]
@@ -329,7 +337,7 @@ macro_rules! set_of {
         }
 
         by_pointer! {
-            /// Reading a set by its pointer: short for `view[set].contains(view, …)`.
+            /// Reading a set through a `P` to it: short for `view[set].contains(view, …)` and so on.
             [K: $key<'r>] $set<K>:
             fn contains(element: impl KeyArg<'r, K>) -> bool;
             fn iter() -> $iter<'v, 'r, K>;
@@ -348,7 +356,7 @@ macro_rules! set_of {
         #[doc = concat!("<a id=\"change-", stringify!($set), "\"></a>Changing a set.")]
         impl<'r, K: $key<'r>> P<'r, $set<'r, K>> {
             #[inline(always)]
-            #[allow(unsafe_code)] // of `field!`
+            #[allow(unsafe_code)] // `field!` expands to unsafe code
             fn map(self) -> P<'r, $map<'r, K, ()>> {
                 crate::field!(self.map)
             }
@@ -373,7 +381,8 @@ macro_rules! set_of {
                 self.map().retain(tx, |element, ()| keep(element));
             }
 
-            /// Removes all elements, and frees all memory. O(n).
+            /// Removes all elements. The memory of the set, and of keys that own memory, is freed when the
+            /// transaction commits. O(n).
             pub fn clear(self, tx: &mut Txn<'r>) {
                 self.map().clear(tx);
             }

@@ -36,13 +36,14 @@ use crate::ptr::{P, bounds};
 #[repr(C)]
 #[persist(own, id = "pheap::PVecDeque", crate = "crate")]
 pub struct PVecDeque<'r, T> {
-    /// Index of the buffer's slot for the element at the front; 0 if there is no buffer.
+    /// Index of the slot in the buffer that has the element at the front; 0 if there is no buffer.
     head: u64,
     len: u64,
     buffer: Option<P<'r, [Slot<T>]>>,
 }
 
-/// See [`own_types`](super::own_types).
+/// Entries for the lists of [`own_types`](super::own_types): the types of this module, each with the promise
+/// that [`check`](crate::Heap::check) verifies.
 pub(super) const OWN_TYPES: &[OwnType] =
     &[OwnType::for_type::<PVecDeque<'static, u8>>(TypePromise::Collection(CollectionRule::ring))];
 
@@ -51,7 +52,7 @@ sized!(
     |queue| queue.len as usize
 );
 
-/// The elements of a buffer that is a ring.
+/// A ring buffer: its slots, the index of the slot of the first element, and the number of elements.
 struct Ring<T> {
     slots: Slots<T>,
     head: usize,
@@ -61,11 +62,12 @@ struct Ring<T> {
 copied! { [T] Ring<T>; }
 
 impl<T: Persist> Ring<T> {
-    /// Returns the number of the slot of element `index`, or of the slot that it would have if there were
-    /// more elements.
+    /// Returns the index of the slot of element `index`, or of the slot that this element would have if there
+    /// were more elements.
     #[inline(always)]
     fn slot_index(self, index: usize) -> usize {
-        // In this order, because a sum might overflow: a ring of elements without bytes may have any length.
+        // Not the sum modulo the capacity, because the sum might overflow: a ring of zero-sized elements may
+        // have any length.
         let before_end = self.slots.len - self.head;
         if index < before_end { self.head + index } else { index - before_end }
     }
@@ -76,12 +78,12 @@ impl<T: Persist> Ring<T> {
     /// `index` is less than the capacity.
     #[inline(always)]
     unsafe fn element_slot_ptr(self, index: usize) -> *mut Slot<T> {
-        // SAFETY: `place` is less than the capacity, because `index` is.
+        // SAFETY: `slot_index` returns an index less than the capacity, because `index` is less.
         unsafe { self.slots.slot_ptr(self.slot_index(index)) }
     }
 }
 
-/// Reading.
+/// Reading a queue.
 impl<'r, T: Persist> PVecDeque<'r, T> {
     #[inline(always)]
     fn ring(&self, view: &View<'r>) -> Ring<T> {
@@ -89,7 +91,7 @@ impl<'r, T: Persist> PVecDeque<'r, T> {
         Ring { slots, head: self.head as usize, len: self.len() }
     }
 
-    /// Returns the number of elements that there is room for.
+    /// Returns the number of elements that the buffer has room for.
     pub fn capacity(&self, view: &View<'r>) -> usize {
         self.buffer.map_or(0, |buffer| buffer.len(view))
     }
@@ -128,7 +130,7 @@ impl<'r, T: Persist> PVecDeque<'r, T> {
 }
 
 by_pointer! {
-    /// Reading a queue by its pointer: short for `view[queue].get(view, …)`.
+    /// Reading a queue through a `P` to it: short for `view[queue].get(view, …)` and so on.
     [T: Persist] PVecDeque<T>:
     fn get(index: usize) -> Option<&'v T>;
     fn iter() -> Iter<'v, 'r, T>;
@@ -136,11 +138,11 @@ by_pointer! {
 
 /// <a id="change-PVecDeque"></a>Changing a queue.
 ///
-/// Operations that may allocate fail with [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap
-/// cannot grow, and with [`Error::TooLarge`]; then they have changed nothing, except that `extend` keeps the
-/// elements that it has appended.
+/// Operations that may allocate fail as [`Txn::alloc_slice`] does: for instance with [`Error::OutOfSpace`] or
+/// [`Error::ReservationFull`] if the heap cannot grow. Then they have changed nothing, except that `extend`
+/// keeps the elements that it has appended.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
-    /// Returns the ring, with room for one more element.
+    /// Makes room for one more element. Returns the ring.
     #[inline(always)]
     fn with_room(self, tx: &mut Txn<'r>) -> Result<Ring<T>> {
         let ring = tx[self].ring(tx);
@@ -151,7 +153,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         self.set_capacity(tx, least.max(ring.len.saturating_mul(2)).max(4))
     }
 
-    /// Moves the elements to the start of another buffer.
+    /// Moves the elements to a new buffer with `capacity` slots, from its first slot on. The commit frees the
+    /// old buffer. Returns the new ring.
     #[cold]
     fn set_capacity(self, tx: &mut Txn<'r>, capacity: usize) -> Result<Ring<T>> {
         let ring = tx[self].ring(tx);
@@ -174,7 +177,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Appends an element. Amortised O(1).
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// As for [`Txn::alloc_slice`].
     pub fn push_back(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let ring = self.with_room(tx)?;
         // SAFETY: `with_room` has made the capacity greater than `ring.len`.
@@ -186,7 +189,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Inserts an element before all others. Amortised O(1).
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// As for [`Txn::alloc_slice`].
     pub fn push_front(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let ring = self.with_room(tx)?;
         let head = ring.slot_index(ring.slots.len - 1);
@@ -234,7 +237,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         }
     }
 
-    /// Moves an element to a slot that has none.
+    /// Moves element `from` to the slot of index `to`, which has no element.
     fn shift(tx: &mut Txn<'r>, ring: Ring<T>, from: usize, to: usize) {
         let value = Self::take_element(tx, ring, from);
         // SAFETY: `to` is less than the capacity: the callers pass the index of an element, or the next one
@@ -242,8 +245,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         unsafe { buffer::write(tx, ring.element_slot_ptr(to)).put(value) };
     }
 
-    /// Inserts an element at `index`, before those that are there. O(n): the elements on the side of the
-    /// nearer end move by one.
+    /// Inserts an element before element `index`, or at the end if `index` is the length. O(n): the elements
+    /// on the side of the nearer end move by one.
     ///
     /// # Errors
     /// As for [`push_back`](Self::push_back).
@@ -256,13 +259,14 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         assert!(index <= len, "index out of bounds: the length is {len} but the index is {index}");
         let mut ring = self.with_room(tx)?;
         if index < len / 2 {
-            // The ring begins one slot earlier.
+            // The ring begins one slot earlier, and the elements before `index` move by one slot towards its
+            // start.
             ring.head = ring.slot_index(ring.slots.len - 1);
             (0..index).for_each(|i| Self::shift(tx, ring, i + 1, i));
         } else {
             (index..len).rev().for_each(|i| Self::shift(tx, ring, i, i + 1));
         }
-        // SAFETY: there is room for one more element, and an element that was here has moved.
+        // SAFETY: there is room for one more element, and if there was an element `index`, it has moved.
         unsafe { buffer::write(tx, ring.element_slot_ptr(index)).put(value) };
         let queue = &mut tx[self];
         queue.head = ring.head as u64;
@@ -291,10 +295,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         Some(value)
     }
 
-    /// Swaps two elements.
+    /// Swaps the elements `a` and `b`.
     ///
     /// # Panics
-    /// If one of them does not exist.
+    /// If one of the two elements does not exist.
     #[track_caller]
     pub fn swap(self, tx: &mut Txn<'r>, a: usize, b: usize) {
         let ring = tx[self].ring(tx);
@@ -329,7 +333,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         taken.into_iter()
     }
 
-    /// Removes all elements from `len` on.
+    /// Removes all elements from index `len` on.
     pub fn truncate(self, tx: &mut Txn<'r>, len: usize) {
         if len < tx[self].len() {
             self.drain(tx, len..);
@@ -338,12 +342,12 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
 
     /// Removes the elements for which `keep` is false. O(n).
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
-        // The program's code runs first: if it panics, nothing has moved.
+        // `keep` is called for all elements first: if it panics, no element has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
         let (ring, mut to) = (tx[self].ring(tx), 0);
         for (from, kept) in kept.into_iter().enumerate() {
             match kept {
-                // The slot `to` has no element: it was removed, or has moved.
+                // The slot `to` has no element any more: its element was removed, or has moved.
                 true if from != to => Self::shift(tx, ring, from, to),
                 true => {}
                 false => drop(Self::take_element(tx, ring, from)),
@@ -355,13 +359,13 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         }
     }
 
-    /// Moves all elements of `other` to the end of this one.
+    /// Moves all elements of `other` to the end of this queue.
     ///
     /// # Errors
     /// As for [`push_back`](Self::push_back); then nothing has moved.
     ///
     /// # Panics
-    /// If the two are the same.
+    /// If `other` is this queue.
     pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PVecDeque<'r, T>>) -> Result<()> {
         assert!(self != other, "a queue cannot be appended to itself");
         self.reserve(tx, tx[other].len())?;
@@ -369,9 +373,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         self.extend(tx, elements)
     }
 
-    /// Moves the elements from `at` on to another queue, with a buffer of exactly that size. O(k) for k
-    /// elements. But if `at` is 0, they move in their old buffer, in O(1). If `at` is the length, and
-    /// not 0, the new queue has no buffer. If the program does not store it, its buffer is garbage.
+    /// Moves the elements from index `at` on to a new queue, and returns that. As a rule, the buffer of the
+    /// new queue has room for exactly the k moved elements: O(k). If `at` is 0, the new queue gets the old
+    /// buffer: O(1). If `at` is the length, and not 0, the new queue has no buffer. If the program does not
+    /// store the new queue, its buffer is garbage.
     ///
     /// # Errors
     /// As for [`push_back`](Self::push_back); then nothing has changed.
@@ -417,18 +422,19 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Appends the items of an iterator.
     ///
     /// # Errors
-    /// As for [`push_back`](Self::push_back). Earlier items are appended then; an `Err` that leaves the
-    /// transaction undoes that.
+    /// As for [`push_back`](Self::push_back). Then the items before the failed one stay appended, unless the
+    /// transaction is rolled back.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let elements = elements.into_iter();
-        let _ = self.reserve(tx, believed::<T>(elements.size_hint().0)); // there may be fewer
+        // An error is ignored: there may be fewer items than the hint says.
+        let _ = self.reserve(tx, believed::<T>(elements.size_hint().0));
         for element in elements {
             self.push_back(tx, element)?;
         }
         Ok(())
     }
 
-    /// Reserves room for at least this many more elements.
+    /// Reserves room for at least `more` additional elements.
     ///
     /// # Errors
     /// As for [`push_back`](Self::push_back).
@@ -483,7 +489,7 @@ pub(super) struct DequeElements<'v, 'r, T> {
 copied! { [T] DequeElements<'_, '_, T>; }
 
 impl<'v, T: Persist + 'v> DequeElements<'v, '_, T> {
-    /// Returns element `index`, which exists.
+    /// Returns element `index`, which must exist.
     fn element(&self, index: usize) -> &'v T {
         // SAFETY: `index` is less than the length, and the slots of all elements have values.
         unsafe { buffer::read(self.view, self.ring.element_slot_ptr(index)).value() }

@@ -4,9 +4,9 @@
 //! | file | |
 //! |---|---|
 //! | `buffer` | slots for values; how buffers are read, written and freed |
-//! | `common` | shared by several: sizes, iterators, entries of keys, sets made of maps |
+//! | `common` | macros for several collections: sizes, iterators, entries of keys, sets made of maps |
 //! | `key` | the types of keys, and how they are hashed and ordered |
-//! | `own_types` | declares the types of this folder to `check` |
+//! | `own_types` | lists the types of this folder, and what `check` verifies of each |
 //! | `vec`, `string`, `bytes`, `deque`, `priority` | a buffer that grows |
 //! | `hash` | maps and sets by hash |
 //! | `btree` | maps and sets in order |
@@ -18,9 +18,9 @@
 //! (`list.push(tx, 42)`; [`field!`](crate::field) makes the pointer to a field).
 //!
 //! **Ownership.** A collection cannot be copied, only moved, and the program never gets a `P` into its
-//! buffers. So only the collection has pointers to them: values can be moved out of them, and the commit
-//! frees a dropped buffer, without a run of the collector. (The nodes of a [`PSnapMap`] are an exception:
-//! snapshots share them.)
+//! buffers. So only the collection has pointers to its buffers: an operation can move values out of a buffer,
+//! and if it replaces or drops a buffer, the commit frees the buffer, without a run of the collector. (The
+//! nodes of a [`PSnapMap`] are an exception: snapshots share them.)
 
 pub mod btree;
 mod buffer;
@@ -47,8 +47,8 @@ pub use snap::{Frozen, PSnapMap, Snapshot};
 pub use string::PString;
 pub use vec::PVec;
 
-/// Returns how many elements to reserve room for, given the hint of an iterator or of input data: at most 1
-/// MiB of them.
+/// Returns how many elements to reserve room for. `hint` is their number as an iterator or input data say; a
+/// wrong hint must not reserve more than 1 MiB.
 pub(crate) fn believed<T>(hint: usize) -> usize {
     hint.min((1 << 20) / size_of::<T>().max(1))
 }

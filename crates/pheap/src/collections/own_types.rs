@@ -1,11 +1,12 @@
-//! Declares the types of this folder to [`check`](crate::Heap::check).
+//! Lists pheap's own types in this folder, each with the promise that [`check`](crate::Heap::check) verifies.
 
 use std::num::NonZero;
 
 use super::{btree, bytes, deque, hash, key, priority, snap, string, vec};
 use crate::heap::check::rule::{CollectionTypes, OwnType, OwnTypes, TypePromise};
 
-/// A type that is not of this folder, but is declared in the same way.
+/// The entry for `NonZero` integers, which no file of this folder declares: `check` verifies that they are
+/// not zero.
 const NUMBERS: &[OwnType] = &[OwnType::for_type::<NonZero<u8>>(TypePromise::NotZero)];
 
 impl OwnTypes for CollectionTypes {
@@ -28,7 +29,8 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// Collects the ids of types in the sources of a folder and its subfolders.
+    /// Collects the ids of pheap's own types, from the `persist` attributes in the sources of a folder and
+    /// its subfolders.
     fn ids_in(folder: &Path, ids: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -43,7 +45,8 @@ mod tests {
         }
     }
 
-    /// `check` would treat a type that is not declared as one without promises.
+    /// The lists have each type of this folder with an attribute `persist(own, …)`. `check` would treat a
+    /// missing one as a type without promises.
     #[test]
     fn check_is_told_of_all_types() {
         let mut declared = Vec::new();

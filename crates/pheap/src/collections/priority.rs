@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::heap::check::rule::{OwnType, TypePromise};
 use crate::ptr::P;
 
-/// Children of an element. With four, there are about half as many levels as with two, so an element moves
-/// less often, and each move writes to the heap.
+/// The most children of an element in the tree of a queue. With four, the tree has about half as many levels
+/// as with two, so an element moves less often; each move writes to the heap.
 const CHILDREN: usize = 4;
 
 /// A priority queue: `BinaryHeap` for a heap. The greatest element comes out first; with
@@ -38,11 +38,12 @@ const CHILDREN: usize = 4;
 /// fields that order it and a `P` to the job, and with an `Ord` implementation for them. Equal elements come
 /// in any order.
 ///
-/// It is a heap with four children per element (Johnson, "Priority queues with update and finding minimum
-/// spanning trees", 1975) in a [`PVec`].
+/// A queue is a tree in heap order with four children per element (Johnson, "Priority queues with update and
+/// finding minimum spanning trees", 1975) in a [`PVec`].
 ///
-/// If the `Ord` of elements contradicts itself, or panics, they come in any order, but nothing worse happens:
-/// none is lost, and none comes twice. (The same holds after a panic in [`change_first`](P::change_first).)
+/// If the `Ord` of elements contradicts itself, or panics, the elements come in any order, but nothing worse
+/// happens: none is lost, and none comes twice. (The same holds after a panic in
+/// [`change_first`](P::change_first).)
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PPriorityQueue", crate = "crate")]
@@ -50,7 +51,8 @@ pub struct PPriorityQueue<'r, T> {
     elements: PVec<'r, T>,
 }
 
-/// See [`own_types`](super::own_types).
+/// Entries for the lists of [`own_types`](super::own_types): the types of this module, each with the promise
+/// that [`check`](crate::Heap::check) verifies.
 pub(super) const OWN_TYPES: &[OwnType] =
     &[OwnType::for_type::<PPriorityQueue<'static, u8>>(TypePromise::Nothing)];
 
@@ -59,7 +61,7 @@ sized!(
     |queue| queue.elements.len()
 );
 
-/// Reading.
+/// Reading a queue.
 impl<'r, T: Persist> PPriorityQueue<'r, T> {
     /// Returns the greatest element, which comes out next. O(1).
     #[inline]
@@ -73,14 +75,14 @@ impl<'r, T: Persist> PPriorityQueue<'r, T> {
         Iter(self.elements.iter(view))
     }
 
-    /// Returns the number of elements that there is room for.
+    /// Returns the number of elements that the buffer has room for.
     pub fn capacity(&self, view: &View<'r>) -> usize {
         self.elements.capacity(view)
     }
 }
 
 by_pointer! {
-    /// Reading a queue by its pointer: short for `view[queue].peek(view)` and so on.
+    /// Reading a queue through a `P` to it: short for `view[queue].peek(view)` and so on.
     [T: Persist] PPriorityQueue<T>:
     fn peek() -> Option<&'v T>;
     fn iter() -> Iter<'v, 'r, T>;
@@ -97,13 +99,13 @@ not_in_place! {
 /// Changing a queue.
 ///
 /// If a transaction ends in an error, it leaves the queue as it was, whatever its methods have returned.
-/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
-/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow, and with
-/// [`Error::TooLarge`](crate::Error::TooLarge); then they have changed nothing, except that `extend` keeps
-/// the elements that it has added.
+/// Operations that may allocate fail as [`Txn::alloc_slice`] does: for instance with
+/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then they have changed
+/// nothing, except that `extend` keeps the elements that it has added.
 impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     #[inline(always)]
-    #[allow(unsafe_code)] // of `field!`
+    #[allow(unsafe_code)] // `field!` expands to unsafe code
     fn elements(self) -> P<'r, PVec<'r, T>> {
         crate::field!(self.elements)
     }
@@ -111,7 +113,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     /// Adds an element. Amortised O(log n); O(1) on average for elements in random order.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// As for [`Txn::alloc_slice`].
     pub fn push(self, tx: &mut Txn<'r>, element: T) -> Result<()> {
         self.elements().push(tx, element)?;
         self.raise(tx, tx[self].len() - 1);
@@ -126,8 +128,9 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         Some(if last == 0 { element } else { self.replace_first(tx, place, element) })
     }
 
-    /// Adds an element and removes the greatest one, which may be the same. O(log n). It allocates nothing,
-    /// so it has no error. With it a program can keep a queue of the n least elements.
+    /// Adds an element, then removes the greatest one, which may be the new one, and returns it. O(log n).
+    /// Allocates nothing, and cannot fail. With this method a program can keep a queue of the n least
+    /// elements.
     pub fn push_pop(self, tx: &mut Txn<'r>, element: T) -> T {
         if tx[self].peek(tx).is_none_or(|greatest| *greatest <= element) {
             return element;
@@ -137,7 +140,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     }
 
     /// Calls `change` with the greatest element, and then moves that element to its new place. O(log n).
-    /// Returns the result of `change`, if there was an element.
+    /// Returns the result of `change`; `None` if the queue is empty.
     pub fn change_first<R>(self, tx: &mut Txn<'r>, change: impl FnOnce(&mut T) -> R) -> Option<R> {
         let result = change(self.elements().get_mut(tx, 0)?);
         self.lower(tx, 0);
@@ -147,18 +150,19 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     /// Adds the items of an iterator. Amortised O(log n) for each.
     ///
     /// # Errors
-    /// As for [`push`](Self::push). Then earlier items were added; if the transaction fails, they are not.
+    /// As for [`push`](Self::push). Then the items before the failed one stay in the queue, unless the
+    /// transaction is rolled back.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         elements.into_iter().try_for_each(|element| self.push(tx, element))
     }
 
-    /// Moves all elements of another queue to this one.
+    /// Moves all elements of `other` to this queue.
     ///
     /// # Errors
     /// As for [`push`](Self::push); then nothing has moved.
     ///
     /// # Panics
-    /// If the two are the same.
+    /// If `other` is this queue.
     pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PPriorityQueue<'r, T>>) -> Result<()> {
         assert!(self != other, "a queue cannot be appended to itself");
         let (here, there) = (tx[self].len(), tx[other].len());
@@ -188,8 +192,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
     /// Removes all elements, and returns them in the order of the queue. O(n log n).
     ///
     /// # Panics
-    /// Perhaps, as [`slice::sort`], if the `Ord` of elements contradicts itself. Then the queue keeps all of
-    /// them.
+    /// If the `Ord` of elements contradicts itself, it may panic, as [`slice::sort`] may. Then the queue
+    /// keeps all elements.
     pub fn drain_sorted(self, tx: &mut Txn<'r>) -> Vec<T> {
         let mut order: Vec<(usize, &T)> = tx[self].iter(tx).enumerate().collect();
         order.sort_by(|(_, a), (_, b)| b.cmp(a));
@@ -200,7 +204,7 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         elements.into_iter().map(|(_, element)| element).collect()
     }
 
-    /// Reserves room for at least this many more elements.
+    /// Reserves room for at least `more` additional elements.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -221,8 +225,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         self.elements().clear(tx);
     }
 
-    /// Moves an element towards the front until its parent is not less. It moves by swaps: if `Ord` panics,
-    /// all elements are still there.
+    /// Moves the element at `index` towards the front until its parent is not less. It moves by swaps, so if
+    /// `Ord` panics, the queue still has all elements.
     fn raise(self, tx: &mut Txn<'r>, mut index: usize) {
         while index > 0 {
             let parent = (index - 1) / CHILDREN;
@@ -235,8 +239,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         }
     }
 
-    /// Moves an element towards the end until none of its children is greater. It moves by swaps: if `Ord`
-    /// panics, all elements are still there.
+    /// Moves the element at `index` towards the end until none of its children is greater. It moves by swaps,
+    /// so if `Ord` panics, the queue still has all elements.
     fn lower(self, tx: &mut Txn<'r>, mut index: usize) {
         while let Some(child) = self.greatest_child(tx, index, tx[self].len()) {
             let elements = &tx[self].elements;
@@ -248,7 +252,8 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         }
     }
 
-    /// Returns the place of an element that replaces the one at `index`, if greater elements below move up.
+    /// Returns the index that `element` gets if it replaces the element at `index`, and greater elements
+    /// below that move up by one level. Moves no element.
     fn place_below(self, tx: &Txn<'r>, mut index: usize, element: &T) -> usize {
         let elements = &tx[self].elements;
         while let Some(child) = self.greatest_child(tx, index, elements.len()) {
@@ -260,9 +265,9 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         index
     }
 
-    /// Like [`place_below`](Self::place_below) for the last element, at `last`, that replaces the first one.
-    /// It usually goes down all the way, or nearly so. So it is not compared on the way down, as Wegener
-    /// ("Bottom-up heapsort", 1993) recommends.
+    /// Like [`place_below`](Self::place_below), for the last element (its index is `last`) that replaces the
+    /// first one. The last element usually gets a place at the bottom, or nearly so. So it is not compared on
+    /// the way down, but on the way back up, as Wegener ("Bottom-up heapsort", 1993) recommends.
     fn place_of_last(self, tx: &Txn<'r>, last: usize) -> usize {
         let (elements, mut index) = (&tx[self].elements, 0);
         while let Some(child) = self.greatest_child(tx, index, last) {
@@ -274,8 +279,9 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         index
     }
 
-    /// Stores an element at `place`, moves all elements on the way from there to the first one up, and
-    /// returns the first one. It runs no code of the program, so a panic of `Ord` cannot interrupt it.
+    /// Stores `element` at `place`, moves each element on the way from there to the first one up by one
+    /// level, and returns the first element. Runs no code of the program, so no panic of `Ord` can interrupt
+    /// it.
     fn replace_first(self, tx: &mut Txn<'r>, mut place: usize, mut element: T) -> T {
         loop {
             std::mem::swap(self.elements().get_mut(tx, place).expect("an element"), &mut element);
@@ -286,14 +292,15 @@ impl<'r, T: Persist<At<'r> = T> + Ord> P<'r, PPriorityQueue<'r, T>> {
         }
     }
 
-    /// Returns the greatest child of the element at `index`, among the first `len` elements.
+    /// Returns the index of the greatest child of the element at `index`, among the first `len` elements;
+    /// `None` if it has no child there.
     fn greatest_child(self, tx: &Txn<'r>, index: usize, len: usize) -> Option<usize> {
         let elements = &tx[self].elements;
         let first = index * CHILDREN + 1;
         (first..(first + CHILDREN).min(len)).max_by_key(|&child| elements.get(tx, child))
     }
 
-    /// Makes the elements a heap again, whatever their order. O(n).
+    /// Restores the heap order of the elements, whatever their present order. O(n).
     fn order(self, tx: &mut Txn<'r>) {
         let parents = tx[self].len().saturating_sub(2) / CHILDREN + 1;
         (0..parents).rev().for_each(|index| self.lower(tx, index));

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::heap::check::rule::{CollectionRule, OwnType, TypePromise};
 use crate::ptr::{P, bounds};
 
-/// A growable string: `String` for a heap. (The length of a `P<str>` is fixed, and it takes a word less.)
+/// A growable string: `String` for a heap. (A `P<str>` has a fixed length, and is one word instead of two.)
 ///
 /// ```
 /// # use pheap::{Heap, PString, Root};
@@ -38,14 +38,15 @@ pub struct PString<'r> {
     bytes: PVec<'r, u8>,
 }
 
-/// See [`own_types`](super::own_types).
+/// Entries for the lists of [`own_types`](super::own_types): the types of this module, each with the promise
+/// that [`check`](crate::Heap::check) verifies.
 pub(super) const OWN_TYPES: &[OwnType] =
     &[OwnType::for_type::<PString<'static>>(TypePromise::Collection(CollectionRule::text))];
 
 sized!(PString<> of "bytes", "a buffer", PString { bytes: PVec::new() }, |text| text.bytes.len());
 
 impl<'r> PString<'r> {
-    /// Makes a string with this text.
+    /// Makes a string with a copy of `text`.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
@@ -58,7 +59,7 @@ impl<'r> PString<'r> {
         self.bytes.free_buffer(tx);
     }
 
-    /// Returns the number of bytes that there is room for.
+    /// Returns the number of bytes that the buffer has room for.
     pub fn capacity(&self, view: &View<'r>) -> usize {
         self.bytes.capacity(view)
     }
@@ -72,12 +73,12 @@ impl<'r> PString<'r> {
 }
 
 by_pointer! {
-    /// Reading a string by its pointer: short for `view[text].as_str(view)` and so on.
+    /// Reading a string through a `P` to it: short for `view[text].as_str(view)` and so on.
     [] PString<>:
     fn as_str() -> &'v str;
 }
 
-/// <a id="change-PString"></a>Changing a string. Operations that may allocate fail as [`PVec::push`](P::push)
+/// <a id="change-PString"></a>Changing a string. Operations that may allocate fail as `push` of a [`PVec`]
 /// does; then they have changed nothing.
 impl<'r> P<'r, PString<'r>> {
     #[inline(always)]
@@ -88,7 +89,7 @@ impl<'r> P<'r, PString<'r>> {
     /// Appends a character.
     ///
     /// # Errors
-    /// If memory cannot be allocated.
+    /// As for [`Txn::alloc_slice`].
     pub fn push(self, tx: &mut Txn<'r>, c: char) -> Result<()> {
         self.push_str(tx, c.encode_utf8(&mut [0; 4]))
     }
@@ -136,7 +137,7 @@ impl<'r> P<'r, PString<'r>> {
     /// Removes the character at byte `at`. O(n).
     ///
     /// # Panics
-    /// If no character begins there.
+    /// If no character begins at byte `at`.
     #[track_caller]
     pub fn remove(self, tx: &mut Txn<'r>, at: usize) -> char {
         let c = self.as_str(tx)[at..].chars().next().expect("there is no character at the end of a string");
@@ -144,7 +145,7 @@ impl<'r> P<'r, PString<'r>> {
         c
     }
 
-    /// Replaces the bytes `range`. O(n).
+    /// Replaces the bytes in `range` by `text`. O(n).
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -199,7 +200,7 @@ impl<'r> P<'r, PString<'r>> {
         self.bytes().clear(tx);
     }
 
-    /// Reserves room for at least this many more bytes.
+    /// Reserves room for at least `more` additional bytes.
     ///
     /// # Errors
     /// As for [`push`](Self::push).

@@ -26,8 +26,8 @@ impl<'r, T: Import<'r>> Import<'r> for PVec<'r, T> {
     }
 }
 
-/// Queues, and the additional bound of their elements, if any. They are exported in the order of their
-/// iterators.
+/// Implements export and import for types of queues. An entry has the type, and the additional bound of its
+/// elements, if any. Queues are exported in the order of their iterators.
 macro_rules! queues {
     ($($queue:ident of [$($order:ident)?];)*) => {$(
         impl<'r, T: Persist + Export<'r>> Export<'r> for $queue<'r, T> {
@@ -42,8 +42,8 @@ macro_rules! queues {
                 deserializer: D,
             ) -> Result<Self, D::Error> {
                 let elements: Vec<T> = sequence::elements(into, deserializer)?;
-                // Collections are changed through a pointer. This object is garbage after the queue was moved
-                // out of it.
+                // A collection is changed through a pointer, so the queue is filled in an object. That object
+                // is garbage after the queue was moved out of it.
                 let queue = into.tx().alloc($queue::new());
                 let queue = into.heap(queue)?;
                 let filled = queue.extend(into.tx(), elements);

@@ -52,7 +52,8 @@ macro_rules! optional_numbers {
 
 optional_numbers! { u8, u16, u32, u64, u128, i8, i16, i32, i64, i128 }
 
-/// Types that are written as another type, and the conversions from and to it.
+/// Implements export and import for types that are exchanged as another type. An entry has both types, and
+/// the conversions to and from the other type.
 macro_rules! written_as {
     ($([$($param:tt)*] $ty:ty as $other:ty: |$value:ident| $get:expr, $of:expr;)*) => {$(
         impl<'r $($param)*> Export<'r> for $ty {
@@ -86,7 +87,7 @@ written_as! {
     [] ordered_float::OrderedFloat<f64> as f64: |value| value.0, ordered_float::OrderedFloat;
 }
 
-/// Types that are written as their single field.
+/// Implements export and import for types that are exchanged as their single field.
 macro_rules! around {
     ($($ty:ident),*) => {$(
         impl<'r, T: Export<'r>> Export<'r> for $ty<T> {
@@ -201,7 +202,8 @@ tuples! {
     PTuple8 8 <A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7>;
 }
 
-/// String types, and the functions that make them.
+/// Implements export and import for types of strings. An entry has the type, and the function that makes a
+/// value from a text.
 macro_rules! texts {
     ($($ty:ident by $make:ident;)*) => {$(
         impl<'r> Export<'r> for $ty<'r> {
@@ -226,7 +228,8 @@ texts! {
     SharedStr by new;
 }
 
-/// Bytes: in hexadecimal in human-readable formats, like keys of bytes.
+/// Implements export and import for types of bytes. In human-readable formats, the bytes are written in
+/// hexadecimal, like keys of bytes.
 macro_rules! bytes {
     ($($ty:ident),*) => {$(
         impl<'r> Export<'r> for $ty<'r> {

@@ -145,16 +145,16 @@ pub fn import_newtype_variant<'de, 'r, A: VariantAccess<'de>, T: Import<'r>>(
 
 /// An enum that can be imported.
 pub trait Variants<'r>: Sized {
-    /// Its name.
+    /// Name of the enum.
     const NAME: &'static str;
 
-    /// The expected data, for messages: "enum Shape".
+    /// A text for the expected data, for error messages, such as "enum Shape".
     const EXPECTING: &'static str;
 
-    /// Names of the variants.
+    /// Names of the enum's variants, in the order of their indices.
     const NAMES: &'static [&'static str];
 
-    /// Reads the content of variant `index`.
+    /// Reads the content of the variant with this index.
     fn import_variant<'de, A: VariantAccess<'de>>(
         index: usize,
         into: &mut Importer<'_, 'r>,

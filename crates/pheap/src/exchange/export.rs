@@ -33,7 +33,7 @@ pub struct Exporter<'v, 'r> {
 }
 
 impl<'v, 'r> Exporter<'v, 'r> {
-    /// Returns the view.
+    /// Returns the view in which objects are read.
     pub fn view(self) -> &'v View<'r> {
         self.view
     }
@@ -46,7 +46,7 @@ impl<'v, 'r> Exporter<'v, 'r> {
     /// Returns the state for one level deeper: through a pointer, or into a collection.
     ///
     /// # Errors
-    /// If that is too deep.
+    /// A custom error of the serialiser if the depth would exceed the [limit](Exported::max_depth).
     pub fn deeper<E: serde::ser::Error>(self) -> Result<Self, E> {
         if self.depth == self.max_depth {
             return Err(E::custom(TooDeep(self.max_depth)));
@@ -54,7 +54,7 @@ impl<'v, 'r> Exporter<'v, 'r> {
         Ok(Exporter { depth: self.depth + 1, ..self })
     }
 
-    /// Exports a sequence, one level deeper.
+    /// Exports the elements as a sequence, one level deeper.
     pub(super) fn sequence<S: Serializer, T: Export<'r> + 'v>(
         self,
         serializer: S,
@@ -79,8 +79,8 @@ pub struct Exported<'v, 'r, T: ?Sized> {
 }
 
 impl<T: ?Sized> Exported<'_, '_, T> {
-    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each level takes space
-    /// on the stack.
+    /// Allows `levels` levels of nested pointers and collections, instead of [`MAX_DEPTH`]. Each level takes
+    /// space on the stack.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
         self.at.max_depth = levels;

@@ -1,10 +1,11 @@
-//! Names of fields and variants, or their numbers in formats that have numbers.
+//! Reads names of fields and variants, or their numbers in formats that have numbers.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, Unexpected, Visitor};
 
-/// Reads the index of a field, if it is one of these.
+/// A seed that reads the name or the number of a field. Returns the index of the field among these names;
+/// `None` for an unknown field.
 pub(super) struct FieldName(pub(super) &'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for FieldName {
@@ -35,7 +36,8 @@ impl Visitor<'_> for FieldName {
     }
 }
 
-/// Reads the index of a variant, which must be one of these.
+/// A seed that reads the name or the number of a variant. Returns the index of the variant among these names.
+/// An unknown variant is an error.
 pub(super) struct VariantName(pub(super) &'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for VariantName {

@@ -87,20 +87,20 @@ pub struct Importer<'t, 'r> {
 }
 
 impl<'t, 'r> Importer<'t, 'r> {
-    /// Begins an import into this transaction.
+    /// Begins an import into the transaction `tx`.
     pub fn new(tx: &'t mut Txn<'r>) -> Self {
         Importer { tx, depth: 0, max_depth: MAX_DEPTH, failure: None, path: ValuePath::default() }
     }
 
-    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each level takes space
-    /// on the stack, also for the values themselves. The deserialiser may have another limit.
+    /// Allows `levels` levels of nested pointers and collections, instead of [`MAX_DEPTH`]. Each level takes
+    /// space on the stack, also for the values themselves. The deserialiser may have another limit.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
         self.max_depth = levels;
         self
     }
 
-    /// Returns the transaction.
+    /// Returns the transaction in which objects are created.
     pub fn tx(&mut self) -> &mut Txn<'r> {
         self.tx
     }
@@ -114,7 +114,7 @@ impl<'t, 'r> Importer<'t, 'r> {
     /// [`error`](Self::error).
     ///
     /// # Errors
-    /// If `result` is an error.
+    /// The converted error, if `result` is an error.
     pub fn heap<T, E: de::Error>(&mut self, result: crate::Result<T>) -> Result<T, E> {
         result.map_err(|error| {
             let message = E::custom(&error);
@@ -126,7 +126,8 @@ impl<'t, 'r> Importer<'t, 'r> {
     /// Runs `f` one level deeper: through a pointer, or into a collection.
     ///
     /// # Errors
-    /// If that is too deep, and the errors of `f`.
+    /// A custom error of the deserialiser if the depth would exceed the [limit](Self::max_depth); the errors
+    /// of `f`.
     pub fn nested<T, E: de::Error>(&mut self, f: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
         if self.depth == self.max_depth {
             return Err(E::custom(TooDeep(self.max_depth)));
@@ -147,7 +148,8 @@ impl<'t, 'r> Importer<'t, 'r> {
         }
     }
 
-    /// Records a step of the path to the place of a failure; the innermost step first.
+    /// Records a step of the path to the place in the data where the import has failed. The innermost step is
+    /// recorded first.
     pub(super) fn failed_at(&mut self, step: PathStep) {
         self.path.push(step);
     }
@@ -192,8 +194,8 @@ impl<'r> Txn<'r> {
     /// # }
     /// ```
     ///
-    /// If the deserialiser has more data after the value, the caller reads them (or checks for them by `end`
-    /// of serde_json's).
+    /// If the deserialiser has more data after the value, the caller reads them, or checks that there are
+    /// none (by the method `end` of serde_json's deserialiser, for example).
     ///
     /// # Errors
     /// [`Error::Malformed`], with the deserialiser's message and the place in the data, if it is known;

@@ -27,7 +27,7 @@ use crate::ptr::P;
     note = "keys of your own need `#[persist(key, serde)]` beside `#[derive(Persist)]`"
 )]
 pub trait ExchangeKey<'r>: MapKey<'r> {
-    /// The imported form: the key before it is in a heap.
+    /// The imported form of a key, before the key is in a heap.
     type Owned: Borrow<Self::Query>;
 
     /// Serialises a key.
@@ -56,7 +56,7 @@ pub trait ExchangeKey<'r>: MapKey<'r> {
     }
 }
 
-/// A key, for serde.
+/// A key in the form that serde can serialise.
 pub(super) struct ExportedKey<'v, 'r, K: MapKey<'r>> {
     pub(super) query: &'v K::Query,
     pub(super) at: Exporter<'v, 'r>,
@@ -68,7 +68,7 @@ impl<'r, K: ExchangeKey<'r>> Serialize for ExportedKey<'_, 'r, K> {
     }
 }
 
-/// Reads a key.
+/// A seed that reads a key of type `K`.
 pub(super) struct KeySeed<'i, 't, 'r, K> {
     pub(super) into: &'i mut Importer<'t, 'r>,
     pub(super) of: PhantomData<fn() -> K>,
@@ -82,7 +82,7 @@ impl<'de, 'r, K: ExchangeKey<'r>> DeserializeSeed<'de> for KeySeed<'_, '_, 'r, K
     }
 }
 
-/// Types that are their own borrowed form.
+/// Implements [`ExchangeKey`] for types that are their own borrowed form.
 macro_rules! by_itself {
     ($($ty:ty),*) => {$(
         impl<'r> ExchangeKey<'r> for $ty {
@@ -118,7 +118,7 @@ by_itself! {
 #[cfg(feature = "uuid")]
 by_itself! { uuid::Uuid }
 
-/// Types whose borrowed form is a string.
+/// Implements [`ExchangeKey`] for types whose borrowed form is a string.
 macro_rules! by_text {
     ($($ty:ty),*) => {$(
         impl<'r> ExchangeKey<'r> for $ty {
@@ -173,7 +173,7 @@ impl<'r, const N: usize> ExchangeKey<'r> for [u8; N] {
     }
 }
 
-/// Types whose borrowed form is bytes.
+/// Implements [`ExchangeKey`] for types whose borrowed form is a slice of bytes.
 macro_rules! by_bytes { ($($ty:ty),*) => {$(
 impl<'r> ExchangeKey<'r> for $ty {
     type Owned = Vec<u8>;

@@ -14,14 +14,15 @@ use super::path::PathStep;
 use crate::collections::{Frozen, HashKey, MapKey, OrdKey, PBTreeMap, PHashMap, PSnapMap};
 use crate::layout::Persist;
 
-/// Reads a map of type `M`.
+/// A visitor that reads a map of type `M`.
 struct Entries<'i, 't, 'r, M> {
     into: &'i mut Importer<'t, 'r>,
     of: PhantomData<M>,
 }
 
-/// Maps, and the bounds of their keys and values; their iteration; and an expression that inserts an entry
-/// and returns whether the map had the key.
+/// Implements export and import for types of maps. An entry has the type with the bounds of its keys and
+/// values, an expression that iterates over a map, and an expression that inserts an entry and returns
+/// whether the map had the key.
 macro_rules! maps {
     ($(
         [$K:ident: $($key:tt)*] [$V:ident: $($value:tt)*] $map:ident<'r> where [$($clause:tt)*]
@@ -65,8 +66,8 @@ macro_rules! maps {
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
                 let into = self.into;
-                // Collections are changed through a pointer. This object is garbage after the map was moved
-                // out of it.
+                // A collection is changed through a pointer, so the map is filled in an object. That object
+                // is garbage after the map was moved out of it.
                 let map = into.tx().alloc($map::new());
                 let map = into.heap(map)?;
                 while let Some(key) = entries.next_key_seed(KeySeed::<$K> { into, of: PhantomData })? {
@@ -95,6 +96,7 @@ maps! {
     [K: Frozen<'r, Shown = <K as MapKey<'r>>::Query>] [V: Frozen<'r>] PSnapMap<'r>
     where [where <K as MapKey<'r>>::Query: Ord]
     |map, view| map.stored(view).map(|(key, value)| (key.shown(view), value)),
-    // No other object points into an imported value.
+    // `insert_with` requires that no object outside the map points to the objects to which the value points.
+    // An imported value points to new objects only.
     |tx, map, query, value| map.insert_with(tx, query, |_| Ok(value)).map(|is_new| !is_new);
 }

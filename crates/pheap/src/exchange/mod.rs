@@ -44,8 +44,8 @@
 //! | enums | the name of the variant, or a map from the name to its content |
 //!
 //! serde's derives represent structs and enums in the same way, so programs without pheap can read and write
-//! the same data. Unknown fields are ignored; duplicate fields are errors, and missing ones that are no
-//! options.
+//! the same data. Unknown fields are ignored; duplicate fields are errors, and so are missing fields that are
+//! no options.
 //!
 //! # Shared objects and cycles
 //!
@@ -76,7 +76,7 @@ pub use keys::ExchangeKey;
 /// The default limit for nested pointers and collections. (serde_json's own limit is 127 open brackets.)
 pub const MAX_DEPTH: usize = 128;
 
-/// The message for nesting that is too deep.
+/// The message of the error for nesting that is deeper than this number of levels.
 struct TooDeep(usize);
 
 impl std::fmt::Display for TooDeep {

@@ -1,6 +1,7 @@
 //! The fields of a struct or variant, as a list of types: `Part<A, Part<B, ()>>`.
 //!
-//! So the code that reads them is written once, here, and the derive only takes the list apart.
+//! With such a list, the code that reads fields is written once, here, and the derive only takes the list
+//! apart.
 
 use std::fmt;
 
@@ -13,17 +14,17 @@ use super::path::PathStep;
 /// A field, and the fields after it.
 pub struct Part<T, Rest>(pub T, pub Rest);
 
-/// The names of a struct or variant and its fields.
+/// The name of a struct or enum, and the names of the fields of the struct or of a variant.
 pub struct Shape {
     /// Name of the struct or enum.
     pub name: &'static str,
-    /// The expected data, for messages: "struct Shop".
+    /// A text for the expected data, for error messages, such as "struct Shop".
     pub expecting: &'static str,
     /// Names of the fields, in order. For a tuple: "0", "1".
     pub fields: &'static [&'static str],
 }
 
-/// A list of fields.
+/// A list of the fields of a struct or variant.
 pub trait Parts<'r>: Sized {
     /// A place for each field, empty until the field was read.
     type Places: Default;
@@ -37,7 +38,7 @@ pub trait Parts<'r>: Sized {
         map: &mut A,
     ) -> Result<(), A::Error>;
 
-    /// Returns all fields. A missing one is an error, unless its type has a value for that.
+    /// Returns all fields. A missing field is an error, unless its type has a value for missing fields.
     fn from_places<E: Error>(places: Self::Places, names: &[&'static str]) -> Result<Self, E>;
 
     /// Reads all fields from a sequence. `index` is the index of the first field of this list among the
@@ -71,7 +72,8 @@ impl<'r> Parts<'r> for () {
         seq: &mut A,
         index: usize,
     ) -> Result<(), A::Error> {
-        // A format that is not self-describing ends the sequence after the elements that were asked for.
+        // In a format that is not self-describing, the sequence ends after the number of elements that the
+        // struct or variant has.
         match seq.next_element::<IgnoredAny>()? {
             Some(_) => Err(A::Error::invalid_length(index + 1, visitor)),
             None => Ok(()),
@@ -118,7 +120,7 @@ impl<'r, T: Import<'r>, Rest: Parts<'r>> Parts<'r> for Part<T, Rest> {
     }
 }
 
-/// The importer that reads fields, and their names.
+/// The importer that reads fields, and the names of these fields.
 pub struct Fields<'i, 't, 'r> {
     into: &'i mut Importer<'t, 'r>,
     shape: &'static Shape,

@@ -10,7 +10,8 @@ pub(super) enum PathStep {
     Key(String),
 }
 
-/// The steps, from the innermost to the outermost: they are recorded while the error is returned.
+/// The steps of a path, from the innermost to the outermost: they are recorded while the error is returned
+/// outwards.
 #[derive(Default)]
 pub(super) struct ValuePath(Vec<PathStep>);
 

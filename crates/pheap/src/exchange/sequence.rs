@@ -9,7 +9,7 @@ use super::import::{Import, Importer};
 use super::path::PathStep;
 use crate::collections::believed;
 
-/// Reads the next element of a sequence, if there is one. It has index `index`.
+/// Reads the next element of a sequence, if there is one. `index` is the index of that element.
 pub(super) fn next<'de, 'r, T: Import<'r>, A: SeqAccess<'de>>(
     into: &mut Importer<'_, 'r>,
     seq: &mut A,

@@ -13,7 +13,7 @@ use super::keys::{ExchangeKey, ExportedKey, KeySeed};
 use super::path::PathStep;
 use crate::collections::{HashKey, OrdKey, PBTreeSet, PHashSet};
 
-/// Reads a set of type `S`.
+/// A visitor that reads a set of type `S`.
 struct Members<'i, 't, 'r, S> {
     into: &'i mut Importer<'t, 'r>,
     of: PhantomData<S>,
@@ -46,8 +46,8 @@ macro_rules! sets {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
                 let into = self.into;
-                // Collections are changed through a pointer. This object is garbage after the set was moved
-                // out of it.
+                // A collection is changed through a pointer, so the set is filled in an object. That object
+                // is garbage after the set was moved out of it.
                 let set = into.tx().alloc($set::new());
                 let set = into.heap(set)?;
                 for index in 0.. {

@@ -12,7 +12,7 @@ use super::sequence;
 use crate::layout::{Persist, Pointee};
 use crate::ptr::P;
 
-/// Types that serde supports directly.
+/// Implements export and import for types that serde supports directly.
 macro_rules! themselves {
     ($($ty:ty),*) => {$(
         impl Export<'_> for $ty {
@@ -68,7 +68,7 @@ impl<'de, 'r, T: Import<'r>, const N: usize> Visitor<'de> for Array<'_, '_, 'r, 
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<[T; N], A::Error> {
-        // A `Vec` can hold an incomplete array.
+        // The elements are read into a `Vec`, which can hold an incomplete array.
         let mut elements = Vec::with_capacity(N);
         while elements.len() < N {
             match sequence::next(self.into, &mut seq, elements.len())? {
@@ -76,7 +76,7 @@ impl<'de, 'r, T: Import<'r>, const N: usize> Visitor<'de> for Array<'_, '_, 'r, 
                 None => return Err(A::Error::invalid_length(elements.len(), &self)),
             }
         }
-        // A format that is not self-describing ends the sequence after the elements that were asked for.
+        // In a format that is not self-describing, the sequence ends after the `N` elements of the array.
         if seq.next_element::<IgnoredAny>()?.is_some() {
             return Err(A::Error::invalid_length(N + 1, &self));
         }
@@ -136,7 +136,7 @@ impl<'r> Import<'r> for P<'r, str> {
     }
 }
 
-/// Reads a string, and returns the result of `make` for it.
+/// Reads a string, and returns the value that `make` makes of it.
 pub(super) fn text<'de, 't, 'r, T, D: Deserializer<'de>>(
     into: &mut Importer<'t, 'r>,
     deserializer: D,

@@ -1,10 +1,10 @@
-//! Mutants: the crate with one request of some [`Kind`] left out, or done too late.
+//! Mutants of the crate: in each, one request of some [`Kind`] is left out, or done too late.
 //!
 //! A *site* is a place in the source that makes such a request. The functions that do requests are
 //! `#[track_caller]`, at least in builds with the simulator, and the small helpers between them and the
-//! protocols are, too. So a site is the line of the protocol that asks. Each function reports its site, and
-//! does the request as always, not at all, or late, as the answer says. A test suite is good if it notices
-//! each mutant.
+//! protocols are, too. So a site is the line of the protocol that makes the request. Each function that does
+//! requests reports the site of its caller, and does the request as always, not at all, or late, as the
+//! answer of `reached` says. A test suite is good if it notices each mutant.
 //!
 //! A mutant is switched on for one thread, because the explorer of crash images is single-threaded and tests
 //! run side by side. A mutant of a lock is switched on for the whole process.
@@ -21,11 +21,11 @@ use super::Bug;
 pub use super::{Kind, Mutation};
 
 impl Kind {
-    /// All kinds.
+    /// All kinds of requests.
     pub const ALL: [Kind; 7] =
         [Kind::Flush, Kind::Fence, Kind::LogEntry, Kind::Write, Kind::FileSync, Kind::Checksum, Kind::Lock];
 
-    /// Returns the name.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Flush => "flush",
@@ -64,7 +64,7 @@ impl Mutation {
         }
     }
 
-    /// Returns the name.
+    /// Returns the name of the mutation.
     pub fn name(self) -> &'static str {
         match self {
             Mutation::Drop => "drop",
@@ -91,16 +91,16 @@ impl FromStr for Mutation {
     }
 }
 
-/// A place in the source that asks for something.
+/// A place in the source that makes a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site {
     /// The kind of the request.
     pub kind: Kind,
-    /// The file, relative to the root of the workspace.
+    /// The source file, relative to the root of the workspace.
     pub file: &'static str,
-    /// Line and column, from 1.
+    /// Line in the file, counted from 1.
     pub line: u32,
-    /// See [`line`](Site::line).
+    /// Column in the line, counted from 1.
     pub column: u32,
 }
 
@@ -138,12 +138,12 @@ impl FromStr for Site {
     }
 }
 
-/// A site and its mutation.
+/// A variant of the crate: one site, and the mutation of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mutant {
-    /// The site.
+    /// The site whose request is changed.
     pub site: Site,
-    /// The mutation.
+    /// The change of the request.
     pub mutation: Mutation,
 }
 
@@ -162,12 +162,12 @@ impl FromStr for Mutant {
     }
 }
 
-/// How a site was reached.
+/// How often a site was reached, and whether its request can be delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reach {
-    /// Number of times.
+    /// Number of times that the site was reached.
     pub hits: u64,
-    /// Whether the request can be delayed.
+    /// Whether the request of the site can be delayed.
     pub delays: bool,
 }
 
@@ -185,7 +185,7 @@ thread_local! {
     static BUG: Cell<Option<Bug>> = const { Cell::new(None) };
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
     static FIRED: Cell<u64> = const { Cell::new(0) };
-    /// Whether this thread has switched on the mutant that all threads share.
+    /// Whether this thread has switched on the mutant in `SHARED`.
     static SHARED_MINE: Cell<bool> = const { Cell::new(false) };
     static HITS: RefCell<Option<Hits>> = const { RefCell::new(None) };
 }
@@ -197,7 +197,7 @@ struct LabState {
 }
 
 static SHARED: Mutex<LabState> = Mutex::new(LabState { mutant: None, hits: None });
-/// Whether `SHARED` has a mutant, or notes sites.
+/// Whether `SHARED` has a mutant, or notes the locks that threads take.
 static SHARES: AtomicBool = AtomicBool::new(false);
 static FIRED_LOCKS: AtomicU64 = AtomicU64::new(0);
 static MEETINGS: AtomicU64 = AtomicU64::new(0);
@@ -217,7 +217,8 @@ pub fn set_bug(bug: Option<Bug>) {
     BUG.set(bug);
 }
 
-/// Returns the bug that is on for this thread, to be set in threads that it starts.
+/// Returns the seeded bug that is switched on for this thread. The lab also sets it in threads that this
+/// thread starts.
 #[inline]
 pub fn seeded_bug() -> Option<Bug> {
     BUG.get()
@@ -242,7 +243,7 @@ pub fn mutant() -> Option<Mutant> {
     MUTANT.get()
 }
 
-/// The notes of a thread, for the thread that has started it.
+/// The notes of a thread, which it passes to the thread that has started it.
 #[derive(Debug, Default)]
 pub struct Noted {
     hits: Hits,
@@ -254,15 +255,16 @@ pub fn notes_sites() -> bool {
     HITS.with_borrow(Option::is_some)
 }
 
-/// Takes the notes of this thread: the sites, and how often its mutant was at work. From now on it notes
-/// nothing and has no mutant.
+/// Takes the notes of this thread: the sites that it has reached, and how often its mutant was applied. From
+/// now on the thread notes nothing, and has no mutant.
 pub fn take_noted() -> Noted {
     let noted = Noted { hits: HITS.take().unwrap_or_default(), fired: FIRED.get() };
     set_mutant(None);
     noted
 }
 
-/// Adds another thread's notes to those of this thread. Its sites are added only if this thread notes sites.
+/// Adds another thread's notes to those of this thread. The sites of the other thread are added only if this
+/// thread notes sites.
 pub fn add_noted(noted: Noted) {
     FIRED.set(FIRED.get() + noted.fired);
     HITS.with_borrow_mut(|hits| {
@@ -275,18 +277,19 @@ pub fn add_noted(noted: Noted) {
     });
 }
 
-/// Returns how often the mutant of this thread and that of a lock, if there are such, were applied.
+/// Returns how often the mutant of this thread, and the mutant of a lock that all threads share, were
+/// applied.
 pub fn fired() -> u64 {
     FIRED.get() + FIRED_LOCKS.load(Ordering::Relaxed)
 }
 
-/// Returns how often two threads would have been inside a lock at the same time if the mutant had left it
-/// out. (It does not: the threads could do anything.)
+/// Returns how often two threads would have been inside a lock at the same time without the lock that the
+/// mutant stands for. (The lock is taken nevertheless, because two such threads could do anything.)
 pub fn meetings() -> u64 {
     MEETINGS.load(Ordering::Relaxed)
 }
 
-/// Counts such a meeting.
+/// Counts a meeting: two threads would have been inside a lock at the same time. See [`meetings`].
 pub(crate) fn meet() {
     MEETINGS.fetch_add(1, Ordering::Relaxed);
 }
@@ -297,12 +300,12 @@ pub(crate) fn watches_locks() -> bool {
     SHARES.load(Ordering::Acquire)
 }
 
-/// Begins to note the sites that this thread reaches, or ends that. Forgets the sites so far.
+/// Begins to note the sites that this thread reaches, or ends that. Forgets the sites that were noted before.
 pub fn note_sites(on: bool) {
     HITS.set(on.then(Hits::new));
 }
 
-/// Begins to note the locks that any thread takes, or ends that. Forgets the locks so far.
+/// Begins to note the locks that any thread takes, or ends that. Forgets the locks that were noted before.
 pub fn note_locks(on: bool) {
     share(|shared| shared.hits = on.then(Hits::new));
 }
@@ -322,7 +325,7 @@ pub fn sites() -> BTreeMap<Site, Reach> {
     sites
 }
 
-/// Notes that a site was reached, and returns its mutation, mostly `None`.
+/// Notes that a site was reached, and returns its mutation; `None` unless this site is that of the mutant.
 #[inline]
 pub(crate) fn reached(kind: Kind, place: &'static Location<'static>) -> Option<Mutation> {
     if kind == Kind::Lock {
@@ -331,7 +334,8 @@ pub(crate) fn reached(kind: Kind, place: &'static Location<'static>) -> Option<M
     reached_by_thread(kind, place, true)
 }
 
-/// [`reached`] for a request that cannot be delayed. Returns whether it is to be left out.
+/// Notes, as [`reached`] does, that a site was reached whose request cannot be delayed. Returns whether the
+/// request is to be left out.
 #[inline]
 pub(crate) fn is_dropped(kind: Kind, place: &'static Location<'static>) -> bool {
     match kind {

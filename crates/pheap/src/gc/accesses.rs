@@ -1,4 +1,4 @@
-//! Counts the threads that look at objects of a region without its lock, and waits until there are none.
+//! Counts the threads that access objects of a region without its lock, and waits until there are none.
 
 use std::sync::atomic::Ordering;
 
@@ -7,13 +7,14 @@ use crate::sync::{AtomicU64, Condvar, Mutex, this_thread};
 #[cfg(all(test, pheap_loom))]
 mod model;
 
-/// Number of counters. Several, so that threads that look at the same time rarely write to the same line.
+/// Number of counters. There are several, so that threads that access a region at the same time rarely write
+/// to the same cache line.
 const SHARDS: usize = if cfg!(all(test, pheap_loom)) { 1 } else { 8 };
 
-/// A bit of a counter: no access may begin any more.
+/// A bit of each counter. If it is set, no access may begin any more.
 const ENDED: u64 = 1 << 63;
 
-/// The number of present accesses, in several counters.
+/// Counts the accesses in progress, in several counters.
 #[derive(Default)]
 pub(crate) struct Accesses {
     shards: [AccessShard; SHARDS],
@@ -25,7 +26,7 @@ pub(crate) struct Accesses {
 #[repr(align(128))]
 struct AccessShard(AtomicU64);
 
-/// An access. It ends when this is dropped.
+/// An access in progress. Dropping the guard ends the access.
 pub(crate) struct AccessGuard<'a> {
     accesses: &'a Accesses,
     shard: usize,
@@ -47,8 +48,8 @@ impl Accesses {
         }
         let mut locked = self.lock.lock();
         for shard in &self.shards {
-            // `Acquire` pairs with the `Release` of an access that ends: its loads come before the caller's
-            // next stores to the same memory.
+            // `Acquire` pairs with the `Release` of an access that ends: the loads of that access come before
+            // the caller's next stores to the same memory.
             while shard.0.load(Ordering::Acquire) != ENDED {
                 self.left.wait(&mut locked);
             }
@@ -66,8 +67,8 @@ impl Drop for AccessGuard<'_> {
     fn drop(&mut self) {
         let before = self.accesses.shards[self.shard].0.fetch_sub(1, Ordering::Release);
         if before & ENDED != 0 {
-            // Notified after taking the lock: otherwise the notification could fall between the look and the
-            // wait of the thread in `close_and_wait`.
+            // The lock is taken before the notification. Otherwise the notification could come after the
+            // thread in `close_and_wait` has loaded the counter, and before it waits.
             drop(self.accesses.lock.lock());
             self.accesses.left.notify_all();
         }
@@ -94,7 +95,7 @@ mod tests {
             drop(here);
             ending.join().unwrap();
         });
-        accesses.close_and_wait(); // at once
+        accesses.close_and_wait(); // returns at once
         assert!(accesses.begin_access().is_none());
     }
 }

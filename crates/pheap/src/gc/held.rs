@@ -14,12 +14,13 @@ use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
 #[cfg(all(test, pheap_loom))]
 mod model;
 
-/// A pointer that outlives its transaction, without the brand. [`Txn::hold`](crate::Txn::hold) makes it, and
-/// [`View::get`](crate::View::get) turns it into a [`P`](crate::P) again, in the same transaction, or in a
-/// later transaction on the same root or read of it.
+/// A pointer that outlives its transaction: a [`P`](crate::P) without the brand of the transaction.
+/// [`Txn::hold`](crate::Txn::hold) makes it, and [`View::get`](crate::View::get) turns it into a
+/// [`P`](crate::P) again, in the same transaction, or in a later transaction on the same root or read of it.
 ///
-/// It belongs to one open heap and keeps its object alive there; it cannot be stored in a heap. If the
-/// transaction that made it, or the nested part of it, was rolled back, it is invalid: `get` fails.
+/// A held pointer belongs to one open heap, and keeps its object alive there. It cannot be stored in a heap.
+/// If the transaction that made the pointer, or the nested part of that transaction, was rolled back, the
+/// pointer is invalid: `get` fails.
 pub struct Held<T: Pointee + ?Sized> {
     table: Arc<HeldTable>,
     slot: u32,
@@ -33,11 +34,12 @@ pub(crate) struct HeldTable {
     slots: Mutex<HeldSlots>,
     /// Versions of the root that are kept. Locked before `slots`.
     versions: Mutex<RootVersions>,
-    /// Accesses to held objects without the lock of the region.
+    /// Counts accesses to held objects without the lock of the region, as readers of snapshots make them.
     pub(crate) accesses: Accesses,
-    /// The heap, for holders that keep it open. Set from the first handle of the root on.
+    /// The heap of the region, for snapshots, which keep the heap open. Set when the program gets its first
+    /// handle of the root.
     heap: OnceLock<Weak<dyn Any + Send + Sync>>,
-    /// The process that the table belongs to. In a child, its locks may stay locked for ever.
+    /// The process that opened the heap. In a forked child, the locks of the table may stay locked for ever.
     pub(crate) process: Process,
 }
 
@@ -52,28 +54,31 @@ struct HeldSlot {
     addr: usize,
     generation: u32,
     /// Number of `Held`s that refer to this slot. It cannot overflow: each `Held` has a reference to the
-    /// table, too, and an `Arc` ends the program before it has 2^63.
+    /// table, too, and an `Arc` aborts the program before its count reaches 2^63.
     references: u64,
     state: HeldState,
-    /// Whether a snapshot holds it.
+    /// Whether the pointer belongs to a snapshot. Otherwise it belongs to the program.
     by_snapshot: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HeldState {
-    /// The open transaction has made it.
+    /// The open transaction has made the pointer.
     Pending,
     Published,
-    /// A transaction, or a part of one, that was rolled back has made it, or no `Held` refers to it any more.
+    /// The transaction that made the pointer, or a nested part of it, was rolled back, or no `Held` refers to
+    /// the slot any more.
     Dead,
 }
 
 impl HeldTable {
-    /// Holds the object at `addr`. If `published`, the pointer counts at once, and belongs to a snapshot;
-    /// otherwise it counts once its transaction has been committed.
+    /// Makes a pointer that holds the object at `addr`. If `published`, the pointer belongs to a snapshot,
+    /// and collections keep its object from now on. Otherwise they keep it once the open transaction has been
+    /// committed.
     pub(crate) fn hold<T: Pointee + ?Sized>(self: &Arc<Self>, addr: usize, published: bool) -> Held<T> {
         if self.process.is_parent() {
-            // In a child the transaction cannot be committed.
+            // A forked child must not lock the table. It gets a `Held` without a slot: its transaction cannot
+            // be committed.
             return Held { table: self.clone(), slot: 0, generation: 0, target: PhantomData };
         }
         let mut table = self.slots.lock();
@@ -94,17 +99,20 @@ impl HeldTable {
         self.heap.get_or_init(|| Arc::<H>::downgrade(heap));
     }
 
-    /// Returns the heap that the table belongs to, as long as it exists. `None` before it was set.
+    /// Returns the heap that the table belongs to, as long as that heap exists; `None` before
+    /// [`set_heap`](Self::set_heap).
     pub(crate) fn heap<H: Send + Sync + 'static>(&self) -> Option<Arc<H>> {
         self.heap.get()?.upgrade()?.downcast().ok()
     }
 
-    /// Publishes the pointers that a transaction has made, or invalidates them if it was not committed.
+    /// Publishes the pointers that a transaction has made, in the slots `made`, or invalidates them if the
+    /// transaction, or the nested part that made them, was rolled back.
     pub(crate) fn end_transaction(&self, made: &mut Vec<u32>, committed: bool) {
         let mut table = self.slots.lock();
         for slot in made.drain(..) {
             let slot = &mut table.slots[slot as usize];
-            // The list has a slot twice if it was released, and taken again by this transaction.
+            // `made` has a slot twice if the transaction has dropped its pointer there, and has then made
+            // another one in the same slot.
             if slot.state == HeldState::Pending {
                 slot.state = if committed { HeldState::Published } else { HeldState::Dead };
             }
@@ -131,10 +139,10 @@ impl HeldTable {
     /// Returns the number of pointers that programs hold (copies of one count once), and the number of
     /// snapshots. `others` is the number of further references to the table.
     pub(crate) fn holders(self: &Arc<Self>, others: usize) -> (usize, usize) {
-        // SURVIVES unreached: no program of the lab asks for the holders of a heap.
+        // SURVIVES unreached: no program of the crash lab asks for the holders of a heap.
         let table = self.slots.lock();
         let held = table.slots.iter().filter(|slot| slot.references > 0 && !slot.by_snapshot).count();
-        // Each held pointer has a reference to the table. A snapshot has one more.
+        // Each `Held` has a reference to the table, and a snapshot has another one without a `Held`.
         let references: u64 = table.slots.iter().map(|slot| slot.references).sum();
         let snapshots = (Arc::strong_count(self) - others) as u64;
         (held, snapshots.saturating_sub(references) as usize)
@@ -145,21 +153,23 @@ impl HeldTable {
         self.versions.lock().add_version(new, ends);
     }
 
-    /// Changes the versions, while no thread asks for one.
+    /// Calls `change` with the versions locked, so that no other thread asks for one meanwhile.
     pub(crate) fn change_versions(&self, change: impl FnOnce(&mut RootVersions)) {
         change(&mut self.versions.lock());
     }
 
-    /// Returns the newest durable version, if there is one, and a pointer that holds its top.
+    /// Returns the newest durable version of the root, if there is one, and a pointer that holds its top
+    /// object, if it has one.
     pub(crate) fn durable_version(
         self: &Arc<Self>,
         durable_end: impl FnOnce() -> u64,
     ) -> Option<(RootVersion, Option<Held<u8>>)> {
         let versions = self.versions.lock();
-        // Read under the lock: otherwise a collection could begin in between, and no longer want the older
-        // version that was found.
+        // The durable end is read with the versions locked. Otherwise a collection could begin after the
+        // reading, with a later durable end, and not keep the older version that is found here.
         let durable = versions.durable(durable_end())?;
-        // Held before the version can be forgotten.
+        // The top is held before the versions are unlocked, because another thread may then forget this
+        // version.
         Some((*durable, durable.top().map(|top| self.hold(top, true))))
     }
 
@@ -169,8 +179,8 @@ impl HeldTable {
         versions.wanted(durable_end()).filter_map(RootVersion::top).for_each(visit);
     }
 
-    /// Returns the address of the object that `held` holds, if it is of this table. Only the open transaction
-    /// gets a pointer that it has made itself.
+    /// Returns the address of the object that `held` holds, if `held` is of this table. A pointer that the
+    /// open transaction has made is valid only if the caller is that transaction (`in_transaction`).
     pub(crate) fn get<T: Pointee + ?Sized>(&self, held: &Held<T>, in_transaction: bool) -> Result<usize> {
         if !std::ptr::eq(self, Arc::as_ptr(&held.table)) {
             return Err(Error::NotHeld);
@@ -235,7 +245,8 @@ pub(crate) mod tests {
         (table.versions.lock(), table.slots.lock())
     }
 
-    /// Stands for a program that has copied the pointer so often and forgotten the copies. That is safe code.
+    /// The count that this test sets stands for a program that has cloned a held pointer 2^32 times, and has
+    /// passed the clones to `mem::forget`. That is safe code.
     #[test]
     fn more_copies_than_fit_into_half_a_word() {
         let table: Arc<HeldTable> = Arc::default();

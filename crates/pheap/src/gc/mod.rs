@@ -6,15 +6,15 @@
 //! hold. Then objects are *marked*, mostly in slices between transactions: those that were reachable when the
 //! cycle began (a snapshot at the beginning, after Yuasa, "Real-time garbage collection on general-purpose
 //! machines", 1990). Objects that transactions allocate during the cycle, in a span that is not swept yet,
-//! are marked from the start. Words that they overwrite go to the marker ([`shade`](Collector::shade)): the
-//! write set leaves the old content in place until the commit, and the undo log reads it. Then spans are
-//! *swept*: slots that are not marked become free.
+//! are marked from the start. The old pointers in words that transactions overwrite go to the marker
+//! ([`shade`](Collector::shade)): at the commit, for words with copies in the write set, and otherwise when
+//! the undo log saves the words. Then spans are *swept*: slots that are not marked become free.
 //!
 //! **Minor cycles.** Most objects die young. An object that a cycle has marked keeps its mark, and is *old*.
 //! The next cycle may be a minor one. It takes all old objects for live and traces young ones only: from the
-//! root, the versions and the held pointers, and from the places of old objects that were
-//! [written](RememberedLines) since. (Sticky mark bits, after Demers and others,
-//! "Combining generational and conservative garbage collection", 1990.)
+//! root, the versions and the held pointers, and from the cache lines of old objects that transactions have
+//! [written](RememberedLines) since the last marking. (Sticky mark bits, after Demers and others, "Combining
+//! generational and conservative garbage collection", 1990.)
 //!
 //! During a cycle, each transaction is charged for a few bytes, and in proportion to the bytes that it has
 //! allocated, or has overwritten during marking. A slice runs at the end of a transaction when enough bytes
@@ -53,7 +53,7 @@ use versions::WORDS;
 
 /// The longest time that a transaction with few changes should wait for a slice.
 pub(crate) const SLICE: Duration = Duration::from_micros(300);
-/// Bytes to mark from which on a slice is worthwhile.
+/// Bytes of marking that must be due before the end of a transaction runs a slice.
 pub(crate) const SLICE_WORK: u64 = 64 << 10;
 /// Bytes of marking that each transaction during a cycle is charged for, in addition to those for its
 /// changes.
@@ -68,7 +68,7 @@ pub(crate) struct RegionFacts {
     /// that may have allocated or freed objects, and at the end of a cycle.
     pub(crate) objects: Gauge,
     pub(crate) bytes: Gauge,
-    /// 1 as long as the live slots are not known, or else 0.
+    /// 1 as long as the live slots of some of the region's spans are not known, or else 0.
     pub(crate) unknown: Gauge,
 }
 
@@ -90,7 +90,7 @@ enum CollectionPhase {
     #[default]
     Idle,
     Marking,
-    /// The number of the next span to sweep, and the number after the last one.
+    /// Spans are swept. `next` is the number of the next span to sweep, `end` the number after the last span.
     Sweeping {
         next: u32,
         end: u32,
@@ -105,23 +105,24 @@ pub(crate) struct Collector {
     held: Arc<HeldTable>,
     phase: CollectionPhase,
     marking: Marking<Object>,
-    /// Whether the cycle finds the live slots of a heap that was opened.
+    /// Whether the running cycle finds the live slots of a heap that was opened without bitmaps of them.
     opening: bool,
-    /// Whether a request for space has failed: then a cycle begins after this transaction, to free space for
-    /// the next one.
+    /// Whether a full cycle must begin after the open transaction: a request for space has failed, or the
+    /// conversion of a root has left garbage.
     pub(crate) wanted: bool,
-    /// Whether the live slots of some spans are not known, and will not be before the next cycle.
+    /// Whether the live slots of some spans were not known at the opening. A cycle that ends clears this.
     pub(crate) incomplete: bool,
-    /// Whether the cycle is a minor one. Between cycles: whether the next one will be.
+    /// Whether the running cycle is a minor one. Between cycles: whether the next cycle is to be a minor one.
     minor: bool,
     pub(crate) remembered: RememberedLines,
-    /// Whether a transaction may have new objects in slots that are marked, and that no cycle will trace.
+    /// Whether the open transaction may have new objects whose slots are marked although no cycle traces
+    /// them.
     marked_untraced: bool,
-    /// Live bytes after the last full cycle; and the usage when the present cycle began.
+    /// Live bytes after the last full cycle; and the usage when the last cycle began.
     live: u64,
     before: Usage,
     /// A cycle begins when about this many bytes were allocated since the last cycle began: a quarter less at
-    /// a good moment, a quarter more at any moment.
+    /// a good moment (the end of a transaction that has allocated nothing), a quarter more at any moment.
     threshold: u64,
     /// Bytes of marking that transactions still owe; and the value of `usage.allocated` up to which they were
     /// charged.
@@ -170,42 +171,45 @@ impl Collector {
     }
 
     /// Begins a cycle if one is due, and charges the transaction that has just ended. Returns the bytes that
-    /// it must mark now, and the longest time for that and for sweeping; `None` if it need not work.
+    /// this transaction must mark now, and the longest time for marking and sweeping; `None` if no slice is
+    /// due.
     pub(crate) fn assess(&mut self, alloc: &mut Allocator, store: &Store) -> Option<(u64, Duration)> {
         let usage = alloc.usage;
-        // The region is being created, and its root is not known yet.
+        // As long as the region is being created, its root is not known, so no cycle can begin.
         if self.state.root.load(Ordering::Relaxed) == 0 {
-            self.paid = usage.allocated; // the next transaction may be short, and need not mark these bytes
+            self.paid = usage.allocated; // no later transaction is charged for these bytes
             return None;
         }
         let mut overdue = 0;
         if self.is_idle() {
-            // The end of a transaction that has allocated nothing is a good moment: it may have unlinked
-            // objects, and has not just linked new ones. But there may be no such moment.
+            // The end of a transaction that has allocated nothing is a good moment for a cycle to begin: the
+            // transaction may have unlinked objects, and has not just linked new ones. But a program may have
+            // no such transaction.
             let wanted = std::mem::take(&mut self.wanted);
             self.minor &= !wanted;
             if usage.allocated != self.paid && usage.allocated < self.overdue() && !wanted {
                 self.paid = usage.allocated;
                 return None;
             }
-            // The bytes that this transaction has allocated, so that it marks them itself. Otherwise the next
-            // transactions would, which may be short. (Earlier transactions that were too small to be
-            // assessed are included.)
+            // A transaction after which a cycle is overdue marks as many bytes as it has allocated. Otherwise
+            // later transactions, which may be short, would mark them. (`overdue` includes the bytes of
+            // earlier transactions that were too small to be assessed.)
             if usage.allocated >= self.overdue() {
                 overdue = usage.allocated.saturating_sub(self.paid);
             }
             self.begin_cycle(alloc, store);
-            // So the first slice runs at once: objects that are allocated before the cycle ends are not freed
-            // by it, and often there is little to mark.
+            // With this debt the first slice runs at once. The cycle should end soon, because it does not
+            // free objects that are allocated before it ends, and often there is little to mark.
             self.debt = SLICE_WORK;
         }
         let usage = alloc.usage;
         // The marking should end when about a sixteenth of the threshold was allocated, so that little memory
         // is added before the cycle frees any.
         let rate = 1 + 16 * usage.bytes / self.threshold.max(1);
-        // A free at a commit decreases `usage.allocated`, perhaps by bytes that were charged already.
+        // The end of a quarantine decreases `usage.allocated`, perhaps by bytes that were charged already.
         let allocated = usage.allocated.saturating_sub(self.paid);
-        // A program that only stores must also get to the end of the write barrier.
+        // Overwritten bytes are charged, too, so that the marking, and with it the write barrier, also ends
+        // soon in a program that only stores.
         let changed = allocated + std::mem::take(&mut self.overwritten);
         self.debt += WORK_PER_TRANSACTION + changed * rate;
         self.paid = usage.allocated;
@@ -214,8 +218,8 @@ impl Collector {
             // A transaction with many changes was not quick anyway. In tests with a small `least`, each slice
             // is as small as possible.
             (
-                // Overdue bytes are no debt: if some are not marked in this time, later transactions mark
-                // them little by little.
+                // `overdue` is not added to the debt: if some of these bytes are not marked within the time
+                // limit, later transactions mark them little by little.
                 if least < SLICE_WORK { least } else { self.debt.max(overdue) },
                 SLICE + Duration::from_micros((changed + overdue) / 512),
             )
@@ -233,7 +237,8 @@ impl Collector {
         self.pace.pause(duration);
     }
 
-    /// Begins a cycle. It is a minor one if that is due, and if the list of written lines is complete.
+    /// Begins a cycle: a minor one if `minor` says so and the list of written lines is complete, or else a
+    /// full one.
     pub(crate) fn begin_cycle(&mut self, alloc: &mut Allocator, store: &Store) {
         self.minor &= self.remembered.is_active();
         let lines = self.remembered.take_lines();
@@ -249,15 +254,17 @@ impl Collector {
         let base = store.base().addr() as u64;
         let Collector { marking, state, held, .. } = self;
         marking.push_mut(base + state.root.load(Ordering::Relaxed));
-        // Versions first: a thread that turns one into a held pointer at the same time holds it before it
-        // unlocks the versions. So the pointer is found in one of the two lists.
+        // Versions are pushed before held pointers. A thread that takes a snapshot of a version at the same
+        // time holds the version's object before it unlocks the versions. So the object is found in one of
+        // the two lists.
         held.for_each_version(|| store.durable_end(), |addr| marking.push_mut(addr as u64));
         held.for_each(|addr| marking.push_mut(addr as u64));
         self.phase = CollectionPhase::Marking;
         (self.debt, self.paid, self.overwritten) = (0, 0, 0);
     }
 
-    /// [Begins](Self::begin_cycle) a full cycle, unless a cycle is running. Returns whether it did.
+    /// [Begins](Self::begin_cycle) a full cycle, unless a cycle is running. Returns whether this call has
+    /// begun one.
     pub(crate) fn begin_full(&mut self, alloc: &mut Allocator, store: &Store) -> bool {
         let begins = self.is_idle();
         if begins {
@@ -275,14 +282,16 @@ impl Collector {
         self.publish(alloc);
     }
 
-    /// Marks. Returns whether everything is marked, so that the [sweep](Self::begin_sweep) may begin.
+    /// Marks objects within the budget. Returns whether all reachable objects are marked, so that the
+    /// [sweep](Self::begin_sweep) may begin.
     pub(crate) fn mark(&mut self, alloc: &Allocator, store: &Store, budget: &mut Budget) -> bool {
         let done = self.marking.run(&Tracer::new(alloc, store, false), budget) == Progress::Done;
         self.marked_untraced |= done;
         done
     }
 
-    /// Marks until `deadline`. Readers, and other threads that mark, may run at the same time.
+    /// Marks objects until `deadline`, or until nothing is left to mark. Readers, and other threads that
+    /// mark, may run at the same time.
     pub(crate) fn mark_shared(&self, alloc: &Allocator, store: &Store, deadline: Instant) -> CollectionStage {
         if !self.is_marking() {
             return CollectionStage::Idle;
@@ -293,7 +302,7 @@ impl Collector {
         }
     }
 
-    /// Passes the pointers in a line to the marker, if they are in old objects.
+    /// Passes the pointers that old objects have in a cache line to the marker.
     fn push_pointers_of_old(&mut self, alloc: &Allocator, store: &Store, line: usize) {
         let offset = (line - store.base().addr()) as u64;
         let Some((number, first)) = alloc.spans.locate_slot(&store.page_map, offset) else { return };
@@ -301,7 +310,7 @@ impl Collector {
         let Some(span) = alloc.spans.get(number).filter(|span| span.pointers.has_pointers()) else { return };
         for slot in first..=span.slot_of(offset + LINE as u64 - 1).unwrap_or(span.slots - 1) {
             if !span.marks.test(slot as usize) {
-                continue; // young, or free
+                continue; // an object without a mark is young, a slot without one may be free
             }
             let start = span.offset_of(slot);
             let window = offset.saturating_sub(start)..(offset + LINE as u64 - start).min(span.slot);
@@ -309,14 +318,14 @@ impl Collector {
         }
     }
 
-    /// Passes the pointers in these bytes to the marker. The bytes lie in one object, and the open
-    /// transaction may overwrite them. So objects that were reachable only through them when the cycle began
-    /// are marked.
+    /// Passes the pointers in the `len` bytes at `addr` to the marker. The bytes lie in one object or in
+    /// metadata, and the open transaction may overwrite them. So objects that were reachable only through
+    /// these pointers when the cycle began are marked.
     #[cold]
     pub(crate) fn shade(&mut self, alloc: &Allocator, store: &Store, addr: usize, len: usize) {
         self.overwritten += len as u64;
         let offset = (addr - store.base().addr()) as u64;
-        // Without a span of objects, this is a word of metadata.
+        // Bytes outside of all spans of objects are metadata. The marker gets no pointers from them.
         let Some((number, slot)) = alloc.spans.locate_slot(&store.page_map, offset) else { return };
         let Some(span) = alloc.spans.get(number) else { return };
         let start = offset - span.offset_of(slot);
@@ -325,8 +334,8 @@ impl Collector {
         Tracer::new(alloc, store, false).pointers(number, slot, window, push);
     }
 
-    /// Remembers new objects that may be marked although no cycle has traced them: those of a transaction
-    /// that ends during a sweep, or in which a cycle has ended.
+    /// Remembers the lines of new objects that may be marked although no cycle has traced them: the objects
+    /// of a transaction that commits during a sweep, or in which a cycle has ended.
     #[inline(always)]
     pub(crate) fn remember_fresh(&mut self, alloc: &mut Allocator) {
         if self.marked_untraced {
@@ -337,8 +346,8 @@ impl Collector {
         }
     }
 
-    /// Appends the live slots of the region, which is not used any more, to `to`. Returns `None` if they are
-    /// not known.
+    /// Appends the bitmaps of the region's live slots to `to`, while the heap is being closed. Returns `None`
+    /// if the live slots are not known.
     pub(crate) fn live_slots(
         &self,
         alloc: &mut Allocator,
@@ -353,7 +362,7 @@ impl Collector {
         Some(to)
     }
 
-    /// Returns the first words of the region's root object; `None` if it is smaller.
+    /// Returns the first [`WORDS`] words of the region's root object; `None` if the root object is smaller.
     pub(crate) fn root_words(&self, alloc: &Allocator, store: &Store) -> Option<[u64; WORDS]> {
         Tracer::new(alloc, store, false).object_words(self.state.root.load(Ordering::Relaxed))
     }
@@ -376,7 +385,8 @@ impl Collector {
         }
         let freed = (self.before.bytes + usage.allocated).saturating_sub(usage.bytes);
         let Pace { least, growth, .. } = *self.pace;
-        // Minor cycles, as long as most young objects die, and few old ones can have died.
+        // The next cycle is to be a minor one as long as most young objects die, and few old ones can have
+        // died.
         let worthwhile = freed >= self.before.allocated / 3 * 2
             && usage.bytes <= (self.live + self.live / 2).saturating_add(least);
         self.minor = if least < SLICE_WORK { !self.minor } else { worthwhile };
@@ -397,7 +407,8 @@ impl Collector {
 pub(crate) enum CollectionStage {
     /// There is more to mark.
     Working,
-    /// This thread finds nothing more to mark. The next step needs the region alone.
+    /// This thread finds nothing more to mark. The next step needs the region's lock alone, without other
+    /// threads that mark.
     Marked,
     /// There is nothing to mark: no cycle is marking, or the region is gone or cannot be had.
     Idle,

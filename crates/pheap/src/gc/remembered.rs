@@ -1,21 +1,23 @@
-//! The places that were written since the last marking ended. A minor cycle begins with those in old objects.
+//! Cache lines that transactions have written since the last marking ended. A minor cycle begins with the
+//! written lines of old objects.
 //!
 //! An object is *old* when a cycle has marked it; its mark stays. A minor cycle takes all old objects for
-//! live. It marks the young objects that can be reached from these places, from the root and its versions, or
-//! from held pointers.
+//! live. It marks the young objects that can be reached from the written lines of old objects, from the root
+//! and its versions, or from held pointers.
 
 use crate::units::{LINE, lines};
 
-/// The largest number of lines with which a minor cycle is worthwhile.
+/// The largest number of written lines with which a minor cycle is worthwhile.
 const MOST: usize = 1 << 16;
-/// Number of recent lines that are known. A line that is written again and again is mostly noted once.
+/// Number of entries of `recent`, which has lines that were noted last. With it, a line that is written again
+/// and again is mostly noted once.
 const RECENT: usize = 256;
 
 /// Cache lines that transactions have written, by address.
 pub(crate) struct RememberedLines {
     lines: Vec<usize>,
     recent: [usize; RECENT],
-    /// Whether lines are noted.
+    /// Whether lines are noted. False if the list is not needed, or has become too long.
     active: bool,
 }
 
@@ -39,7 +41,7 @@ impl RememberedLines {
         self.recent.fill(0);
     }
 
-    /// Whether the list has all lines since it was started.
+    /// Whether the list has all lines that were written since it was started.
     #[inline(always)]
     pub(crate) fn is_active(&self) -> bool {
         self.active

@@ -11,16 +11,18 @@ use crate::store::Store;
 const SPANS_AT_A_TIME: u32 = 32;
 
 impl Collector {
-    /// Ends marking. From here on, slots become free. No record in the log names one of them.
+    /// Ends marking, and begins the sweep, which frees slots that are not marked. The caller has made sure
+    /// that no redo record in the region's log names such a slot.
     pub(crate) fn begin_sweep(&mut self, alloc: &mut Allocator) {
         alloc.collecting = false;
-        // All marked objects point to marked objects now. Later writes are noted.
+        // All pointers in marked objects lead to marked objects now. Lines that are written from here on are
+        // noted for the next minor cycle.
         self.remembered.start();
         self.phase = CollectionPhase::Sweeping { next: 0, end: alloc.spans.end_number() };
     }
 
-    /// Sweeps spans until about `deadline`, or all of them; only one in tests with a small `least`. Ends the
-    /// cycle after the last span.
+    /// Sweeps spans until about `deadline`, or all that are left if it is `None`; only one span in tests with
+    /// a small `least`. Ends the cycle after the last span.
     pub(crate) fn sweep(
         &mut self,
         alloc: &mut Allocator,

@@ -37,7 +37,7 @@ fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
         Collector::new(Arc::new(Pace::new(100, 1 << 20)), state.clone(), Arc::<HeldTable>::default());
     alloc.begin_transaction(1);
     let made: Vec<u64> = (0..100).map(|_| make(&mut alloc, &store)).collect();
-    // Each object points to the one after the next.
+    // Each object in `made` points to the object two places after it.
     made.windows(3).for_each(|of| heap.set(&media, of[0], store.base().addr() as u64 + of[2]));
     alloc.commit(&store);
     state.root.store(made[0], Ordering::Relaxed);

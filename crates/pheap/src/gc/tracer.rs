@@ -1,4 +1,4 @@
-//! A region as `pheap-gc` sees it: this reads the objects that are traced.
+//! The interface through which `pheap-gc` marks a region. The tracer here reads the region's objects.
 
 #![allow(unsafe_code)]
 
@@ -97,8 +97,8 @@ impl pheap_gc::Heap for Tracer<'_> {
 
     #[inline(always)]
     fn mark(&self, pointer: u64) -> Option<Object> {
-        // For a pointer from elsewhere (a sound heap has none) the subtraction wraps around, to an offset
-        // beyond the map.
+        // For a pointer to memory outside the heap (a sound heap has none), the difference is an offset
+        // beyond the map, perhaps because the subtraction wraps around.
         let (number, slot) = self.spans.locate_slot(self.map, pointer.wrapping_sub(self.base))?;
         let span = self.spans.get(number)?;
         let new =

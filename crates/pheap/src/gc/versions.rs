@@ -1,5 +1,5 @@
-//! Versions of a root whose objects are never written again: the newest version, and those before it that may
-//! be all that a power failure leaves.
+//! Versions of a root whose objects are never written again: the newest version, and each earlier version
+//! that may be the newest one that survives a power failure.
 //!
 //! A transaction that waits for the disk, or that leaves the wait to its caller, is
 //! [noted](RootVersions::add_version) when it is committed in memory. The version that it has replaced may be
@@ -9,40 +9,44 @@
 #[cfg(all(test, pheap_loom))]
 mod model;
 
-/// Number of words of such a root. The last word is the address of the object that leads to all others, or 0.
+/// Number of words of a root that has versions. The last word is the address of the object that leads to all
+/// others, or 0.
 pub(crate) const WORDS: usize = 3;
 
 /// The state of a root that a transaction has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RootVersion {
-    /// Number of the root's type. If the root has no versions, the words are 0.
+    /// Number of the root's type. If roots of this type have no versions, `words` are 0.
     pub(crate) ty: u32,
     pub(crate) words: [u64; WORDS],
-    /// Position in the write-ahead log after its record; 0 without a log, and for the state that the heap was
-    /// opened with.
+    /// Position in the write-ahead log after the record of the transaction; 0 without a log, for the state
+    /// that the heap was opened with, and for a root that was converted to another type.
     pub(crate) position: u64,
 }
 
 impl RootVersion {
-    /// Returns the address of the object that leads to all objects of the version.
+    /// Returns the address of the object that leads to all objects of the version; `None` if the version has
+    /// none.
     pub(crate) fn top(&self) -> Option<usize> {
         Some(self.words[WORDS - 1] as usize).filter(|&top| top != 0)
     }
 }
 
-/// The versions that are kept.
+/// The versions of a root that are kept.
 #[derive(Debug, Default)]
 pub(crate) struct RootVersions {
-    /// Newest first.
+    /// The kept versions, the newest one first.
     list: Vec<RootVersion>,
 }
 
 impl RootVersions {
     /// Adds the newest version, and forgets versions that no thread will ask for any more. Does nothing if
     /// the newest version in the list has the same type and words. `ends` are the positions at which the
-    /// durable part of the log ends, or may end before the new version is in it.
+    /// durable part of the log ends, or may end as long as that part does not have the record of the new
+    /// version.
     pub(crate) fn add_version(&mut self, new: RootVersion, ends: &[u64]) {
-        // No other version can have the same top, because its object is kept.
+        // Versions with the same words are the same version: as long as the newest version keeps its top
+        // object, no other object has that address.
         if self.list.first().is_some_and(|newest| (newest.ty, newest.words) == (new.ty, new.words)) {
             return;
         }
@@ -67,7 +71,8 @@ impl RootVersions {
         self.list.iter().find(|version| version.position <= durable_end)
     }
 
-    /// Returns the versions that a thread may ask for from now on.
+    /// Returns the versions that a thread may ask for from now on: the newest durable one, and all newer
+    /// ones.
     pub(crate) fn wanted(&self, durable_end: u64) -> impl Iterator<Item = &RootVersion> {
         let older = self.list.iter().position(|version| version.position <= durable_end);
         self.list.iter().take(older.map_or(usize::MAX, |durable| durable + 1))
@@ -94,7 +99,7 @@ mod tests {
     enum Step {
         /// Commits a change. The flag says whether its record is written at once.
         Commit(bool),
-        /// Commits a read-only transaction.
+        /// Commits a transaction that leaves the root as it is.
         Same,
         BeginWrite,
         EndWrite,
@@ -142,7 +147,7 @@ mod tests {
         })]
 
         /// For any steps of the log, the version that is found is the newest durable one of all versions that
-        /// ever were, and few are kept.
+        /// were ever added, and few versions are kept.
         #[test]
         fn the_newest_durable_version_is_kept(steps in steps()) {
             let first = RootVersion { ty: 0, words: [0, 0, 1], position: 0 };

@@ -16,7 +16,7 @@ impl Heap {
     /// # Errors
     /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) if the disk fails;
     /// [`Error::Failed`](crate::Error::Failed) if it has failed before;
-    /// [`Error::Misplaced`](crate::Error::Misplaced) if the heap's files cannot be found;
+    /// [`Error::Misplaced`](crate::Error::Misplaced) or `OutcomeUnknown` if the heap's files cannot be found;
     /// [`Error::Removed`](crate::Error::Removed) if the heap's file was removed;
     /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn sync(&self) -> Result<()> {
@@ -26,9 +26,9 @@ impl Heap {
         heap.check_named()
     }
 
-    /// With [`Durability::Wal`](crate::Durability::Wal), changes when the log is synced from now on; see
-    /// [`Options::sync_policy`](crate::Options::sync_policy). It also [syncs](Self::sync) the log, so that
-    /// earlier commits are as durable as with either policy. With other durabilities this does nothing.
+    /// With [`Durability::Wal`](crate::Durability::Wal), sets when the log is synced from now on; see
+    /// [`Options::sync_policy`](crate::Options::sync_policy). This call also [syncs](Self::sync) the log, so
+    /// that earlier commits are durable, whatever the two policies. With other durabilities it does nothing.
     ///
     /// A log that was used with [`OnDemand`](SyncPolicy::OnDemand) or [`Every`](SyncPolicy::Every) may keep
     /// its length until the heap is closed.
@@ -46,32 +46,35 @@ impl Heap {
     }
 
     /// With [`Durability::Wal`](crate::Durability::Wal), makes a checkpoint: writes the records of the log to
-    /// the heap's file. A background thread does that when the log is half full, when too many pages are
-    /// [private](crate::Options::memory_limit), or when the log has more than 1 MiB and nothing is appended.
-    /// Transactions go on during a checkpoint. If the log's file has grown, and nothing is appended during
-    /// the checkpoint, it becomes as short as it was at first; the background thread does so when nothing was
-    /// appended for ten seconds. (With a [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit` and
-    /// `Awaited`, the log may keep its length.) With other durabilities this does nothing.
+    /// the heap's file. A background thread makes a checkpoint when the log is half full, when too many pages
+    /// are [private](crate::Options::memory_limit), or when the log has more than 1 MiB of records and
+    /// nothing was appended for a second. Transactions go on during a checkpoint. If the log's file has
+    /// grown, and nothing is appended during the checkpoint, this call makes the log's file as short as it
+    /// was at first; the background thread does so when nothing was appended for ten seconds. (With a
+    /// [`SyncPolicy`](crate::SyncPolicy) other than `EveryCommit` and `Awaited`, the log may keep its
+    /// length.) With other durabilities this call does nothing.
     ///
     /// A checkpoint also gives the space of free pages back to the disk, in runs of 1 MiB or more: the heap's
     /// file gets holes, and keeps its length. To free as much as possible, [collect](Self::collect) first. A
-    /// checkpoint in the background gives space back when free pages are a quarter of the heap, and at least
-    /// 64 MiB. A transaction that needs the pages again waits until the file has space for them, or gets
-    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace).
+    /// checkpoint in the background gives space back when free pages that have space are a quarter of the
+    /// heap, and at least 64 MiB. A transaction that needs the pages again waits until the file has space for
+    /// them, or gets [`Error::OutOfSpace`](crate::Error::OutOfSpace).
     ///
     /// # Errors
-    /// As for [`sync`](Self::sync).
+    /// As for [`sync`](Self::sync). If the disk fails during the call, the error may also be
+    /// [`Error::Failed`](crate::Error::Failed) or [`Error::Io`](crate::Error::Io).
     pub fn checkpoint(&self) -> Result<()> {
         self.inner().checkpoint(true)
     }
 
-    /// Makes a checkpoint that empties the log: writes its records to the heap's file now, and not when
-    /// the log is half full or idle. So an opening after a kill has little to recover, and for a while no
-    /// checkpoint competes with commits for the disk. Unlike [`checkpoint`](Self::checkpoint), it gives space
-    /// of free pages back only when a background checkpoint would, and the log's file keeps its length.
+    /// With [`Durability::Wal`](crate::Durability::Wal), makes a checkpoint that empties the log: writes its
+    /// records to the heap's file now, and not when the log is half full or idle. So an opening after a kill
+    /// has little to recover, and for a while no checkpoint competes with commits for the disk. Unlike
+    /// [`checkpoint`](Self::checkpoint), it gives space of free pages back only when a background checkpoint
+    /// would, and the log's file keeps its length.
     ///
     /// # Errors
-    /// As for [`sync`](Self::sync).
+    /// As for [`checkpoint`](Self::checkpoint).
     pub fn fold_log(&self) -> Result<()> {
         self.inner().checkpoint(false)
     }
@@ -93,8 +96,8 @@ impl HeapInner {
             });
             self.note_failure(folded.and_then(|()| if all { wal.cut_down() } else { Ok(()) }))?;
         }
-        // A thread that is closing the heap can go on after the log was misplaced, but may not have done so
-        // yet.
+        // While another thread closes a heap whose log is misplaced, the checkpoint above may work. But until
+        // the heap is closed, no opening would find the latest commits, so this call fails.
         self.check_log()?;
         self.check_named()
     }
@@ -113,8 +116,9 @@ impl HeapInner {
         let wal_of_thread = wal.clone();
         let work = move |heap: &HeapInner| {
             let wal = wal_of_thread;
-            /// Runs at the end of the thread, also after a panic: other threads would wait for this one.
-            /// After a panic the heap fails, because no thread can complete a half-done checkpoint.
+            /// A guard whose drop runs at the end of the checkpoint thread, also after a panic: otherwise
+            /// other threads would wait for this thread for ever. After a panic the heap fails, because no
+            /// thread can complete a half-done checkpoint.
             struct CheckpointEnd<'a>(&'a Wal, &'a HeapInner, bool);
             impl Drop for CheckpointEnd<'_> {
                 fn drop(&mut self) {
@@ -126,8 +130,8 @@ impl HeapInner {
             }
             let mut ended = CheckpointEnd(&wal, heap, false);
             while wal.wait_for_request() {
-                // Watch only if there is a checkpoint to make: a new watch ends an earlier thread's use of
-                // the pages that it watched.
+                // `work` calls `watch` only if it makes a checkpoint: a new note of the free pages ends the
+                // use of the last one by another thread that gives back space.
                 let watch = || heap.watch_free_pages(&wal, false);
                 wal.work(watch, |watch| {
                     heap.drop_copies(&wal);
@@ -142,8 +146,8 @@ impl HeapInner {
         };
         wal.set_background(true);
         if !self.start(BackgroundTask::Checkpoints, "pheap checkpoints", work) {
-            // Then transactions make the checkpoints. They hold a handle, so the `upgrade` below never drops
-            // the last one.
+            // Without the thread, transactions make the checkpoints. They hold a handle of the heap, so the
+            // reference that `upgrade` returns below is never the last one.
             wal.set_background(false);
             let heap = Arc::downgrade(self);
             let evict = move |wal: &Wal| heap.upgrade().iter().for_each(|heap| heap.drop_copies(wal));
@@ -151,7 +155,8 @@ impl HeapInner {
         }
     }
 
-    /// Ends the checkpoint thread. The caller has no region locked.
+    /// Ends the checkpoint thread, and waits for it. The caller has no region locked, because the thread may
+    /// wait for the lock.
     pub(super) fn stop_checkpoints(&self) {
         if let (Some(thread), Some(wal)) = (self.workers.take_thread(BackgroundTask::Checkpoints), self.wal())
         {
@@ -171,7 +176,7 @@ mod tests {
         let path = folder.path().join("heap");
         let heap = Options::new().durability(Durability::Wal).log_limit(64 << 20).open(&path)?;
         let root: Root<Option<P<'static, [u64]>>> = heap.root("array")?;
-        heap.inner().stop_checkpoints(); // no other checkpoints
+        heap.inner().stop_checkpoints(); // the background thread makes no checkpoint during the test
         root.txn(|tx, p| {
             tx[p] = Some(tx.alloc_slice(1 << 20, |i| i as u64)?);
             Ok(())

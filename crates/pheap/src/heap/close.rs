@@ -16,8 +16,8 @@ use crate::sync::Mutex;
 use crate::wal::Wal;
 
 impl HeapInner {
-    /// Closes the heap. Fails if its file was removed, unless this is the `last` handle, or the heap has
-    /// failed.
+    /// Closes the heap. Fails if the heap's file was removed, unless the `last` handle is being dropped, or
+    /// the heap has failed.
     pub(super) fn close(&self, last: bool) -> Result<()> {
         self.check_not_forked()?;
         let entered = ScopeGuard::new(self.id(), Scope::Copy)?;
@@ -41,16 +41,17 @@ impl HeapInner {
             });
             match retired {
                 Ok(()) => {}
-                // A panic left this region inconsistent. The heap is not marked as closed, so the next
-                // opening recovers it.
+                // A panic has left this region inconsistent. So the heap is not marked as closed, and the
+                // next opening recovers it.
                 Err(Error::Closed) => is_whole = false,
-                // A thread may be inside this region. So the memory, and the lock on the file, stay until the
-                // last handle is dropped. The file is then as after a crash.
+                // The system refuses a fence, so a thread may be inside this region unseen. Therefore the
+                // memory, and the lock on the file, stay until the last handle is dropped. The file is then
+                // as after a crash.
                 Err(error) => return Err(error),
             }
         }
         let mut tables = self.tables.lock();
-        self.wait_for_growth(); // no thread starts it again: that needs the tables
+        self.wait_for_growth(); // no thread starts growth again: that needs the tables
         let refused = self.wal().is_some_and(|wal| wal.begin_to_close());
         if refused {
             live = None;
@@ -70,19 +71,19 @@ impl HeapInner {
                 if !self.wal().is_some_and(gets_over) {
                     return Err(error);
                 }
-                tables.header.live_slots = (0, 0); // the file may not have them
+                tables.header.live_slots = (0, 0); // the file may not have the bitmaps of live slots
                 self.mark_closed(&mut tables, None, false)
             }),
         };
         self.unmap(tables);
-        // A heap that is opened only to be verified has no own lock: it shares that of the opening, and does
-        // not release it.
+        // A heap that is opened only to be verified has no lock of its own: it relies on the lock of the
+        // opening, and does not release it.
         if let Some(file) = &*self.file {
             self.mapping.unlock();
             file.forget();
         }
-        // Last: tasks that wait for a commit get its outcome. No lock is held, because their wakers may wait
-        // for these locks.
+        // The sync thread ends last: by then, tasks that wait for a commit get its outcome. No lock of the
+        // heap is held here, because wakers of tasks may wait for the locks.
         drop((creation, copies, entered));
         self.stop_syncer();
         closed
@@ -96,13 +97,13 @@ impl HeapInner {
             // nothing was recorded, so the header still says closed
             return self.mapping.shrink_file(tables.header.mapped);
         }
-        // A simulated medium cannot be truncated.
+        // A simulated medium does not become shorter when its heap is closed, so all its arenas stay.
         if is_recorded && !self.is_simulated() {
             tables.drop_free_arenas();
         }
         if let Some(wal) = self.wal() {
-            // The checkpoint comes first: records of the old content of these pages must not be applied after
-            // the direct stores below.
+            // This checkpoint comes before the bitmaps of live slots are stored directly to free pages:
+            // records of the old content of these pages must not be applied afterwards.
             wal.checkpoint(|| {})?;
         }
         if let Some(live) = live {
@@ -111,10 +112,10 @@ impl HeapInner {
         self.mapping.sync()?;
         let Tables { heap, header, media, .. } = tables;
         header.in_use = HeapUse::Closed;
-        header.has_parts = false; // the logs are empty
-        // Write both slots. If one is damaged later, the other must not say that the heap is in use, need a
-        // log that was removed, or name arenas that were cut off. Sync between the two, because a power
-        // failure may tear the slot that is being written.
+        header.has_parts = false; // the logs of regions are empty
+        // Both slots of the header are written. If one is damaged later, the other must not say that the heap
+        // is in use, need a log that was removed, or name arenas that were cut off. The first is synced
+        // before the second is written, because a power failure may tear the slot that is being written.
         let sync = || if bug(Bug::SyncHeadersAtOnce) { Ok(()) } else { self.mapping.sync() };
         header.write_both(media, *heap, sync)?;
         if bug(Bug::SyncHeadersAtOnce) {
@@ -125,7 +126,8 @@ impl HeapInner {
             wal.remove();
             wal.keep_data_found()?;
         }
-        // This cuts off space ahead, too, that this process or a killed one has allocated and not used.
+        // The file is cut at the heap's end. Behind the end there may be dropped arenas, and space that this
+        // process or a killed one has allocated in advance and not used.
         if is_recorded { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
     }
 }
@@ -146,8 +148,8 @@ pub(super) struct BackgroundThreads(pub(super) [Mutex<Option<JoinHandle<()>>>; 4
 impl BackgroundThreads {
     /// Returns whether there is a thread for this task that has not ended.
     pub(super) fn is_at_work(&self, what: BackgroundTask) -> bool {
-        // SURVIVES drop: heaps of the lab grow too seldom for two threads to meet here.
-        // SURVIVES unreached: simulated heaps have no such threads.
+        // SURVIVES drop: heaps of the crash lab grow too seldom for two threads to meet at this lock.
+        // SURVIVES unreached: simulated heaps have no growth threads.
         self.0[what as usize].lock().as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
@@ -170,7 +172,7 @@ impl BackgroundThreads {
         what: BackgroundTask,
         thread: Option<JoinHandle<()>>,
     ) -> Option<JoinHandle<()>> {
-        // SURVIVES drop: no other thread has a heap that is being opened, and only one thread closes it.
+        // SURVIVES drop: no other thread has a heap that is being opened, and only one thread closes a heap.
         std::mem::replace(&mut *self.0[what as usize].lock(), thread)
     }
 }

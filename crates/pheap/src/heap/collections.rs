@@ -12,7 +12,7 @@ use crate::gc::{CollectionStage, Pace};
 use crate::os::{cores, fork};
 use crate::region::{Region, guard};
 
-/// Bytes of spans below which one thread alone marks a region.
+/// Bytes of a region's spans below which one thread alone marks the region.
 const WORTH_THREADS: u64 = 8 << 20;
 /// The time that background marking waits before it begins. The kernel may put a new thread on its parent's
 /// processor, even if others are idle; the opening thread would then wait longer than the opening has taken.
@@ -25,7 +25,7 @@ pub(crate) struct Collections {
     /// The number of marking threads that the program asks for; 0 for one a processor, but at most 8. See
     /// [`Options::collect_threads`](crate::Options::collect_threads).
     threads: usize,
-    /// Set by the closing thread: tells all threads that mark to end.
+    /// Set when the heap is closed or dropped: tells all threads that mark to end.
     stop: AtomicBool,
 }
 
@@ -46,9 +46,10 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap,
-    /// [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if it is inside another heap;
-    /// [`Error::Failed`](crate::Error::Failed), [`Error::Closed`](crate::Error::Closed),
-    /// [`Error::Forked`](crate::Error::Forked).
+    /// [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if it is inside another heap,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if it is inside too many heaps;
+    /// [`Error::Failed`](crate::Error::Failed), [`Error::Misplaced`](crate::Error::Misplaced),
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn wait_ready(&self) -> Result<()> {
         let heap = self.inner();
         for region in heap.regions_to_collect()? {
@@ -67,10 +68,12 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::Nested`](crate::Error::Nested) if this thread is inside a transaction or read of the heap,
-    /// [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if it is inside another heap;
+    /// [`Error::SeveralHeaps`](crate::Error::SeveralHeaps) if it is inside another heap,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if it is inside too many heaps;
     /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Failed`](crate::Error::Failed),
-    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked); the error of making
-    /// the log, if that is still to be made (see [`Durability::Wal`](crate::Durability::Wal)).
+    /// [`Error::Misplaced`](crate::Error::Misplaced), [`Error::Closed`](crate::Error::Closed),
+    /// [`Error::Forked`](crate::Error::Forked); the error of making the log, if the log is still to be made
+    /// (see [`Durability::Wal`](crate::Durability::Wal)).
     pub fn collect(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_writable()?;
@@ -91,16 +94,16 @@ impl HeapInner {
 
     /// Collects one region. This thread is not inside a transaction or read of the heap.
     pub(crate) fn collect(&self, region: &Region) {
-        // A cycle that was already running misses objects that became garbage since it began, so it is
-        // completed and another one follows.
+        // A collection cycle that was already running misses objects that became garbage since it began, so
+        // it is completed and another one follows.
         while let Some(false) = region.begin_cycle(self) {
             self.drive(region);
         }
         self.drive(region);
     }
 
-    /// Completes the region's cycle, unless the heap is being closed. Several threads mark if the region is
-    /// large.
+    /// Completes the running collection cycle of the region, unless the heap is being closed. Several threads
+    /// mark if the region is large.
     fn drive(&self, region: &Region) {
         let mark = || {
             while region.mark_beside_readers(self) == CollectionStage::Working && !self.collections.stops() {}
@@ -112,7 +115,7 @@ impl HeapInner {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // Without a thread, this one does its work.
+                // If a thread cannot be started, the calling thread does its work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, mark);
             }
             mark();
@@ -123,7 +126,7 @@ impl HeapInner {
     /// Marks live objects of a heap that was just opened, in a background thread.
     pub(super) fn mark_in_background(self: &Arc<Self>) {
         let work = |heap: &HeapInner| {
-            std::thread::park_timeout(HEAD_START); // or until the heap is closed
+            std::thread::park_timeout(HEAD_START); // a thread that closes the heap ends this wait
             for region in heap.regions() {
                 while !heap.collections.stops()
                     && region.mark_beside_readers(heap) == CollectionStage::Working
@@ -131,11 +134,12 @@ impl HeapInner {
                 while !heap.collections.stops() && region.collect_alone(heap) {}
             }
         };
-        // If no thread starts, transactions do the work.
+        // If the thread cannot be started, transactions do its work in slices.
         self.start(BackgroundTask::Marking, "pheap marking", work);
     }
 
-    /// Ends the marking thread. The caller has no region locked.
+    /// Tells all threads that mark to end, and waits for the background thread. The caller has no region
+    /// locked, because that thread may wait for the lock.
     pub(super) fn stop_background(&self) {
         self.collections.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.workers.take_thread(BackgroundTask::Marking) {

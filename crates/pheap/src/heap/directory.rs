@@ -1,4 +1,5 @@
-//! The directory of roots: listing, renaming and removing them. Opening fills it from the span tables.
+//! The directory of a heap's roots: lists, renames and removes roots. An opening fills the directory from the
+//! span tables.
 
 use std::sync::Arc;
 
@@ -21,14 +22,14 @@ pub struct RootInfo {
 }
 
 impl Heap {
-    /// Returns all roots, ordered by name. (If the heap is closed, or in a forked child, none.)
+    /// Returns all roots, ordered by name. (If the heap is closed, or in a forked child, returns none.)
     pub fn roots(&self) -> Vec<RootInfo> {
         let heap = self.inner();
         if heap.is_forked() {
             return Vec::new();
         }
-        // The types' numbers are read before the type table: types are only added, and a root's type is in
-        // the table before the root has its number.
+        // The numbers of the roots' types are read before the type table: types are only added to the table,
+        // and the type of a root is in the table before the root gets its number.
         let of = |(name, region): (&String, &Arc<Region>)| (name.clone(), region.ty());
         let roots: Vec<(String, u32)> = heap.directory.lock().iter().map(of).collect();
         let types = heap.tables.lock().types.types.clone();
@@ -36,14 +37,15 @@ impl Heap {
         roots.into_iter().map(info).collect()
     }
 
-    /// Renames a root, durably, or not at all. Handles stay valid.
+    /// Renames a root as durably as a transaction commits, or not at all. Handles of the root stay valid.
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`];
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
-    /// if it is inside another heap; [`Error::OutcomeUnknown`] if the disk fails, [`Error::Failed`] if it has
-    /// failed before, [`Error::Misplaced`] if the heap's files cannot be found; [`Error::Closed`],
-    /// [`Error::Forked`]; the error of making the log, if that is still to be made (see
+    /// if it is inside another heap, [`Error::Unsupported`] if it is inside too many heaps;
+    /// [`Error::OutcomeUnknown`] if the disk fails, [`Error::Failed`] if it has failed before,
+    /// [`Error::Misplaced`] if the heap's files cannot be found; [`Error::Closed`], [`Error::Forked`]; the
+    /// error of making the log, if the log is still to be made (see
     /// [`Durability::Wal`](crate::Durability::Wal)).
     pub fn rename_root(&self, old: &str, new: &str) -> Result<()> {
         let heap = self.inner();
@@ -66,11 +68,12 @@ impl Heap {
         Ok(())
     }
 
-    /// Removes a root and all its objects, durably, or not at all. Waits for running transactions and reads
-    /// of the root; its handles fail with [`Error::Closed`] from then on.
+    /// Removes a root and all its objects, as durably as a transaction commits, or not at all. Waits for
+    /// running transactions and reads of the root; the root's handles fail with [`Error::Closed`] from then
+    /// on.
     ///
     /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::ReadOnly`]; others as for [`rename_root`](Self::rename_root).
+    /// As for [`rename_root`](Self::rename_root), except [`Error::RootExists`] and [`Error::InvalidName`].
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let heap = self.inner();
         let _creation = heap.lock_creation()?;
@@ -89,16 +92,16 @@ impl Heap {
     }
 }
 
-/// The lock under which roots are created, renamed and removed. While a thread has it, waiting for it again
-/// is an error.
+/// The guard of the lock under which roots are created, renamed and removed. A thread that has the guard of a
+/// heap gets an error if it tries to take this lock again.
 pub(crate) struct CreationLock<'a> {
-    /// The number of the next region.
+    /// The number that the next new region gets.
     pub(super) next: MutexGuard<'a, u32>,
     _entered: ScopeGuard,
 }
 
 impl<'a> CreationLock<'a> {
-    /// Waits for other threads that hold this lock.
+    /// Takes the lock of `heap`. Waits for other threads that hold it.
     ///
     /// # Errors
     /// Those of [`may_wait`](crate::region::guard::may_wait).
@@ -110,12 +113,14 @@ impl<'a> CreationLock<'a> {
 }
 
 impl HeapInner {
-    /// Keeps other threads from creating, renaming and removing roots, and from closing the heap.
+    /// Keeps other threads from creating, renaming and removing roots, and from closing the heap, until the
+    /// result is dropped. Fails unless the heap can be written to.
     pub(crate) fn lock_creation(&self) -> Result<CreationLock<'_>> {
         self.check_writable()?;
         let guard = CreationLock::lock(self)?;
         self.check_writable()?; // Another thread may have closed the heap during the wait.
-        // A log that refuses records reports no error where metadata change, so ask it here.
+        // A log that has failed ignores records of changed metadata without an error, so this looks for a
+        // failure of the log.
         self.check_log()?;
         Ok(guard)
     }

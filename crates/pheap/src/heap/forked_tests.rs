@@ -39,8 +39,8 @@ fn made(durability: Durability, folder: &std::path::Path) -> Result<Handles> {
     Ok(Handles { heap, root, other, held, snapshot, commit })
 }
 
-/// Runs `f` while this thread holds the mutexes of the heap and of a root. If `f` returns true, this is a
-/// child, and it keeps the locks.
+/// Runs `f` while this thread holds the mutexes of the heap and of a root. `f` returns true in a forked
+/// child, which then keeps the locks for ever.
 fn while_locked(handles: &Handles, f: impl FnOnce() -> bool) {
     let (heap, region) = (handles.heap.inner(), &handles.root.region);
     let of_heap = (heap.copies.write(), heap.creation.lock(), heap.shown.entries());
@@ -104,8 +104,8 @@ fn refuses(handles: &Handles) -> bool {
         && is_forked(polled(commit.clone())) == has_log
 }
 
-/// Forks here, with everything locked. Returns whether this is the child; the parent waits until the child
-/// has ended.
+/// Forks while the mutexes of the heap are locked. Returns whether this process is the child; the parent
+/// waits until the child has ended.
 fn is_child(handles: &Handles) -> bool {
     let mut is_child = false;
     while_locked(handles, || {
@@ -143,7 +143,8 @@ fn a_child_within_something_waits_for_nothing_that_is_locked() -> Result<()> {
         let handles = made(durability, folder.path())?;
         let Handles { root, other, snapshot, .. } = &handles;
         let finish = |well: bool| end_without(&handles, well && refuses(&handles));
-        // A transaction that commits, one that fails, one that panics; of one root, and of two.
+        // The process forks within transactions: one that commits, one that fails and one that panics, each
+        // on one root and on two.
         for kind in 0..6 {
             let mut child = false;
             let mut what = || {
@@ -169,7 +170,7 @@ fn a_child_within_something_waits_for_nothing_that_is_locked() -> Result<()> {
             }
             result.unwrap()?;
         }
-        // Reads.
+        // The process forks within reads.
         let child = root.read(|_, _| is_child(&handles));
         if matches!(child, Ok(true) | Err(Error::Forked)) {
             finish(true);

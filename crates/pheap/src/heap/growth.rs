@@ -7,8 +7,9 @@ use super::HeapInner;
 use super::close::BackgroundTask;
 
 impl HeapInner {
-    /// Makes the file grow ahead of need from now on, if stores go to the file. The thread ends when the file
-    /// is one arena ahead, so a heap that does not grow has no thread.
+    /// From now on, a thread makes the heap's file longer before the space is needed, if stores go directly
+    /// to the file. The thread ends when the file is longer by one arena, so a heap that does not grow has no
+    /// such thread.
     pub(super) fn grow_ahead(self: &Arc<Self>) {
         // With a log, growth consists mostly of syncs of the header, which growing ahead does not avoid. On
         // ext4, commits during such a growth wait longer than it saves.
@@ -17,14 +18,16 @@ impl HeapInner {
         }
         let (heap, asked) = (Arc::downgrade(self), AtomicU64::new(0));
         let start = move |from, to| {
-            // The thread that needs pages has a handle, so this one is never the last.
+            // The thread that needs pages, and calls this function, has a handle of the heap. So the handle
+            // that `upgrade` returns is never the last one.
             let Some(heap) = heap.upgrade() else { return };
             if asked.swap(to, Ordering::Relaxed) == to && heap.workers.is_at_work(BackgroundTask::Growth) {
                 return;
             }
-            // A thread that was asked for less is done or nearly done.
+            // If there is an earlier growth thread, it was asked for less space, and is done or nearly done.
+            // So this thread waits for it.
             heap.wait_for_growth();
-            // If it fails, the transaction that needs the space gets the error.
+            // If the growth fails, the transaction that needs the space tries again, and gets the error.
             heap.start(BackgroundTask::Growth, "pheap growth", move |heap| drop(heap.make_ready(from, to)));
         };
         let _ = self.ahead.start.set(Box::new(start));

@@ -1,5 +1,5 @@
-//! `Heap::holders`: what keeps a heap open. Using a heap counts nothing: handles are references, and this
-//! reads their reference counts.
+//! `Heap::holders`: lists the handles that keep a heap open. The use of a heap updates no counters for this:
+//! handles are references, and `holders` reads their reference counts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +15,7 @@ use crate::region::Region;
 pub struct Holders {
     /// Handles of the heap itself, other than the one that `holders` was called on.
     pub heaps: usize,
-    /// The roots of which the program has at least one of the things counted here, by name.
+    /// The roots, ordered by name, of which the program has a handle, a snapshot, a held pointer or a watch.
     pub roots: Vec<RootHolders>,
 }
 
@@ -29,10 +29,10 @@ pub struct RootHolders {
     pub handles: usize,
     /// Number of [`Snapshot`](crate::Snapshot)s. Clones count once.
     pub snapshots: usize,
-    /// Number of [`Held`](crate::Held) pointers. Clones count once. These do not keep the heap open.
+    /// Number of [`Held`](crate::Held) pointers. Clones count once. Held pointers do not keep the heap open.
     pub held: usize,
-    /// Number of [`Watch`](crate::Watch)es. These do not keep the heap open either, but handles in their
-    /// closures may.
+    /// Number of [`Watch`](crate::Watch)es. Watches do not keep the heap open, but handles in their closures
+    /// may.
     pub watches: usize,
 }
 
@@ -41,9 +41,9 @@ impl Heap {
     /// whose last handle was thought to be dropped, or what a part of the program that should have ended has
     /// left.
     ///
-    /// [`close`](Self::close) closes the heap even if there are handles. After that, this lists the handles
-    /// that return [`Error::Closed`](crate::Error::Closed). Without `close`, a heap is closed when there are
-    /// no handles and no snapshots any more. If a heap is opened twice,
+    /// [`close`](Self::close) closes the heap even if there are handles. After that, `holders` lists the
+    /// handles that return [`Error::Closed`](crate::Error::Closed). Without `close`, a heap is closed when
+    /// there are no handles and no snapshots any more. If a heap is opened twice,
     /// [`Error::AlreadyOpen`](crate::Error::AlreadyOpen) has the part of this list that keeps the heap open.
     ///
     /// Other threads may make and drop handles during this call, and an operation of another thread on the
@@ -68,12 +68,12 @@ impl Heap {
     /// ```
     ///
     /// # Cost
-    /// Some locks, each held briefly, and a look at each held pointer. Transactions and reads do not pay for
-    /// it. It waits for no transaction.
+    /// The call takes some locks, each of them briefly, and looks at each held pointer. It adds no work to
+    /// transactions and reads, and waits for no transaction.
     pub fn holders(&self) -> Holders {
         let inner = self.inner();
         if inner.is_forked() {
-            return Holders::default(); // in the child, these locks may stay locked for ever
+            return Holders::default(); // in a forked child, the locks of the list may stay locked for ever
         }
         let mut holders = inner.shown.holders(Arc::strong_count(inner));
         holders.heaps = holders.heaps.saturating_sub(1);
@@ -82,12 +82,12 @@ impl Heap {
 }
 
 impl Holders {
-    /// Returns whether there are no handles, snapshots, held pointers and watches.
+    /// Returns whether there are no other handles, no snapshots, no held pointers and no watches.
     pub fn is_empty(&self) -> bool {
         self.heaps == 0 && self.roots.is_empty()
     }
 
-    /// Leaves out references that do not keep the heap open.
+    /// Leaves out held pointers and watches, which do not keep the heap open.
     fn that_keep_it_open(mut self) -> Holders {
         for root in &mut self.roots {
             (root.held, root.watches) = (0, 0);
@@ -132,8 +132,9 @@ impl fmt::Display for Holders {
     }
 }
 
-/// The roots to which the program may have references, removed ones included. Separate from the heap, because
-/// an `Error::AlreadyOpen`, which reads this, must not keep the heap open.
+/// The roots to which the program may have references, removed roots included. The list lies outside of the
+/// `HeapInner`, because the function that describes the holders for an `Error::AlreadyOpen` reads the list,
+/// and must not keep the heap open.
 #[derive(Default)]
 pub(crate) struct ReferencedRoots(Mutex<Vec<Entry>>);
 
@@ -141,24 +142,24 @@ pub(super) struct Entry {
     name: String,
     region: Weak<Region>,
     table: Weak<HeldTable>,
-    /// Whether the root is in the directory.
+    /// Whether the root is in the heap's directory of roots.
     listed: bool,
 }
 
 impl ReferencedRoots {
     pub(super) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        // SURVIVES unreached: locks of std's own are not watched. Nothing that a heap does depends on this
-        // list.
+        // SURVIVES unreached: the crash lab does not watch the locks of std. No other operation of a heap
+        // depends on this list.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the directory has another root.
+    /// Adds a root that is about to be, or just was, added to the heap's directory.
     pub(crate) fn add(&self, name: &str, region: &Arc<Region>) {
         let (name, table) = (name.to_owned(), Arc::downgrade(&region.held));
         let mut entries = self.entries();
         if entries.len() == entries.capacity() {
-            // Dead entries are removed only when the list is full. Otherwise creating many roots would take
-            // quadratic time.
+            // Entries of roots without references are removed only when the list is full. Otherwise, creating
+            // many roots would take quadratic time.
             entries.retain(|entry| entry.region.strong_count() > 0 || entry.table.strong_count() > 0);
             let as_many = entries.len() + 1;
             entries.reserve(as_many);
@@ -170,7 +171,7 @@ impl ReferencedRoots {
         self.change_entry(region, |entry| name.clone_into(&mut entry.name));
     }
 
-    /// Notes that the directory does not have this root any more.
+    /// Notes that the heap's directory does not have this root any more.
     pub(super) fn remove(&self, region: &Arc<Region>) {
         self.change_entry(region, |entry| entry.listed = false);
     }
@@ -182,19 +183,18 @@ impl ReferencedRoots {
         }
     }
 
-    /// Notes that the directory is empty.
+    /// Notes that the heap's directory of roots is empty.
     pub(super) fn remove_all(&self) {
         self.entries().iter_mut().for_each(|entry| entry.listed = false);
     }
 
-    /// Counts the references to the roots. `references` is the number of references to the heap; those of
-    /// root handles and snapshots are subtracted.
+    /// Counts the references to the roots and to the heap. `references` is the number of all references to
+    /// the `HeapInner`; those of root handles and snapshots are subtracted from it.
     fn holders(&self, references: usize) -> Holders {
         let of =
             |entry: &Entry| (entry.name.clone(), entry.region.upgrade(), entry.table.upgrade(), entry.listed);
         let all: Vec<_> = self.entries().iter().map(of).collect();
-        // Nothing is locked here: if this drops the last reference to a region, closures of the program are
-        // dropped with it.
+        // The list of roots is not locked here, because this loop may drop the last reference to a region.
         let mut roots = Vec::new();
         for (name, region, table, listed) in all {
             let mut root = RootHolders { name, ..RootHolders::default() };
@@ -204,7 +204,8 @@ impl ReferencedRoots {
                 root.handles = Arc::strong_count(region).saturating_sub(others);
             }
             if let Some(table) = &table {
-                // The other references: this one, the region's and its collector's.
+                // References to the table other than those of held pointers and snapshots: the one in
+                // `table`, that of the region, and that of the region's collector.
                 let others = if region.is_some() { 3 } else { 1 };
                 (root.held, root.snapshots) = table.holders(others);
             }
@@ -219,8 +220,8 @@ impl ReferencedRoots {
 }
 
 impl HeapInner {
-    /// Returns the function that describes the references to this heap, for an `Error::AlreadyOpen`. It keeps
-    /// nothing open.
+    /// Returns the function that describes the references to this heap, for an `Error::AlreadyOpen`. The
+    /// function does not keep the heap open.
     pub(super) fn held_by(self: &Arc<Self>) -> impl Fn() -> String + Send + Sync + use<> {
         let (heap, shown) = (Arc::downgrade(self), self.shown.clone());
         move || match heap.strong_count() {
@@ -234,7 +235,8 @@ impl HeapInner {
 mod tests {
     use crate::{Heap, Result, Root};
 
-    /// In a program that removes roots and creates others, the list does not become longer and longer.
+    /// In a program that removes roots and creates others, the list of referenced roots does not grow without
+    /// bound.
     #[test]
     fn roots_that_are_gone_are_forgotten() -> Result<()> {
         let heap = Heap::in_memory()?;

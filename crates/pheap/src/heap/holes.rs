@@ -1,9 +1,10 @@
-//! Gives space of free pages back while the heap is open: the file gets holes. With a write-ahead log only.
+//! Gives the space of free pages back to the disk while a heap is open: the heap's file gets holes. This is
+//! done for heaps with a write-ahead log only.
 //!
-//! A hole reads as zeros, so no state that a crash may leave may need its old content. The pages are free
-//! *before* a checkpoint begins, and stay free until it is complete. Then the record that freed them is in
-//! the file, and no recovery begins before it. Later transactions that take the pages have their records
-//! behind that.
+//! A hole reads as zeros, so no state that a crash may leave may need the old content of its pages. Therefore
+//! only pages that are free *before* a checkpoint begins, and stay free until it is complete, become holes.
+//! Then the record that freed them is in the file, and no recovery begins before that record. Later
+//! transactions that take the pages have their records behind it.
 
 use std::thread;
 
@@ -11,21 +12,23 @@ use super::HeapInner;
 use super::memory::PATIENCE;
 use crate::wal::Wal;
 
-/// A checkpoint that was not asked for the space of free pages gives it back only if at least this fraction
-/// (1/`PART`) of the heap is free pages with space.
+/// A checkpoint other than `Heap::checkpoint` gives space back only if free pages that have space in the file
+/// are at least a fraction of 1/`PART` of the heap.
 const PART: u64 = 4;
 
 impl HeapInner {
-    /// Notes the free pages before a checkpoint, for [`give_back`](Self::give_back). Returns `None` if the
-    /// log has not begun, or the tables stay locked. Unless the program has `asked` for all space that can be
-    /// given back, it also returns `None` if there is too little of it.
+    /// Notes which pages are free before a checkpoint, and returns the number of this note, for
+    /// [`give_back`](Self::give_back). Returns `None` if the log has not begun, or if the tables stay locked.
+    /// Unless the program has `asked` for all space that can be given back, it also returns `None` if there
+    /// is too little of it.
     pub(super) fn watch_free_pages(&self, wal: &Wal, asked: bool) -> Option<u64> {
         // As long as the log has not begun, the heap counts as closed, and its free pages may have the
         // bitmaps of live slots.
         if !wal.has_begun() {
             return None;
         }
-        // The thread that has the tables locked may wait for room in the log, hence for a checkpoint.
+        // The thread that has the tables locked may wait for room in the log, hence for a checkpoint. So this
+        // wait for the tables has a limit.
         let mut tables = self.tables_within(PATIENCE)?;
         if !asked {
             let free = tables.pages.total().saturating_sub(tables.pages.holes.bytes());
@@ -33,22 +36,25 @@ impl HeapInner {
                 return None;
             }
         }
-        // Pages that were never used stay allocated: the heap grows into them.
+        // Pages of the newest arena that were never used keep their space in the file, because new spans are
+        // going to take them.
         let end = tables.arenas.last().map_or(0, |newest| newest.used);
         Some(tables.pages.watch(self.tuning.hole, end))
     }
 
-    /// Makes holes of pages that have been free since `watch_free_pages`: of all of them, unless another
-    /// checkpoint is wanted first. Runs at the end of the checkpoint that began after that call.
+    /// Makes holes of runs of pages that have been free since `watch_free_pages` returned `watch`. Ends early
+    /// if another checkpoint is due, if the tables stay locked, or if a hole cannot be made. Runs at the end
+    /// of the checkpoint that began after the call of `watch_free_pages`.
     pub(super) fn give_back(&self, wal: &Wal, watch: Option<u64>) {
         let Some(watch) = watch else { return };
-        // Takes a part of a run at a time, so that threads that need pages wait no longer than for one part.
+        // Makes a hole of one part of a run at a time, so that threads that need pages wait no longer than
+        // for one part.
         while let Some(mut tables) = self.tables_within(PATIENCE) {
             if self.check_open().is_err() {
-                return; // closed in between, and unmapped
+                return; // another thread has closed and unmapped the heap
             }
             let Some((offset, len)) = tables.pages.next_quiet(watch, self.tuning.hole) else { return };
-            // Noted before the call, because a failed call may have made part of the hole.
+            // The hole is noted before `punch` is called, because a failed call may have made a part of it.
             tables.pages.holes.add(offset, len);
             if wal.data().punch(offset, len).is_err() {
                 return; // most likely the file system makes no holes
@@ -59,7 +65,7 @@ impl HeapInner {
             if wal.is_room_wanted() {
                 return; // the next checkpoint makes room, and may give back the pages that are free then
             }
-            // The lock is not fair: without a pause, a waiting thread might never get it.
+            // The lock of the tables is not fair: without a pause, a waiting thread might never get it.
             thread::sleep(PATIENCE / 100);
         }
     }
@@ -95,8 +101,8 @@ mod tests {
         heap.tables.lock().pages.holes.bytes()
     }
 
-    /// Giving back all free space of a large heap takes seconds. No other checkpoint can make room during
-    /// that, in the log or in memory.
+    /// Giving back all free space of a large heap takes seconds. During that time no other checkpoint can
+    /// make room in the log or in memory, so `give_back` ends when a thread wants room.
     #[test]
     fn nobody_waits_for_room_until_all_is_given_back() -> Result<()> {
         let small_log = Options::new().log_limit(16 << 20);
@@ -105,14 +111,15 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (heap, [a, b]) = heap(&folder, &options)?;
             let inner = heap.inner();
-            // they would wait for the checkpoint below, or give space back before it
+            // background checkpoints would wait for the checkpoint below, or give space back before it
             inner.stop_checkpoints();
             drop(a);
             heap.remove_root("a")?;
             let wal = inner.wal().unwrap();
             let watch = inner.watch_free_pages(wal, true);
             wal.checkpoint(|| {
-                // A thread that goes on much longer waits for the checkpoint in which this runs.
+                // A thread that appends much more than this loop would wait for the end of the checkpoint in
+                // which the loop runs.
                 for _ in 0..160 {
                     if wal.is_room_wanted() {
                         break;
@@ -128,14 +135,14 @@ mod tests {
         Ok(())
     }
 
-    /// The background thread may do something else, such as making the log longer, while another thread gives
-    /// space back.
+    /// The background thread may do other work, such as making the log longer, while another thread gives
+    /// space back. That must not keep the other thread from giving back all space.
     #[test]
     fn who_makes_no_checkpoint_keeps_nobody_from_giving_back() -> Result<()> {
         let folder = tempfile::tempdir().unwrap();
         let (heap, [a, _]) = heap(&folder, &Options::new().memory_limit(1 << 30).log_limit(1 << 30))?;
         let inner = heap.inner();
-        inner.stop_checkpoints(); // this thread takes their place
+        inner.stop_checkpoints(); // this thread does the background thread's round of work instead
         drop(a);
         heap.remove_root("a")?;
         let wal = inner.wal().unwrap();

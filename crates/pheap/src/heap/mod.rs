@@ -1,4 +1,5 @@
-//! The `Heap` handle, and the state that its handles, roots and threads share.
+//! The `Heap` handle, and the state of an open heap that its handles, its roots and the background threads
+//! share.
 //!
 //! | file | |
 //! |---|---|
@@ -9,7 +10,7 @@
 //! | [`memory`] | regions, private pages, and unmapping |
 //! | [`types`] | whether a root has a type of the program |
 //!
-//! This module must not know the program's types: they come as descriptions.
+//! This module must not know the program's types: it gets descriptions of them.
 
 mod backup;
 pub(crate) mod check;
@@ -69,24 +70,28 @@ pub struct Heap {
     inner: Arc<HeapInner>,
 }
 
-/// The state that handles, roots and background threads share.
+/// The state of an open heap that its handles, its roots and the background threads share.
 pub(crate) struct HeapInner {
     store: ManuallyDrop<Store>,
     collections: Collections,
     workers: ManuallyDrop<BackgroundThreads>,
     recovered: RecoveredCounts,
-    /// The roots by name. Locked briefly, and after all other locks.
+    /// The region of each root, by the root's name. A thread holds this lock briefly, and takes no other lock
+    /// meanwhile.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
     pub(crate) shown: Arc<ReferencedRoots>,
-    /// The number of the next region. The lock is held while a root is created, removed or renamed, and while
-    /// roots must stay as they are, such as during a check or the closing. It is taken before any region's,
-    /// by [`CreationLock`](directory::CreationLock).
+    /// The number that the next new region gets. A thread holds this lock while it creates, removes or
+    /// renames a root, and while roots must stay as they are, as during a check or the closing of the heap.
+    /// [`CreationLock`](directory::CreationLock) takes the lock, before that of any region.
     creation: Mutex<u32>,
-    /// Shared by backups that run during transactions; exclusive while the heap is being closed. Taken before
-    /// all other locks, by a thread that has entered [`Scope::Copy`](crate::region::guard::Scope).
+    /// A lock without a value. Backups that run during transactions share it; the thread that closes the heap
+    /// has it exclusively. Taken before all other locks, by a thread that has entered
+    /// [`Scope::Copy`](crate::region::guard::Scope).
     copies: RwLock<()>,
-    /// The lock on the heap's file, if this heap has one. While it is held, no other process opens the file,
-    /// except as a follower. If this heap is read-only, others may open it read-only, too.
+    /// This heap's entry in the process's list of open heaps, made with the lock on the heap's file. `None`
+    /// if this heap has no lock of its own: it is in memory, simulated, a follower's copy, or opened only to
+    /// be verified. As long as the file is locked, no other process opens the heap, except as a follower or,
+    /// if this heap is read-only, read-only, too.
     file: ManuallyDrop<Option<OpenFileEntry>>,
 }
 
@@ -117,8 +122,8 @@ impl Heap {
         Options::new().in_memory()
     }
 
-    /// Returns which crashes committed transactions survive; never [`Durability::Auto`]. For a heap that is
-    /// in memory or read-only, this is [`Durability::Process`].
+    /// Returns which crashes the committed transactions of this heap survive; never [`Durability::Auto`]. For
+    /// a heap that is in memory or read-only, the result is [`Durability::Process`].
     pub fn durability(&self) -> Durability {
         Durability::from_medium(self.inner.medium.kind())
     }
@@ -128,9 +133,9 @@ impl Heap {
         self.inner.mapping.path()
     }
 
-    /// Returns the address of the heap's first byte. All pointers in the open heap are addresses behind it.
-    /// It is the same at each opening, if the addresses are free and [`Options::base`] does not choose
-    /// others.
+    /// Returns the address of the heap's first byte. All pointers in the open heap are addresses behind this
+    /// one. The address is the same at each opening, if the heap's range of addresses is free and
+    /// [`Options::base`] does not choose another.
     pub fn base(&self) -> u64 {
         self.inner.base().addr() as u64
     }
@@ -138,17 +143,17 @@ impl Heap {
     /// Tells the kernel that the caller is about to read these bytes of the heap, which may lie on several
     /// pages.
     ///
-    /// If the heap may not fit in memory (its file is larger than half of it), the kernel is told to read
-    /// ahead no pages. With this hint it reads all of these pages at once, and not one after the other. That
-    /// costs a system call. Otherwise, and for bytes within one page or outside the heap, the call does
-    /// nothing. It cannot fail.
+    /// If the heap may not fit in memory (its file is larger than 64 MiB, and than half of the memory), pheap
+    /// has told the kernel not to read ahead. With this hint, the kernel reads all of these pages at once,
+    /// and not one after the other. The hint costs a system call. For other heaps, and for bytes within one
+    /// page or outside the heap, this call does nothing. It cannot fail.
     #[inline]
     pub fn will_read(&self, bytes: &[u8]) {
         self.inner.mapping.will_read(bytes);
     }
 
-    /// Returns counters since the heap was opened, and its present sizes. They may include a running
-    /// transaction. (In a forked child they are 0.)
+    /// Returns counters since the heap was opened, and its present sizes. The numbers may include the work of
+    /// a running transaction. (In a forked child they are 0.)
     pub fn stats(&self) -> Stats {
         if self.inner.is_forked() {
             return Stats::default();
@@ -178,17 +183,19 @@ impl Heap {
 
     /// Closes the heap: waits for running transactions and reads, makes everything durable, and releases the
     /// file. All handles of the heap and its roots, in any thread, fail with [`Error::Closed`] from now on.
-    /// If a transaction delays the closing for a second, a warning of the crate `tracing` names its root.
-    /// [`holders`](Self::holders) lists the handles that exist, before or after.
+    /// If a transaction delays the closing for more than a second, a warning through the crate `tracing`
+    /// names the transaction's root. [`holders`](Self::holders) lists the handles that exist, before or after
+    /// the closing.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
-    /// if it is inside another heap, [`Error::Closed`] if the heap is closed already, [`Error::Forked`].
-    /// [`Error::Io`] or [`Error::OutcomeUnknown`] if the disk fails, and [`Error::Misplaced`] if the heap's
-    /// files cannot be found: the heap is then closed, but perhaps not marked as closed. [`Error::Removed`]
-    /// if the heap's file was removed: then the heap stays open until its last handle is dropped, so that
-    /// another handle can [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it
-    /// has failed because `membarrier` is refused, its file is released with the last handle.)
+    /// if it is inside another heap, [`Error::Unsupported`] if it is inside too many heaps; [`Error::Closed`]
+    /// if the heap is closed already, [`Error::Forked`]. [`Error::Io`], [`Error::OutcomeUnknown`] or
+    /// [`Error::Failed`] if the disk fails, and [`Error::Misplaced`] if the heap's files cannot be found: the
+    /// heap is then closed, but perhaps not marked as closed in its file. [`Error::Removed`] if the heap's
+    /// file was removed: then the heap stays open until its last handle is dropped, so that another handle
+    /// can [save](Heap::backup) its content. [`Error::Failed`] also if the heap has failed before. (If it has
+    /// failed because `membarrier` is refused, its file is released when the last handle is dropped.)
     pub fn close(&self) -> Result<()> {
         self.inner.close(false)
     }
@@ -201,7 +208,7 @@ impl Heap {
 // After a panic, no handle shows an inconsistent heap. A panic within a transaction rolls it back before any
 // other thread sees its changes. A panic within a read has changed nothing. If a panic in the middle of a
 // commit or rollback leaves a region that cannot be rolled back, the heap fails (`Error::Failed`). The
-// compiler cannot derive that from the cells and locks inside.
+// compiler cannot derive this from the cells and locks in a `Heap`.
 impl std::panic::UnwindSafe for Heap {}
 impl std::panic::RefUnwindSafe for Heap {}
 
@@ -222,8 +229,9 @@ impl HeapInner {
     /// [`Error::NoSuchRoot`].
     #[track_caller]
     pub(crate) fn region(&self, name: &str) -> Result<Arc<Region>> {
-        // A thread that removes a root locks the tables before it frees the root's spans, until the directory
-        // does not have the root any more. So no root with freed spans is found. (A root may be gone before.)
+        // A thread that removes a root locks the tables before it frees the root's spans, and unlocks them
+        // only when the root is no longer in the directory. So this thread, which has the tables locked,
+        // finds no root whose spans are free. (It may find a root that no thread can enter any more.)
         let _tables = self.tables.lock();
         let directory = self.directory.lock();
         directory.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))

@@ -1,5 +1,5 @@
-//! Finds the used slots in buffers of collections. The collection that owns a buffer knows them, not the
-//! buffer.
+//! Finds the used slots in buffers of collections. A buffer does not say which of its slots are used; the
+//! collection that owns the buffer does.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,10 +10,10 @@ use crate::region::Exclusive;
 /// The used slots of each buffer, by the buffer's address.
 pub(crate) type Occupants = HashMap<u64, OccupiedSlots>;
 
-/// Returns the used slots of each buffer in the region that has one of the types `buffers`. `types` is the
-/// type table.
+/// Returns the used slots of each buffer in the region whose type has one of the numbers `buffers`. `types`
+/// is the type table.
 ///
-/// Takes some 40 bytes of memory for each buffer.
+/// The result takes some 40 bytes of memory for each buffer.
 pub(crate) fn occupied(
     exclusive: &Exclusive<'_>,
     types: &[TypeLayout],
@@ -38,9 +38,9 @@ pub(crate) fn occupied(
     found
 }
 
-/// Returns the collections in a value of type `ty`, the value itself included, that own a buffer of one of
-/// the types `buffers`: the offsets of the words that say which slots are used, and the map of the pointer to
-/// the buffer.
+/// Returns the collections in a value of type `ty`, the value itself included, that own a buffer whose type
+/// has one of the numbers `buffers`. For each, returns the offsets of the words that say which slots are
+/// used, and the map of the pointer to the buffer.
 fn owners_in(ty: &TypeLayout, buffers: &BTreeSet<u32>) -> Vec<(Vector, PointerMap)> {
     // The key includes the buffer's type, because two types of a program may have the same name.
     let mut parts: HashMap<(&str, u32), Vector> = HashMap::new();

@@ -20,9 +20,9 @@ pub enum Durability {
     Auto,
     /// Survives the end of the process and a power failure, on persistent memory: log entries and data are
     /// written back from the processor's caches. On other memory, transactions survive only what they survive
-    /// with `Process`. The heap does not know its memory: after a power failure it opens all the same, and
-    /// its most recent transactions may be torn. A processor without an instruction that writes back its
-    /// caches, or with one that pheap does not know, is refused
+    /// with `Process`. pheap cannot tell what the memory is: after a power failure the heap opens all the
+    /// same, and its most recent transactions may be torn. A processor without an instruction that writes
+    /// back its caches, or with one that pheap does not know, is refused
     /// ([`Error::Unsupported`](crate::Error::Unsupported)). The file systems that
     /// [`Process`](Durability::Process) refuses are refused here, too.
     Pmem,
@@ -30,14 +30,14 @@ pub enum Durability {
     /// appended to a log, in a file of the same name with `.wal` appended, and synced before the transaction
     /// returns (see [`SyncPolicy`]). Checkpoints write them to the heap's file in the background. Both files
     /// may be renamed together while the heap is open: the heap looks for its log next to its file. If only
-    /// one is renamed, the error is [`Error::Misplaced`](crate::Error::Misplaced). A file that is a mount by
-    /// itself, in a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)):
-    /// mount its directory. A heap that was closed in order gets its log with the first transaction, unless
-    /// the opening has to relocate it, to mark its live objects, or to replace a leftover log. So opening and
-    /// reading it waits for no sync. If the log cannot be made then, the first transaction fails with that
-    /// error, and has changed nothing.
-    /// (A program that gives up the right to write to the directory should call
-    /// [`Heap::collect`](crate::Heap::collect) before.)
+    /// one of the files is renamed, the error is [`Error::Misplaced`](crate::Error::Misplaced). A file that
+    /// is a mount by itself, in a container for example, is refused
+    /// ([`Error::MountedAlone`](crate::Error::MountedAlone)): mount its directory. A heap that was closed in
+    /// order gets its log with the first transaction, unless the opening has to relocate it, to mark its live
+    /// objects, or to replace a leftover log. So opening and reading it waits for no sync. If the log cannot
+    /// be made at the first transaction, that transaction fails, and has changed nothing. (A program that
+    /// gives up the right to write to the directory should call [`Heap::collect`](crate::Heap::collect)
+    /// before, which makes the log.)
     Wal,
     /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not a power failure. A
     /// file system that writes changed blocks elsewhere (btrfs, ZFS, bcachefs) is refused
@@ -86,12 +86,13 @@ pub struct Options {
     pub(crate) tuning: Tuning,
 }
 
-/// Default limit of a heap's private memory, in bytes. It is less on a machine with little memory.
+/// Default of [`Options::memory_limit`] in bytes. On a machine with little memory, the default is less.
 const MEMORY: u64 = 256 << 20;
 
-/// Default reservation of addresses, in bytes, of a heap that is not known to need less.
+/// Default of [`Options::reserve`] in bytes, for a new heap that is not known to need less.
 const RESERVED: u64 = 128 << 30;
-/// Smallest default reservation, for a heap that is known to need less.
+/// Least default of [`Options::reserve`] in bytes, for a new heap that is known to need less than
+/// [`RESERVED`].
 const LEAST_RESERVED: u64 = 4 << 30;
 
 impl Default for Options {
@@ -126,7 +127,8 @@ impl Options {
         Options::default()
     }
 
-    /// Sets which crashes committed transactions survive. May differ from one opening to the next.
+    /// Sets which crashes committed transactions survive. The durability of a heap may differ from one
+    /// opening to the next.
     pub fn durability(mut self, durability: Durability) -> Options {
         self.durability = durability;
         self
@@ -141,7 +143,7 @@ impl Options {
 
     /// Sets the size of the log in bytes, with [`Durability::Wal`], beyond which transactions wait for a
     /// checkpoint; the default is 128 MiB. A checkpoint begins when the log is half full, or earlier. A
-    /// single transaction that writes more than half of this may make the log longer.
+    /// single transaction that writes more than half of this limit may make the log longer.
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = bytes;
         self
@@ -150,8 +152,8 @@ impl Options {
     /// Limits the process's private memory for the heap, in bytes, with [`Durability::Wal`]. The default is
     /// 256 MiB, or an eighth of the memory (with swap) of the machine or of the memory of the process's
     /// control group, if that is less. The limit counts the pages dirtied since they were last evicted;
-    /// checkpoints evict above half of this limit, down to three eighths. Beyond it, transactions may wait
-    /// for a checkpoint. Not counted are the dirty pages of an open transaction, tables, and, during a
+    /// checkpoints evict above half of this limit, down to three eighths. Beyond the limit, transactions may
+    /// wait for a checkpoint. Not counted are the dirty pages of an open transaction, tables, and, during a
     /// checkpoint, records of the log: at most three quarters of its [limit](Self::log_limit), and at most
     /// half of this limit or 1 MiB.
     ///
@@ -177,9 +179,9 @@ impl Options {
 
     /// Limits the unsynced bytes of the log that [deferred transactions](crate::Root::txn_deferred) leave,
     /// with [`Durability::Wal`] and [`SyncPolicy::EveryCommit`] or [`Awaited`](SyncPolicy::Awaited); the
-    /// default is 8 MiB. If more than this is unsynced before its end, a deferred transaction that has
-    /// committed waits for the disk before it returns. So at most this much is unsynced, plus the last
-    /// transaction of each waiting thread. With 0, all deferred transactions wait.
+    /// default is 8 MiB. If more bytes than this are unsynced before the end of its record, a deferred
+    /// transaction that has committed waits for the disk before it returns. So at most this many bytes are
+    /// unsynced, plus the last transaction of each waiting thread. With 0, all deferred transactions wait.
     pub fn unsynced_limit(mut self, bytes: u64) -> Options {
         self.unsynced_limit = bytes;
         self
@@ -211,12 +213,12 @@ impl Options {
     ///
     /// No file is changed, and permission to read both files is enough. No lock is taken, so the writer never
     /// waits, and may close the heap or open it again. The writer does not know its followers, and reuses the
-    /// log. If it overwrites records that the follower has not read yet, the copy begins anew; after 16
-    /// times, the error is [`Error::Overtaken`]. With a longer [log](Self::log_limit) of the writer, that
-    /// comes less often.
+    /// log. If the writer overwrites records that the follower has not read yet, the copy begins anew; after
+    /// 16 attempts, the error is [`Error::Overtaken`]. The longer the writer's [log](Self::log_limit) is, the
+    /// less often that happens.
     ///
-    /// The heap is [read-only](Self::read_only); with [`verify`](Self::verify) the copy is checked. Both
-    /// processes must be on one machine, because another machine may see writes to the files late.
+    /// The opened heap is [read-only](Self::read_only); with [`verify`](Self::verify) the copy is checked.
+    /// Both processes must be on one machine, because another machine may see writes to the files late.
     pub fn follower(mut self, follower: bool) -> Options {
         self.follower = follower;
         self
@@ -235,7 +237,7 @@ impl Options {
     /// for ever. The maximum is 8 TiB. The default is 128 GiB, or less if the heap cannot need that much: a
     /// heap in memory reserves the size of the machine's memory and swap, and a heap that is created with a
     /// [`max_size`](Self::max_size) 16 times that size, both rounded up to a power of two of at least 4 GiB.
-    /// It is never less than [`arena_size`](Self::arena_size).
+    /// The default is never less than [`arena_size`](Self::arena_size).
     ///
     /// Reserved addresses take no memory, but all heaps of a process share 64 TiB of them: if none are left,
     /// opening fails with [`Error::TooManyHeaps`].
@@ -245,8 +247,8 @@ impl Options {
     }
 
     /// Maps the heap at this address, a multiple of its [reservation](Options::reserve), in the lower 128
-    /// TiB. Opening fails with [`Error::InvalidOption`] if it is no such address, and with
-    /// [`Error::AddressInUse`] if these addresses are taken.
+    /// TiB. Opening fails with [`Error::InvalidOption`] if `addr` is no such address, and with
+    /// [`Error::AddressInUse`] if the heap's addresses from there on are taken.
     ///
     /// By default, a heap is mapped where it was before, or elsewhere if that range is taken, for instance by
     /// an open copy of the same file. When a heap is relocated, opening it rewrites all its pointers, which
@@ -256,8 +258,9 @@ impl Options {
         self
     }
 
-    /// Limits the file's size in bytes. Beyond it, transactions fail with [`Error::OutOfSpace`], as if the
-    /// disk were full. The creation of a heap whose first arena would be longer fails, too.
+    /// Limits the file's size in bytes. Transactions for which the file would have to be longer fail with
+    /// [`Error::OutOfSpace`], as if the disk were full. The creation of a heap in a file fails, too, if its
+    /// first arena would be longer.
     pub fn max_size(mut self, bytes: u64) -> Options {
         self.max_size = bytes;
         self
@@ -282,7 +285,7 @@ impl Options {
 
     /// Sets the least bytes that a root allocates before it is collected; see
     /// [`collect_growth`](Self::collect_growth). A small value also makes the slices of collections short.
-    /// For tests.
+    /// This option is for tests.
     #[doc(hidden)]
     pub fn collect_least(mut self, bytes: u64) -> Options {
         self.collect_least = bytes;
@@ -293,9 +296,10 @@ impl Options {
     /// changed: [`Error::Corrupt`] has the first three problems, and the number of the others. Use it for
     /// files from untrusted sources: without it, their pointers and values are trusted.
     ///
-    /// It also opens a heap that was in use with [`Process`](Durability::Process) durability when the machine
-    /// went down, or may have gone down (otherwise [`Error::NotClosed`] or [`Error::BootUnknown`]), if the
-    /// check finds no problem. Its most recent transactions may be torn.
+    /// This option also opens a heap that was in use with [`Process`](Durability::Process) durability when
+    /// the machine went down, or may have gone down (otherwise [`Error::NotClosed`] or
+    /// [`Error::BootUnknown`]), if the check finds no problem. The most recent transactions of such a heap
+    /// may be torn.
     pub fn verify(mut self, verify: bool) -> Options {
         self.verify = verify;
         self
@@ -305,7 +309,7 @@ impl Options {
     /// was copied or restored on purpose, while no process changed the heap. A heap that was in use with
     /// [`Process`](Durability::Process) when the machine went down opens as with [`verify`](Self::verify).
     ///
-    /// Unless it was closed, the whole heap is [checked](Options::verify) first, its log included; if the
+    /// Unless the heap was closed, all of it is [checked](Options::verify) first, its log included; if the
     /// check finds a problem, nothing in the file is changed. The check cannot tell whether a copy has
     /// everything that was committed. From then on the heap opens in this file without this option, unless it
     /// was opened [read-only](Self::read_only) or as a [follower](Self::follower).
@@ -314,31 +318,35 @@ impl Options {
         self
     }
 
-    /// Makes every transaction long. For tests and measurements.
+    /// Makes every transaction long from its beginning: it stores in place, with an undo log. This option is
+    /// for tests and measurements.
     #[doc(hidden)]
     pub fn pin_undo(mut self, pin: bool) -> Options {
         self.pin_undo = pin;
         self
     }
 
-    /// Returns the bytes of addresses that a new heap reserves. By default, these are enough for `most`
-    /// bytes, within limits.
+    /// Returns the bytes of addresses that a new heap reserves: those of [`reserve`](Self::reserve), or else
+    /// enough for a heap of `most` bytes, but at least [`LEAST_RESERVED`] and the arena size, and at most
+    /// [`RESERVED`] unless the arena size is larger.
     pub(super) fn reservation(&self, most: u64) -> u64 {
         let needed = most.clamp(LEAST_RESERVED, RESERVED).next_power_of_two();
         self.reserve.unwrap_or(needed.max(self.arena_size))
     }
 
-    /// Returns the directory for copies of heaps that are too large for memory.
+    /// Returns the directory for the temporary copies of heaps that are too large for memory.
     pub(super) fn folder_for_copies(&self) -> PathBuf {
         self.temp_dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Returns the bytes of private memory that the heap may have.
+    /// Returns the limit of the heap's private memory in bytes: the [option](Self::memory_limit), or its
+    /// default.
     pub(super) fn memory(&self) -> u64 {
         self.memory_limit.unwrap_or_else(|| MEMORY.min(os::memory_limit() / 8))
     }
 
-    /// Fails if an option has an invalid value.
+    /// Fails unless `arena_size` and `reserve` have valid values. The base is checked when the heap's
+    /// addresses are reserved.
     pub(super) fn check(&self) -> Result<()> {
         if !self.arena_size.is_power_of_two() || self.arena_size < 8 * PAGE {
             return Err(Error::InvalidOption(

@@ -8,9 +8,9 @@ use crate::layout::{Successor, successors};
 use crate::region::Region;
 
 impl HeapInner {
-    /// Fails unless the root of `region` has the layout that `desc` describes. (In a read-only heap, a layout
-    /// is enough whose values are values of that one, by the program's annotations.) Returns the number of
-    /// the root's type.
+    /// Fails unless the root of `region`, which has this `name`, has the layout that `desc` describes. (In a
+    /// read-only heap, the root may also have a layout whose values are, by the program's annotations, values
+    /// of the described type.) Returns the number of the root's type.
     pub(crate) fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
         let mut tables = self.tables.lock();
         let ty = region.ty();
@@ -21,7 +21,7 @@ impl HeapInner {
             return Err(Error::Unfinished { root: name.to_owned() });
         }
         let help = match successors(&tables.types.types, ty, desc, &[]) {
-            // Nothing is written to a read-only heap, so the root keeps its type there.
+            // Nothing is written to a read-only heap, so the root of such a heap keeps its type.
             Ok(found) if are_values(&found) && self.is_read_only() => return Ok(ty),
             Ok(found) if are_values(&found) => {
                 "the program's annotations cover this; open the root once more".to_owned()
@@ -40,7 +40,7 @@ impl HeapInner {
     }
 }
 
-/// Returns whether each old value is, byte for byte, a value of its successor.
+/// Returns whether each value of an old type is, byte for byte, a value of the successor of that type.
 pub(crate) fn are_values(found: &[Successor]) -> bool {
     found.iter().all(|successor| successor.conversion.is_none())
 }

@@ -50,8 +50,8 @@ struct Comparison<'a> {
 struct TypeDifference {
     /// The path to the place of the difference.
     path: String,
-    /// What differs there. Empty if the two types as a whole are different: then the struct or variant that
-    /// has them as fields, if there is one, describes the difference.
+    /// What differs at that place. Empty if the two types as a whole are different: then the struct or
+    /// variant that has them as fields, if there is one, describes the difference.
     what: String,
 }
 
@@ -107,7 +107,7 @@ impl Comparison<'_> {
             _ => return Err(TypeDifference::default()),
         }
         if old.name != new.name {
-            // The names of other types follow from their parts.
+            // The names of types other than structs and enums follow from their parts.
             return Err(match old.shape {
                 Shape::Struct(_) | Shape::Enum { .. } => TypeDifference::unequal(
                     "names",

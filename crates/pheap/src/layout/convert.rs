@@ -26,16 +26,17 @@ pub(crate) type ConvertFn = unsafe fn(*const u8, *mut u8);
 /// begin empty.
 ///
 /// The function is called only for values that the program has stored and that are reachable from the root:
-/// not for removed entries of a collection, or slots without a value. It is called once for each of them,
-/// except for those of steps that a crash or a panic takes back, which are repeated.
+/// not for removed entries of a collection, or slots without a value. It is called once for each such value.
+/// If a crash or a panic takes a step of the conversion back, the function is called again for the values of
+/// that step.
 ///
 /// A collection keeps its structure. So a function must not change the order of the elements of a
 /// [`PPriorityQueue`](crate::PPriorityQueue): the queue would keep the old order.
 ///
-/// The function runs with the root locked. A method of the heap that would wait is
-/// [`Error::Nested`](crate::Error::Nested).
+/// The function runs with the root locked. If it calls a method of the heap that would wait, the method
+/// returns [`Error::Nested`](crate::Error::Nested).
 pub trait Migrate<Old>: Sized {
-    /// Converts the value.
+    /// Converts `old` to a value of this type.
     ///
     /// # Panics
     /// The conversion panics if the returned value has a pointer that `old` does not have.
@@ -49,7 +50,7 @@ pub(crate) struct Converter {
     pub(crate) old: &'static Desc,
     pub(crate) new: &'static Desc,
     pub(super) call: ConvertFn,
-    /// The check of the new value's pointers; `None` if it can have none.
+    /// The check of the new value's pointers; `None` if the new type has no pointers.
     pub(super) pointers: Option<Arc<ConvertedPointers>>,
 }
 
@@ -138,8 +139,10 @@ impl ConvertedPointers {
     }
 }
 
+/// Converts a value by `Migrate`: a [`ConvertFn`].
+///
 /// # Safety
-/// See [`ConvertFn`].
+/// `old` points to a readable, valid `Old`, and `new` is valid for writes of a `New`.
 unsafe fn migrate<Old: Persist, New: Persist>(old: *const u8, new: *mut u8)
 where
     for<'r> New::At<'r>: Migrate<Old::At<'r>>,
@@ -184,21 +187,24 @@ pub(super) enum ConvertStep {
         strides: (u64, u64),
         len: u64,
         /// For slots of a collection's node: the bytes from the node's start to the old slots, and how the
-        /// node says which slots have no value. Those stay zero, or repeat the last value
-        /// ([`VacantSlots::Behind`]).
+        /// node says which slots have no value. The new slots without values stay zero, or repeat the last
+        /// value ([`VacantSlots::Behind`]).
         vacant: Option<(u64, VacantSlots)>,
         ops: Vec<ConvertOp>,
     },
 }
 
-/// How a node of a collection says which of its slots have no value. Offsets are in bytes from its start.
+/// How a node of a collection says which of its slots have no value. Offsets are in bytes from the node's
+/// start.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum VacantSlots {
-    /// A slot is vacant if its tag, of two bytes, is zero.
+    /// A slot is vacant if its tag is zero. The tags, of two bytes each, begin at offset `tags`.
     Untagged { tags: u64 },
-    /// A slot is vacant if its number, of one byte, is not among the first `len` of the `order`.
+    /// A slot is vacant if its number is not in the list at offset `order`, which has a byte for each number.
+    /// The word at offset `len` is the length of the list.
     Unordered { len: u64, order: u64 },
-    /// A slot is vacant if its number is not less than `len`. It gets a copy of the slot before it.
+    /// A slot is vacant if its number is not less than the word at offset `len`. The new slot gets a copy of
+    /// the new slot before it; the first slot stays zero.
     Behind { len: u64 },
 }
 
@@ -259,7 +265,8 @@ impl ConvertOp {
         ConvertOp::here(ConvertStep::Variants { tag, variants })
     }
 
-    /// Returns the op for values that lie `old` and `new` bytes further behind.
+    /// Returns the op for an old value that lies `old` bytes further behind, and a new value that lies `new`
+    /// bytes further behind.
     pub(super) fn moved(self, old: u64, new: u64) -> ConvertOp {
         ConvertOp { from: self.from + old, to: self.to + new, ..self }
     }
@@ -297,8 +304,10 @@ impl ConvertOp {
             }
     }
 
+    /// Runs the op for the value at `old`.
+    ///
     /// # Safety
-    /// See [`run`].
+    /// The premises of the function [`run`], for ops that were compiled for these values.
     unsafe fn run(&self, old: *const u8, new: *mut u8) {
         let (old, new) = (old.wrapping_add(self.from as usize), new.wrapping_add(self.to as usize));
         match &self.step {
@@ -379,7 +388,7 @@ fn reach(ops: &[ConvertOp]) -> u64 {
 /// to them.
 unsafe fn run(ops: &[ConvertOp], old: *const u8, new: *mut u8) {
     for op in ops {
-        // SAFETY: the premises are the same.
+        // SAFETY: the premises of `ConvertOp::run` are those of this function.
         unsafe { op.run(old, new) };
     }
 }
@@ -393,7 +402,7 @@ pub(crate) struct Conversion {
     pub(crate) align: u64,
     /// For a slice: the offsets of the elements in old and new objects, and the bytes of an old element.
     slice: Option<((u64, u64), u64)>,
-    /// Whether it is a slice of slots, for whose values a function of the program is called.
+    /// Whether the objects are slices of slots, for whose values a function of the program is called.
     asks_for_owner: bool,
 }
 
@@ -449,7 +458,7 @@ impl Conversion {
             Some((headers, _)) => {
                 // SAFETY: `old` points to a slice (premise), which begins with its length.
                 let len = unsafe { old.cast::<u64>().read_unaligned() };
-                // Saturates, because a slice may have any number of elements without bytes.
+                // The arithmetic saturates, because a slice of elements without bytes may have any length.
                 len.saturating_mul(self.size).saturating_add(headers.1)
             }
         }
@@ -480,7 +489,7 @@ impl Conversion {
     /// writes to them.
     pub(crate) unsafe fn run(&self, old: *const u8, new: *mut u8, occupied: Option<OccupiedSlots>) {
         match self.slice {
-            // SAFETY: the premises are the same, and the types are sized.
+            // SAFETY: the premises of the other `run` are those of this method, and the types are sized.
             None => unsafe { run(&self.ops, old, new) },
             Some((headers, size)) => {
                 // SAFETY: `old` points to a slice (premise), which begins with its length.

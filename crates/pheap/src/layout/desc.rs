@@ -6,7 +6,8 @@
 
 use super::names::{is_id, is_identifier};
 
-/// Names a type without evaluating its description.
+/// A function that returns the description of a type. The function names the type without evaluating the
+/// description.
 pub type DescFn = fn() -> &'static Desc;
 
 /// The stable id of a type: its name in Rust, or `#[persist(id = "…")]`; for pheap's own, `pheap::…`.
@@ -21,7 +22,7 @@ impl Name {
     /// Makes the id of a program's type.
     ///
     /// # Panics
-    /// If it is empty, begins with `pheap::`, or has characters that ids may not have. Derived code calls
+    /// If `id` is empty, begins with `pheap::`, or has characters that ids may not have. Derived code calls
     /// this in a constant, so the panic is a compile error.
     pub const fn new(id: &'static str) -> Name {
         assert!(is_id(id), "an id consists of letters, digits, and `_`, `.`, `-`, `/` and `:`");
@@ -48,7 +49,8 @@ impl Name {
 /// Checks the name of a field or a variant, and returns it.
 ///
 /// # Panics
-/// If it is empty, or has ASCII other than letters, digits, `_`: a heap with it could not be opened again.
+/// If `name` is empty, or has ASCII characters other than letters, digits and `_`: a heap with such a name
+/// could not be opened again.
 pub const fn part_name(name: &'static str) -> &'static str {
     assert!(is_identifier(name), "a part has an identifier or a number for its name");
     name
@@ -57,7 +59,7 @@ pub const fn part_name(name: &'static str) -> &'static str {
 /// One type as the compiler lays it out.
 #[derive(Debug)]
 pub struct Desc {
-    /// The stable id.
+    /// The type's stable id.
     pub name: Name,
     /// The type's names and fields in earlier versions of the program.
     pub history: History,
@@ -77,7 +79,7 @@ impl Desc {
         Desc { name: Name::own(id), history: History::NONE, args: &[], size, align, kind }
     }
 
-    /// Returns whether a value has no bytes.
+    /// Returns whether values of the type have no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         self.size == 0 && !matches!(self.kind, Kind::Slice { .. } | Kind::Str)
     }
@@ -88,18 +90,18 @@ impl Desc {
 pub enum Kind {
     /// A number, `bool`, `char` or `()`.
     Prim(Prim),
-    /// `[T; N]`.
+    /// An array, `[T; N]`.
     Array {
-        /// `T`.
+        /// The type `T` of the elements.
         elem: DescFn,
-        /// `N`.
+        /// The number `N` of elements.
         len: usize,
     },
-    /// `P<T>`, or `Option<P<T>>` if `nullable`.
+    /// A pointer: `P<T>`, or `Option<P<T>>` if `nullable`.
     Ptr {
-        /// Whether zero stands for `None`.
+        /// Whether the pointer may be null: zero stands for `None`.
         nullable: bool,
-        /// `T`.
+        /// The type `T` that the pointer leads to.
         to: DescFn,
     },
     /// A struct.
@@ -114,14 +116,14 @@ pub enum Kind {
         /// The variants in the order of their declaration.
         variants: &'static [Variant],
     },
-    /// `[T]`: the length as a `u64`, then the elements.
+    /// A slice, `[T]`: the length as a `u64`, then the elements.
     Slice {
-        /// `T`.
+        /// The type `T` of the elements.
         elem: DescFn,
     },
-    /// `str`: the length as a `u64`, then UTF-8.
+    /// A string, `str`: the length as a `u64`, then UTF-8.
     Str,
-    /// A place in a collection: all bytes are zero, or it is a value.
+    /// A place for a value in a collection: its bytes are all zero, or it has a value.
     Slot {
         /// The type of the value.
         of: DescFn,
@@ -154,19 +156,20 @@ pub struct Variant {
     pub history: History,
 }
 
-/// Writes a value, padding included, to a place that need not be aligned.
+/// A function that writes the default of a field, padding included, to a place that need not be aligned.
 pub(crate) type DefaultFn = unsafe fn(*mut u8);
 
 /// Former properties of a type, a field or a variant, from `#[persist(..)]`.
 #[derive(Debug, Clone, Copy)]
 pub struct History {
-    /// Former names.
+    /// Former names of the type, field or variant.
     pub(super) was: &'static [&'static str],
-    /// The version of the type in which it was added; 1 if it was always there.
+    /// The version of the type in which the field or variant was added; 1 if it was always there.
     pub(super) since: u32,
-    /// For a field: writes its value in older objects; `None` if that is zero.
+    /// For a field: the function that writes its value in objects that lack the field; `None` if the value is
+    /// zero.
     pub(super) default: Option<DefaultFn>,
-    /// For a type or variant: former fields.
+    /// For a type or variant: names of fields that it has no more.
     pub(super) removed: &'static [&'static str],
 }
 
@@ -178,8 +181,8 @@ impl History {
     /// Makes the history of a program's type.
     ///
     /// # Panics
-    /// If a former name is that of one of pheap's own types: they keep promises that a program's type would
-    /// not. Also if a former name is not an [id](Name::new).
+    /// If a former name begins with `pheap::`: types with such names keep promises that a program's type
+    /// would not. Also if a former name is not an [id](Name::new).
     pub const fn of_type(was: &'static [&'static str], removed: &'static [&'static str]) -> History {
         let mut i = 0;
         while i < was.len() {
@@ -203,7 +206,8 @@ impl History {
         History { was, since, removed, ..History::NONE }
     }
 
-    /// Returns whether it may be missing in the heap.
+    /// Returns whether the field or variant may be missing in the heap, because it was added in a later
+    /// version.
     pub(super) fn is_new(&self) -> bool {
         self.since > 1
     }
@@ -211,7 +215,7 @@ impl History {
 
 macro_rules! prims {
     ($($prim:ident $ty:ty),*) => {
-        /// Types without parts. Integers come first: a tag can be any of them.
+        /// Types without parts. The integers come first: the tag of an enum can be any of them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)]
         #[repr(u8)]
@@ -222,14 +226,14 @@ macro_rules! prims {
         impl Prim {
             pub(crate) const ALL: [Prim; 15] = [$(Prim::$prim),*];
 
-            /// Returns the name in Rust.
+            /// Returns the type's name in Rust.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Prim::$prim => stringify!($ty)),*
                 }
             }
 
-            /// Returns size and alignment.
+            /// Returns the type's size and alignment, in bytes.
             pub(crate) const fn layout(self) -> (u64, u64) {
                 match self {
                     $(Prim::$prim => (size_of::<$ty>() as u64, align_of::<$ty>() as u64)),*
@@ -239,20 +243,20 @@ macro_rules! prims {
     };
 }
 
-// The numbers of these types are in the type table, so their order must not change.
+// The type table of a heap has the numbers of primitive types, so their order here must not change.
 prims! {
     U8 u8, U16 u16, U32 u32, U64 u64, U128 u128, I8 i8, I16 i16, I32 i32, I64 i64, I128 i128,
     F32 f32, F64 f64, Bool bool, Char char, Unit ()
 }
 
 impl Prim {
-    /// Returns the bytes of a tag of this type; `None` if a tag cannot be of it.
+    /// Returns the number of bytes of a tag of this type; `None` if a tag cannot have this type.
     pub(super) fn tag_bytes(self) -> Option<usize> {
         (self as u8 <= Prim::I128 as u8).then_some(self.layout().0 as usize)
     }
 
-    /// Returns whether this is a value of a tag of this type. Tags are kept as `i128`, those of `u128` by
-    /// their bits.
+    /// Returns whether `tag` is a possible value of a tag of this type. Tags are kept as `i128`, those of
+    /// type `u128` by their bits.
     pub(super) fn has_tag(self, tag: i128) -> bool {
         let Some(bytes) = self.tag_bytes() else { return false };
         let is_signed = self as u8 >= Prim::I8 as u8;
@@ -261,8 +265,8 @@ impl Prim {
         above == 0 || is_signed && above == -1
     }
 
-    /// Returns the integer that these bytes encode; 0 if the type is no integer. Those of `u128` are returned
-    /// by their bits, as tags are kept.
+    /// Returns the integer of this type that is encoded in the bytes that `bytes` returns; 0 if this type is
+    /// no integer. `bytes` gets the number of bytes. A `u128` is returned by its bits, as tags are kept.
     #[inline]
     pub(crate) fn integer<'a>(self, bytes: impl FnOnce(u64) -> &'a [u8]) -> i128 {
         fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {

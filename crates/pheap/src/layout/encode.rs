@@ -100,7 +100,7 @@ pub(crate) fn decode(bytes: &mut &[u8]) -> Result<TypeLayout> {
 
 struct Decoder<'a, 'b> {
     bytes: &'a mut &'b [u8],
-    /// The text that was found where the name of a type should be, if it is not one.
+    /// The text that was found in place of a type's name, if it cannot be the name of a type.
     no_name: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl Decoder<'_, '_> {
         self.number()?.try_into().ok()
     }
 
-    /// Reads a count of parts that take at least a byte each, so never more than the bytes that are left.
+    /// Reads a count of parts, each of which takes at least a byte. Returns `None` if fewer bytes are left.
     fn count(&mut self) -> Option<usize> {
         let n = usize::try_from(self.number()?).ok()?;
         (n <= self.bytes.len()).then_some(n)

@@ -1,6 +1,6 @@
-//! Finds out what the values of a heap's type become in the program, if types have changed. They keep their
-//! bytes, if annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) and [`Spare`](crate::Spare) allow
-//! that; or a [`Conversion`] converts them.
+//! Finds out what the values of a heap's type become in the program, if types have changed. The values keep
+//! their bytes, if annotations (`#[persist(was = ..)]`, `#[persist(since = ..)]`) and [`Spare`](crate::Spare)
+//! allow that; or a [`Conversion`] converts them.
 //!
 //! Types are compared as in [`compare`](super::compare), in pairs along each path of pointers, but by the
 //! program's descriptions, which know old names.
@@ -32,7 +32,7 @@ const NODES: [(&str, VacantBy); 3] = [
     ("pheap::SnapNode", VacantBy::Len(&["len"])),
 ];
 
-/// The fields that say which slots have no values; see [`VacantSlots`].
+/// The paths of the fields that say which slots have no values; see [`VacantSlots`].
 enum VacantBy {
     Tags(&'static [&'static str]),
     Order(&'static [&'static str], &'static [&'static str]),
@@ -77,7 +77,8 @@ pub(crate) fn successors(
         }
         found.push(Successor { old, new, conversion });
     }
-    // Checked last: most arguments of a type are found in its fields, where a more precise error is possible.
+    // Names with arguments are checked last: most arguments of a type are found in its fields, where a more
+    // precise error is possible.
     for (name, new) in walk.names {
         if behind_name(name, new) != Some("") {
             return Err(format!(
@@ -270,15 +271,17 @@ impl<'a> TypeWalk<'a> {
         let mut missing = Vec::new();
         let mut ops = Vec::new();
         let mut is_same = old.iter().all(|field| !removed.contains(&field.name.as_str()));
-        // A new field may have the name of an older field that was renamed.
+        // Older fields are looked up first, because a new field may have the former name of an older field
+        // that was renamed.
         let mut in_order: Vec<&Field> = new.iter().collect();
         in_order.sort_by_key(|field| field.history.since);
         for field in in_order {
             let ty = (field.ty)();
-            // First the field of the same name: an earlier name may be that of another field now.
+            // The field of the same name is preferred, because a former name may be that of another field
+            // now.
             let own = left.iter().position(|old| old.name == field.name);
             let was = |&place: &usize| field.history.was.contains(&left[place].name.as_str());
-            // Among earlier names, prefer those that no other field has or had.
+            // Among former names, those that no other field has or had are preferred.
             let is_free = |&place: &usize| {
                 let is_it = |other: &Field| is_called(&left[place].name, other.name, &other.history);
                 !new.iter().any(|other| !std::ptr::eq(other, field) && is_it(other))
@@ -357,7 +360,8 @@ impl<'a> TypeWalk<'a> {
         let (mut of_variants, mut is_same) = (Vec::new(), is_as_large);
         for variant in new {
             let name = variant.name;
-            // Variants with the same number first, because a name may be that of another variant now.
+            // A variant with the same number is preferred, because a former name may be that of another
+            // variant now.
             let is_it = |old: &VariantLayout, new: &Variant| is_called(&old.name, new.name, &new.history);
             let is_of = |old: &VariantLayout, new: &Variant| old.tag == new.tag && is_it(old, new);
             let found = left.iter().position(|old| is_of(old, variant)).or_else(|| {
@@ -422,12 +426,13 @@ fn check_alignment(ty: &'static Desc) -> Result<(), Obstacle> {
 /// Keys of maps keep their bytes, because a map finds its entries by them.
 const KEY: &str = "the key of a map may get other names and variants, but no other bytes; insert the entries into a new map";
 
-/// Returns the ops, or else one that copies the whole value.
+/// Returns `ops`, or else an op that copies the whole value.
 fn or_copy(ops: Option<Vec<ConvertOp>>, old: &TypeLayout) -> Vec<ConvertOp> {
     ops.unwrap_or_else(|| vec![same(0, old.size)])
 }
 
-/// Returns the ops for a slot: nothing is done if all bytes are zero, unless that is a value.
+/// Returns the ops for a slot whose value `ops` convert. They do nothing if all bytes are zero, unless zero
+/// bytes are a value of this type.
 fn vacant_or(ops: Vec<ConvertOp>, of: &TypeLayout) -> Vec<ConvertOp> {
     if has_zero(of) { ops } else { vec![ConvertOp::here(ConvertStep::UnlessZero { size: of.size, ops })] }
 }
@@ -463,7 +468,7 @@ fn vacant_by(by: &VacantBy, fields: &[FieldLayout]) -> Result<VacantSlots, Obsta
     vacant.map_or_else(|| obstacle(MIGRATE.to_owned()), Ok)
 }
 
-/// Returns whether `name`, or one of its former names, is `old`.
+/// Returns whether `old` is `name`, or one of the former names in `history`.
 fn is_called(old: &str, name: &str, history: &History) -> bool {
     old == name || history.was.contains(&old)
 }

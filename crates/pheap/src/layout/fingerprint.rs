@@ -8,8 +8,8 @@ use super::graph::TypeLayout;
 /// Number of pointers that a fingerprint follows along a path.
 const ROUNDS: usize = 3;
 
-/// Returns for each type of a list a hash of it and of the types a few pointers away. Equal types have equal
-/// hashes, in any list. Unequal types may have equal hashes, too, so a match is compared by
+/// Returns, for each type of a list, a hash of the type and of the types that are a few pointers away. Equal
+/// types have equal hashes, in any list. Unequal types may have equal hashes, too, so a match is compared by
 /// [`difference`](super::difference).
 pub(crate) fn fingerprints(types: &[TypeLayout]) -> Vec<u64> {
     // In each round a hash takes in the types that are one pointer further away. It depends only on paths of

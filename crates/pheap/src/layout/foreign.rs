@@ -40,11 +40,12 @@ macro_rules! as_its_field {
     };
 }
 
-/// Numbers that are not zero, and options of these.
+/// Implements `Persist` for numbers that are not zero, and for options of these.
 macro_rules! non_zero {
     ($($ty:ty),*) => {$(
-        // SAFETY: documented to have the layout of the number, without the value 0: `check` tests that, by
-        // the type's name. It has no padding, pointers, drop or `Deref`.
+        // SAFETY: documented to have the layout of the number, without the value 0. `Heap::check` recognizes
+        // the type by its name, and tests that values are not 0. It has no padding, pointers, drop or
+        // `Deref`.
         unsafe impl Persist for NonZero<$ty> {
             type At<'r> = Self;
             const PADDED: bool = false;
@@ -72,7 +73,7 @@ macro_rules! non_zero {
 
 non_zero!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
 
-/// Structs around a public field.
+/// Implements `Persist` for structs around one public field.
 macro_rules! around {
     ($($of:ident as $name:literal;)*) => {$(
         // SAFETY: `desc` and `PADDED` assert that the public field lies at the start, and that there is no

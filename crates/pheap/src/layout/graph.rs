@@ -1,4 +1,4 @@
-//! Layouts as values: made from the program's descriptions, or read from a heap's type table.
+//! Layouts of types as values: made from the program's descriptions, or read from a heap's type table.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(super) const MAX_DEPTH: u32 = 64;
 /// nesting.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
 
-/// An upper bound of the bytes of a part without its names.
+/// An upper bound of the encoded bytes of a type, field or variant, without its name.
 const PART: usize = 64;
 
 /// The layout of one type. `Shape::Ptr::to` is an index into a list of such layouts (a [`Graph`] or a type
@@ -46,7 +46,7 @@ pub(crate) enum Shape {
     },
     Slice(Box<TypeLayout>),
     Str,
-    /// A place whose bytes are all zero, or a value.
+    /// A place for a value in a collection: its bytes are all zero, or it has a value.
     Slot(Box<TypeLayout>),
 }
 
@@ -74,7 +74,7 @@ impl Graph {
     /// Makes the graph below a description.
     ///
     /// # Errors
-    /// [`Error::UnsupportedType`] if a type table cannot hold it.
+    /// [`Error::UnsupportedType`] if a type table cannot hold the descriptions of these types.
     pub(crate) fn from_root(root: &'static Desc) -> Result<Graph> {
         let mut builder = GraphBuilder { numbers: HashMap::new(), queue: Vec::new(), room: MAX_BYTES };
         builder.number(root);
@@ -136,7 +136,7 @@ struct GraphBuilder {
     /// entry.
     numbers: HashMap<*const Desc, u32>,
     queue: Vec<&'static Desc>,
-    /// The rest of [`MAX_BYTES`].
+    /// Bytes that are left of [`MAX_BYTES`].
     room: usize,
 }
 
@@ -192,7 +192,7 @@ impl GraphBuilder {
         fields.iter().map(field).collect()
     }
 
-    /// Takes room for a part with this name.
+    /// Takes room for the encoding of a type, field or variant with this name.
     fn spend(&mut self, name: &str) -> DescribeResult<()> {
         self.room = self.room.checked_sub(PART + name.len()).ok_or(TOO_LONG)?;
         Ok(())

@@ -17,7 +17,7 @@ use super::desc::Desc;
 
 /// Makes traits that no type implements, and impls that need them. (The lifetime keeps the compiler from
 /// evaluating the condition before the impl is used. The type is an argument, because the compiler shows the
-/// outer one's message if there are two conditions on one type.)
+/// message of the outer type if the conditions of two nested types are on one type.)
 macro_rules! instead {
     ($($condition:ident: $message:literal, $label:literal $(, $why:literal)? => { $([$($param:tt)*] $ty:ty;)* })*) => {$(
         #[diagnostic::on_unimplemented(message = $message, label = $label $(, note = $why)?)]

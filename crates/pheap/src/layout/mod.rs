@@ -94,7 +94,7 @@ use desc::{Desc, Kind, Prim};
     note = "an `Option` of a type that can live in a heap is a `POption<T>`, and a tuple a `PTuple2<A, B>`"
 )]
 pub unsafe trait Persist: Sized {
-    /// This type at another brand.
+    /// This type with the brand `'r`, a lifetime, in place of its own.
     type At<'r>: Persist;
 
     #[doc(hidden)]
@@ -161,7 +161,7 @@ mod sealed {
     note = "a `P` points to a type that derives `Persist`, to a slice `[T]` of one, or to `str`"
 )]
 pub trait Pointee: sealed::Sealed {
-    /// This type at another brand.
+    /// This type with the brand `'r`, a lifetime, in place of its own.
     type At<'r>: Pointee + ?Sized;
 
     /// `At<'static>`: this type without a brand, for [`Held`](crate::Held).
@@ -213,7 +213,7 @@ pub(crate) struct Padding {
 }
 
 impl Padding {
-    /// Returns this for the value at `value`; `None` if its type has no padding.
+    /// Returns the `Padding` of the value at `value`; `None` if its type has no padding.
     #[inline(always)]
     pub(crate) fn of_value<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
         if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
@@ -222,8 +222,8 @@ impl Padding {
     /// Zeroes the padding of the value at `value`.
     ///
     /// # Safety
-    /// `value` points to a valid value of the same type and length as the value for which this was made. It
-    /// is aligned, and valid for reads and writes, and no reference to it exists.
+    /// `value` points to a valid value of the same type and length as the value for which this `Padding` was
+    /// made. `value` is aligned, and valid for reads and writes, and no reference to it exists.
     #[inline(always)]
     pub(crate) unsafe fn zero_at(self, value: *mut u8) {
         // SAFETY: `zero` is `T::zero_padding_at` of the value's type. `value` points to a valid value of it
@@ -231,7 +231,7 @@ impl Padding {
         unsafe { (self.zero)(value, self.len) };
     }
 
-    /// Returns a key. If two keys are equal, the same bytes are zeroed.
+    /// Returns a key. Two `Padding`s with equal keys zero the same bytes of a value.
     #[inline(always)]
     pub(crate) fn key(self) -> (usize, usize) {
         (self.zero as usize, self.len)
@@ -424,7 +424,7 @@ pub(crate) unsafe fn put_value<T: Persist>(place: *mut u8, value: T) {
     unsafe { place.copy_from_nonoverlapping(aligned.as_ptr().cast(), size_of::<T>()) };
 }
 
-/// Readable words: an object, a part of one, or several.
+/// Readable words in memory: those of an object, of a part of one, or of several objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     start: *const u64,
@@ -480,7 +480,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// Returns the tag in the first `bytes` bytes; `None` if the words are too few.
+    /// Returns the tag of an enum in the first `bytes` bytes; `None` if there are too few words.
     #[inline(always)]
     fn tag(self, bytes: usize) -> Option<u128> {
         let first = u128::from(self.read(0, bytes)?);

@@ -18,7 +18,7 @@ pub(super) const fn is_id(id: &str) -> bool {
     !bytes.is_empty()
 }
 
-/// Returns whether this has the characters of a field's or variant's name: an identifier, or a number.
+/// Returns whether `name` has the characters of a field's or variant's name: an identifier, or a number.
 pub(super) const fn is_identifier(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut i = 0;
@@ -39,7 +39,7 @@ const fn is_identifier_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// Returns whether this can name a type: an id, perhaps with arguments, `()`, `[T; N]` or `[T]`.
+/// Returns whether `name` can be that of a type: an id, perhaps with arguments, `()`, `[T; N]` or `[T]`.
 pub(super) fn is_type_name(name: &str) -> bool {
     if is_id(name) {
         return true;
@@ -48,7 +48,7 @@ pub(super) fn is_type_name(name: &str) -> bool {
     // The open brackets. A list instead of recursion, because a `P<P<…>>` may be deeply nested.
     let mut open = Vec::new();
     loop {
-        // A type begins here.
+        // At this point `rest` begins with a type.
         if let Some(behind) = rest.strip_prefix('[') {
             rest = behind;
             open.push(b'[');
@@ -68,7 +68,7 @@ pub(super) fn is_type_name(name: &str) -> bool {
                 continue;
             }
         }
-        // A type has ended here.
+        // At this point a type ends before `rest`.
         loop {
             match open.last() {
                 None => return rest.is_empty(),
@@ -130,7 +130,7 @@ mod tests {
         ] {
             assert!(!is_type_name(bad), "{bad}");
         }
-        // At any depth.
+        // Names may be nested at any depth.
         assert!(is_type_name(&format!("{}u8{}", "P<".repeat(100_000), ">".repeat(100_000))));
     }
 }

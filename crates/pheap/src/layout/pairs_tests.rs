@@ -1,8 +1,8 @@
 //! Tests with generated types: pairs that differ in one place, and pairs that do not.
 //!
-//! A [`World`] is a program's types as a plain value, laid out here by separate code. It is turned into
-//! descriptions like those of the derive: each type once, or several times. These are compared, hashed,
-//! written and read.
+//! A [`World`] is a program's types as a plain value, laid out here by separate code. A world is turned into
+//! descriptions like those of the derive: each type once, or several times. The tests compare, hash, encode
+//! and decode the descriptions.
 
 use std::cell::RefCell;
 use std::mem::replace;
@@ -37,15 +37,15 @@ type Parts = Vec<(String, Ty)>;
 struct Def {
     id: String,
     args: Vec<Ty>,
-    /// `align(..)`, or 1.
+    /// The number in `align(..)`, or 1.
     align: usize,
     /// Type of the tag of an enum.
     tag: Option<Prim>,
-    /// A struct has one, without a name.
+    /// Name, tag and fields of each variant. A struct has one variant, without a name.
     variants: Vec<(String, i128, Parts)>,
 }
 
-/// The types of a program. Each holds only earlier ones by value.
+/// The types of a program. Each type holds only earlier types by value.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     defs: Vec<Def>,
@@ -65,7 +65,7 @@ impl Rng {
     }
 }
 
-/// The types that a tag can have.
+/// The types that the tag of an enum can have.
 const TAGS: &[Prim] = Prim::ALL.split_at(10).0;
 const IDS: [&str; 6] = ["Node", "Pair", "shop.order", "größe", "P", "Slot"];
 const FIELDS: [&str; 6] = ["0", "1", "next", "type", "año", "n"];
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Returns size and alignment.
+    /// Returns the size and alignment of a type.
     fn layout(&self, ty: &Ty) -> (usize, usize) {
         match ty {
             Ty::Prim(prim) => match prim.name() {
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Changes one thing that is reachable from the root. Returns what.
+    /// Changes one thing that is reachable from the root. Returns what was changed.
     fn change(&mut self, random: &mut Rng) -> &'static str {
         loop {
             let reached = self.reached();
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// Changes one mention of a type. Returns what; `None` if nothing changed.
+    /// Changes one mention of a type. Returns what was changed; `None` if nothing was.
     fn change_type(&mut self, random: &mut Rng) -> Option<&'static str> {
         let mut count = 0;
         self.visit(&mut |_| count += 1);
@@ -326,7 +326,7 @@ struct Program<'w> {
 static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn keep<T: ?Sized>(leaked: &'static T) -> &'static T {
-    // SURVIVES unreached: for tests only.
+    // SURVIVES unreached: only tests call this function.
     KEPT.lock().unwrap().push(std::ptr::from_ref(leaked).cast::<()>().expose_provenance());
     leaked
 }

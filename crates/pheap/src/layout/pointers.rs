@@ -35,9 +35,9 @@ enum PointerMapKind {
 /// The places of the pointers in a sized value, in words from its start.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PointerPlaces {
-    /// Those among the first 64 words, one bit each.
+    /// Pointers among the first 64 words: bit `i` is set if word `i` is a pointer.
     near: u64,
-    /// Other places, in ascending order.
+    /// Numbers of the words behind the first 64 that are pointers, in ascending order.
     far: Box<[usize]>,
     /// Parts whose pointers are not always there, or are too many to list.
     parts: Box<[PointerPart]>,
@@ -49,7 +49,7 @@ enum PointerPart {
     Enum(EnumPointers),
 }
 
-/// Values of one type, one behind the other.
+/// The places of the pointers in values of one type that lie one behind the other.
 #[derive(Debug, PartialEq, Eq)]
 struct ElementPointers {
     /// Words of an element.
@@ -57,7 +57,7 @@ struct ElementPointers {
     places: PointerPlaces,
 }
 
-/// An enum: its tag determines which pointers it has.
+/// The places of the pointers in an enum, whose tag determines which pointers it has.
 #[derive(Debug, PartialEq, Eq)]
 struct EnumPointers {
     at: usize,
@@ -72,7 +72,7 @@ struct EnumPointers {
 type WordWindow = (usize, usize);
 
 impl PointerMap {
-    /// Returns the map of this type.
+    /// Returns the map of a type's pointers.
     pub(crate) fn from_layout(ty: &TypeLayout) -> PointerMap {
         let kind = match &ty.shape {
             Shape::Slice(elem) => match ElementPointers::from_layout(elem) {
@@ -101,8 +101,8 @@ impl PointerMap {
         !matches!(self.kind, PointerMapKind::None)
     }
 
-    /// Returns the pointers as bits of the first 64 words, for the most common types: those that always have
-    /// these pointers and no others.
+    /// Returns the pointers as bits of the first 64 words. Returns `None` if there are pointers behind these
+    /// words, or if the places of pointers depend on the value; most types have neither.
     #[inline]
     pub(crate) fn plain(&self) -> Option<u64> {
         match &self.kind {
@@ -168,7 +168,7 @@ impl PointerPlaces {
         self.far.is_empty() && self.parts.is_empty()
     }
 
-    /// Visits the pointers of a value. The window ends within it.
+    /// Visits the pointers of a value. The window ends within the value.
     #[inline]
     fn visit(&self, value: Words<'_>, window: WordWindow, visit: &mut impl FnMut(*mut u64)) {
         visit_bits(value.word_ptr(0), self.near & bits(window), visit);
@@ -249,7 +249,7 @@ impl EnumPointers {
             return;
         }
         let Some(tag) = own.tag(self.tag) else { return };
-        // Most tags count from 0.
+        // Most enums count their tags from 0, so the tag is mostly the index of the variant.
         let guess = self.variants.get(tag as usize).filter(|(known, _)| *known == tag);
         let found = guess.or_else(|| {
             let found = self.variants.binary_search_by_key(&tag, |(known, _)| *known);

@@ -1,8 +1,8 @@
 //! Checks whether a layout can be that of a type that derives `Persist`, made by a compiler.
 //!
 //! What follows from other parts is computed again and compared: the names of arrays, pointers and the like,
-//! sizes, alignments, and the offsets of fields. So a type table gets no layout that contradicts itself
-//! there.
+//! sizes, alignments, and the offsets of fields. So a layout that contradicts itself in one of these is
+//! refused.
 
 use super::desc::Prim;
 use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
@@ -39,7 +39,7 @@ fn must(holds: bool, ty: &TypeLayout, what: &str) -> Result<(), String> {
 
 /// Checks a sized type.
 fn value(ty: &TypeLayout, names: TypeNames<'_>) -> Result<(), String> {
-    // These hold for each type of a 64-bit compiler.
+    // These conditions hold for each type of a compiler for 64-bit machines.
     let sound = ty.align.is_power_of_two()
         && ty.align <= 1 << 29
         && ty.size.is_multiple_of(ty.align)
@@ -102,11 +102,12 @@ fn fields(list: &[FieldLayout], names: TypeNames<'_>) -> Result<(), String> {
 }
 
 /// Checks the offsets of fields by the rules of `repr(C)`: each field begins behind the one before it, at the
-/// next multiple of its alignment. The first value is the size and alignment of what comes before the fields.
-/// Returns the end of the last field and the greatest alignment, or `None` if an offset is wrong.
+/// next multiple of its alignment. The first argument is the size and alignment of the part before the
+/// fields: a tag, or nothing. Returns the end of the last field and the greatest alignment, or `None` if an
+/// offset is wrong.
 fn in_order((mut end, mut align): (u64, u64), list: &[FieldLayout]) -> Option<(u64, u64)> {
     for field in list {
-        // No overflow: all sizes are less than 2⁶³, and alignments are small.
+        // The rounding cannot overflow: all sizes are less than 2⁶³, and alignments are small.
         if field.offset != end.next_multiple_of(field.ty.align) {
             return None;
         }
@@ -201,7 +202,7 @@ mod tests {
                 4,
                 vec![field("a", 0, prim(Prim::U8)), field("u", 1, unit()), field("b", 4, prim(Prim::Char))],
             ),
-            // `repr(transparent)`
+            // Structs with `repr(transparent)`.
             record(8, 8, vec![field("u", 0, unit()), field("a", 0, prim(Prim::U64)), field("v", 0, unit())]),
             record(8, 8, vec![field("u", 8, unit()), field("a", 0, prim(Prim::U64))]),
             array(array(prim(Prim::I16), 3), 0),

@@ -11,8 +11,9 @@ use super::{Persist, Plain};
 
 /// Says how a `T` is stored. An adapter is a type that implements this: `enum Millis {}`.
 pub trait StoreAs<T> {
-    /// The type that is stored. If it is a struct of your program, with its own id, it is told apart from
-    /// other types of the same form; two numbers are not.
+    /// The type that is stored. If the form is a struct of your program, with an id of its own, a heap tells
+    /// it apart from other types with the same bytes. If two adapters store the same type of number, the heap
+    /// cannot tell their values apart.
     type Form: Plain;
 
     /// Converts a value to its form.
@@ -65,7 +66,7 @@ pub struct Stored<T, A: StoreAs<T>> {
 }
 
 // SAFETY: the struct is `repr(transparent)`, has no field but the form and a `PhantomData`, and is described
-// as the form. A form is `Plain`, so it is the same type at each brand, and so is this.
+// as the form. A form is `Plain`, so it is the same type at each brand, and so is a `Stored`.
 unsafe impl<T, A: StoreAs<T>> Persist for Stored<T, A> {
     type At<'r> = Self;
     const PADDED: bool = <A::Form as Persist>::PADDED;

@@ -1,17 +1,17 @@
 //! The checksum of log entries.
 //!
 //! It is folded multiplication, as in wyhash (Wang Yi, public domain). One word is combined with the state,
-//! another one with a key (if there is another one). The two halves of their 128-bit product are combined
-//! into the new state. Four such chains run side by side. The keys come from the seed, and so from the heap's
-//! secret salt: a program that does not know it cannot choose words that make a chain forget the words
-//! before.
+//! the next word, if there is one, with a key. The two halves of their 128-bit product are combined into the
+//! new state. Four such chains run side by side. The keys come from the seed, and so from the heap's secret
+//! salt: a program that does not know the salt cannot choose words that make a chain forget the words before
+//! them.
 //!
 //! General-purpose hashes are made for longer input than the entries of short transactions.
 
 const KEYS: [u64; 4] =
     [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
-/// Returns the two halves of the product, combined.
+/// Multiplies two words, and combines the two halves of the 128-bit product by exclusive or.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -32,7 +32,7 @@ pub(crate) fn checksum(seed: u64, words: &[u64]) -> u64 {
             chains[i] = fold(chains[i] ^ block[2 * i], keys[(i + 1) % 4] ^ block[2 * i + 1]);
         }
     }
-    // This is not a loop, because a loop would keep the chains in memory.
+    // The tail is not processed in a loop, because a loop would keep the chains in memory.
     let n = tail.len();
     if n >= 2 {
         chains[0] = fold(chains[0] ^ tail[0], keys[3] ^ tail[1]);

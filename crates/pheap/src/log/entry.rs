@@ -11,7 +11,7 @@ use crate::faults;
 use crate::os::cpu::{self, copy_words};
 use crate::units::{LINE, LINE_WORDS};
 
-/// The meaning of an entry. A generation of a log holds one kind only.
+/// The meaning of an entry. A generation of a region's log has entries of one kind only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     /// New words of a committed transaction.
@@ -32,11 +32,11 @@ pub(crate) struct EntryId {
     pub(crate) generation: u64,
 }
 
-/// Most words of a range, which are counted in 24 bits.
+/// Largest number of words of a range. The head of the range counts them in 24 bits.
 const MAX_RANGE: usize = (1 << 24) - 1;
 
-/// While a copy of a large set is compared with its original, the original of the copy this many places later
-/// is prefetched. The originals of a large set may not be in the cache.
+/// While a copy of a large write set is compared with its original, the original of the copy that comes this
+/// many copies later is prefetched, because the originals of a large set may not be in the cache.
 const AHEAD: usize = 12;
 
 /// An entry under construction.
@@ -53,20 +53,21 @@ impl StagedEntry {
         self.words.extend_from_slice(&[0, if kind == EntryKind::Undo { 1 << 32 } else { 0 }]);
     }
 
-    /// Returns whether no range was added, before [`make_part`](Self::make_part).
+    /// Returns whether the entry has no range. After [`make_part`](Self::make_part) the answer is always
+    /// `false`.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.words.len() <= 2
     }
 
-    /// Returns the length in bytes on the medium, in whole lines.
+    /// Returns the length in bytes that the entry has on the medium, in whole lines.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         (self.words.len() * 8).next_multiple_of(LINE) as u64
     }
 
-    /// Adds a range that goes to the offset `offset` of the heap; several if it has more words than a range
-    /// can have.
+    /// Adds a range with the words for the offset `offset` of the heap; several ranges if there are more
+    /// words than a range can have.
     ///
     /// # Safety
     /// `src` is valid for reads of `words` words, whose bytes are all definite.
@@ -111,9 +112,9 @@ impl StagedEntry {
         large: bool,
         base: usize,
     ) {
-        // The words that differ in a copy take at most one word more than the copy has: before each range
-        // except the first lie unchanged words, more of them than a head takes. The room for all copies is
-        // reserved at once, so that the loop need not check it.
+        // The ranges of a copy, with their heads, take at most one word more than the copy has: before each
+        // range except the first lie unchanged words, more of them than a head takes. The room for all copies
+        // is reserved at once, so that the loop need not check it.
         self.words.reserve(room + LINE_WORDS);
         // SAFETY: `reserve` has made room for all copies, as just explained, because `room` is not too small.
         // By the caller's promise, copies and originals are readable and definite, and no thread writes to
@@ -142,7 +143,7 @@ impl StagedEntry {
         self.words.extend_from_slice(&[0; 2]);
     }
 
-    /// Names the next part of the record in this one.
+    /// Writes the name of another part of the record, `next`, into this part.
     pub(crate) fn name(&mut self, next: EntryId) {
         let EntryId { region, number, generation } = next;
         let at = self.words.len() - 2;
@@ -183,13 +184,14 @@ impl StagedEntry {
     }
 }
 
-/// Up to this many unchanged words between two changed ones are recorded with them. A second range would need
-/// a head, and take time in each later step.
+/// Up to this many unchanged words between two changed words are recorded with them, in one range. A second
+/// range would need a head, and take time in each later step.
 const GAP: usize = 3;
-// `stage_changes` looks at this many words and one more at once.
+// `stage_changes` looks at `GAP` words and one more at once.
 const _: () = assert!(GAP == 3);
 
-/// Writes the ranges of words that differ, with their heads, to `out`, and returns the end of them.
+/// Writes the ranges of words of `new` that differ from `old`, with their heads, to `out`, and returns the
+/// address behind them.
 ///
 /// The code has branches, which a processor mostly predicts right, because programs repeat themselves. So it
 /// need not wait for values that were just computed. It has no loads of more than a word, because these
@@ -198,7 +200,7 @@ const _: () = assert!(GAP == 3);
 /// # Safety
 /// `new` and `old` are valid for reads of `words` words, whose bytes are all definite. `out` is valid for
 /// writes of `words + 1` words.
-#[inline(never)] // inlined, it would need more registers than its caller has left
+#[inline(never)] // if this were inlined, it would need more registers than its caller has left
 unsafe fn stage_changes(
     mut out: *mut u64,
     offset: u64,
@@ -228,8 +230,8 @@ unsafe fn stage_changes(
             }
             let (first, at) = (i, out);
             out = out.add(1);
-            // Copies up to the last changed word of the next four, while there is one. The cases are
-            // separate, so that each is straight code.
+            // While one of the next four words has changed, copies up to the last changed one of them. The
+            // cases are separate, so that each is straight-line code.
             'range: {
                 while i + GAP < words {
                     (out, i) = if differs(i + 3) {
@@ -272,7 +274,7 @@ impl Range<'_> {
     }
 }
 
-/// Returns the head of a range, which is the word before its words.
+/// Returns the head of a range: the word before the range's words, which has its offset and length.
 #[inline(always)]
 pub(crate) fn head(offset: u64, words: usize) -> u64 {
     debug_assert!(offset.is_multiple_of(8) && offset < 1 << 43 && words <= MAX_RANGE);
@@ -291,7 +293,7 @@ fn is_part(entry: &[u64]) -> bool {
     entry.get(1).is_some_and(|word| word & PART != 0)
 }
 
-/// If an entry is a part of a record, returns the name of the part that it names.
+/// If an entry is a part of a record, returns the name of the other part that the entry names.
 pub(crate) fn next_part(entry: &[u64]) -> Option<EntryId> {
     let &[.., place, generation] = entry else { return None };
     is_part(entry).then_some(EntryId { region: place as u32, number: (place >> 32) as u32, generation })

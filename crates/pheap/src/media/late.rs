@@ -1,21 +1,22 @@
-//! Drops or delays a flush, a fence or a log entry, as a [mutant](crate::faults::mutant) asks for it.
+//! Drops or delays a flush, a fence or a log entry, as a [mutant](crate::faults::mutant) of the crash lab
+//! asks for it.
 
 use std::cell::{Cell, RefCell};
 
 use crate::faults::{Kind, Lab, Mutation, is_left_out, mutation};
 use crate::media::{Media, Medium};
 
-/// Delayed events of a medium. There are none outside the lab.
+/// The delayed events of a medium: flushes, a fence, an append. Outside the crash lab there are none.
 #[derive(Debug)]
 pub(crate) struct DelayedEvents(Option<(DelayedState, Lab)>);
 
 #[derive(Debug, Default)]
 struct DelayedState {
-    /// Addresses and lengths of flushes that come after the next fence.
+    /// Addresses and lengths of delayed flushes, which come after the next fence.
     flushes: RefCell<Vec<(usize, usize)>>,
     /// Whether a delayed fence comes after the next flush, unless another fence comes first.
     fence: Cell<bool>,
-    /// Whether the next append is flushed after the next fence.
+    /// Whether the next append to a log is flushed only after the next fence.
     append: Cell<bool>,
 }
 
@@ -26,7 +27,8 @@ impl DelayedEvents {
 }
 
 impl Media {
-    /// Returns whether a flush is not to take place now. A delayed one is kept for later.
+    /// Returns whether a flush is not to take place now, because a mutant drops or delays it. A delayed flush
+    /// is kept for later.
     #[inline(always)]
     #[track_caller]
     pub(in crate::media) fn keeps_from_flushing(&self, addr: *const u8, len: usize) -> bool {
@@ -42,7 +44,8 @@ impl Media {
         mutation.is_some()
     }
 
-    /// Returns whether a fence is not to take place now. A delayed one is kept for later.
+    /// Returns whether a fence is not to take place now, because a mutant drops or delays it. A delayed fence
+    /// is kept for later.
     #[inline(always)]
     #[track_caller]
     pub(in crate::media) fn keeps_from_fencing(&self) -> bool {
@@ -59,8 +62,8 @@ impl Media {
         mutation.is_some()
     }
 
-    /// Returns whether the noted ranges are not to be recorded now. If they are delayed, they become a part
-    /// of the next record.
+    /// Returns whether the noted ranges are not to be recorded now, because a mutant drops or delays their
+    /// record. If the record is delayed, the ranges become a part of the next record.
     #[inline(always)]
     #[track_caller]
     pub(in crate::media) fn keeps_from_recording(&self) -> bool {
@@ -82,7 +85,8 @@ impl Media {
         }
     }
 
-    /// Runs the delayed flushes after a fence. A delayed fence is not run any more.
+    /// Runs the delayed flushes after a fence. A delayed fence is cancelled, because this fence was another
+    /// one.
     #[inline(always)]
     pub(in crate::media) fn has_fenced(&self) {
         let Some((late, _)) = &self.late.0 else { return };
@@ -93,14 +97,14 @@ impl Media {
             .for_each(|(addr, len)| self.flush_now(std::ptr::with_exposed_provenance(addr), len));
     }
 
-    /// Returns whether a log entry is to be left out. If it is delayed instead, the next call of
-    /// [`appends_late`](Self::appends_late) returns true.
+    /// Returns whether a log entry is to be left out, because a mutant drops it. If a mutant delays the
+    /// entry, the next call of [`appends_late`](Self::appends_late) returns true.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn drops_entry(&self) -> bool {
         let Some((late, _)) = &self.late.0 else { return false };
         if self.wal().is_some() {
-            // With a write-ahead log, the entry is for a rollback only.
+            // With a write-ahead log, the entry is an undo entry for a rollback, so it cannot be delayed.
             return is_left_out(Kind::LogEntry);
         }
         let mutation = mutation(Kind::LogEntry);
@@ -108,7 +112,7 @@ impl Media {
         mutation == Some(Mutation::Drop)
     }
 
-    /// Returns whether the bytes that are being appended are not to be flushed now. If so, their flush is
+    /// Returns whether the log entry that is being appended is not to be flushed now. If so, its flush is
     /// kept for later.
     pub(in crate::media) fn appends_late(&self, addr: *const u8, len: usize) -> bool {
         let Some((late, _)) = self.late.0.as_ref().filter(|(late, _)| late.append.take()) else {

@@ -1,6 +1,6 @@
 //! Stores, flushes and fences on each medium, by which bytes become durable.
 //!
-//! A protocol stores, flushes and fences through [`Media`]. The effect depends on the medium:
+//! A commit protocol stores, flushes and fences through [`Media`]. The effect depends on the medium:
 //!
 //! | | `Pmem` | `Process` | `Wal` | simulator |
 //! |---|---|---|---|---|
@@ -18,7 +18,7 @@
 //! order a protocol needs them to be durable.
 
 #![allow(unsafe_code)]
-// Each `match` names all media, so that a new one is not taken for another.
+// Each `match` names all media, so that a new medium is not taken for another one.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 mod late;
@@ -44,22 +44,24 @@ pub(crate) use synced::SyncedFile;
 /// How stores become durable.
 #[derive(Clone, Debug)]
 pub(crate) enum Medium {
-    /// Stores to a mapped file survive the process at once, because it shares its pages with the kernel. A
-    /// heap in memory uses this medium, too.
+    /// Stores to a mapped file survive the end of the process at once, because the map shares the file's
+    /// pages with the kernel. A heap in memory uses this medium, too.
     Process,
-    /// Stores are durable when their cache line has reached the memory.
+    /// Stores are durable when their cache line has reached the persistent memory.
     Pmem(FlushInstruction),
-    /// Stores are durable when their record in the log is, or, without a record, when they were [persisted
-    /// directly](Media::persist_directly).
+    /// Stores are durable when their record in the write-ahead log is durable, or, if they have no record,
+    /// when they were [persisted directly](Media::persist_directly).
     Wal(Arc<Wal>),
-    /// Stores are durable when the file is synced. This is used while a heap is prepared for `Wal`.
+    /// Stores are durable when the heap's file is synced. This medium is used while a heap is prepared for
+    /// `Wal`.
     Synced(Arc<SyncedFile>),
     /// Stores are durable when the simulator says so.
     #[allow(dead_code)] // constructed by the simulator only
     Sim(Arc<dyn SimulatedMemory>, Lab),
 }
 
-/// The kind of a medium, real or simulated. Its number is in the headers of heaps in use, and is never 0.
+/// The kind of a medium, real or simulated. The number of the kind is in the headers of heaps in use, and is
+/// never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediumKind {
     Process = 1,
@@ -94,14 +96,14 @@ impl Medium {
         }
     }
 
-    /// Returns the write-ahead log, if it makes the stores durable.
+    /// Returns the write-ahead log, if the medium has one.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
         if let Medium::Wal(wal) = self { Some(wal) } else { None }
     }
 
-    /// Tells the medium that `len` bytes of the heap are mapped at `base`. The simulator, and a simulated
-    /// file with a copy, need that.
+    /// Tells the medium that `len` bytes of the heap are mapped at `base`. The simulator needs that, and so
+    /// does a simulated file of which the mapping is a copy.
     ///
     /// # Safety
     /// `len` bytes are mapped at `base`, readable and writable, until the next call of this function, or as
@@ -120,10 +122,10 @@ impl Medium {
     }
 }
 
-/// Noted ranges for which a [`Media`] keeps memory after a record.
+/// Number of noted ranges for which a [`Media`] keeps memory after a record.
 const NOTED: usize = 4 << 10;
 
-/// A medium, and counters of its use. Each region has its own, so that regions do not share counters.
+/// A medium, and counters of its use. Each region has its own `Media`, so that regions do not share counters.
 #[derive(Debug)]
 pub(crate) struct Media {
     medium: Medium,
@@ -153,24 +155,25 @@ impl Media {
         !matches!(self.medium, Medium::Process | Medium::Wal(_) | Medium::Synced(_))
     }
 
-    /// Returns whether an undo entry must be durable before the store that it covers, because the store may
-    /// reach the medium at once.
+    /// Returns whether an undo entry must be durable before the store that it covers, because on this medium
+    /// the store may become durable at once.
     pub(crate) fn fences_undo(&self) -> bool {
         !matches!(self.medium, Medium::Process | Medium::Wal(_))
     }
 
-    /// Returns the write-ahead log, if it makes the stores durable.
+    /// Returns the write-ahead log, if the medium has one.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
         self.medium.wal()
     }
 
-    /// Writes whole lines that will not be read soon: a log entry. The next fence makes them durable (except
+    /// Writes a log entry: whole lines that will not be read soon. The next fence makes them durable (except
     /// with a write-ahead log, and on `Process`).
     ///
     /// # Safety
     /// `dst` is aligned to a line, and valid for writes of `words`, which are whole lines, one or more, and
-    /// do not overlap it. No other thread accesses it during the call, or before the next fence.
+    /// do not overlap it. No other thread accesses the memory at `dst` during the call, or before the next
+    /// fence.
     #[inline(always)]
     pub(crate) unsafe fn append(&self, dst: *mut u64, words: &[u64]) {
         may_panic();
@@ -210,8 +213,8 @@ impl Media {
         self.store_by(dst, len, || unsafe { dst.copy_from_nonoverlapping(src, len) });
     }
 
-    /// Calls `copy`, which stores `len` bytes at `dst`. The simulator makes the call itself, to know of each
-    /// store.
+    /// Calls `copy`, which stores `len` bytes at `dst`. The simulator makes the call itself, so that it knows
+    /// of each store.
     #[inline(always)]
     fn store_by(&self, dst: *const u8, len: usize, mut copy: impl FnMut()) {
         may_panic();
@@ -223,7 +226,7 @@ impl Media {
         }
     }
 
-    /// [`store`](Self::store) of whole words. If they are 16 at most, each is stored by one store.
+    /// [Stores](Self::store) whole words. If there are at most 16 words, each word is stored by one store.
     ///
     /// # Safety
     /// As for [`store`](Self::store), with `words` for the source; `dst` is aligned to 8.
@@ -235,8 +238,8 @@ impl Media {
         self.store_by(dst.cast(), words.len() * 8, copy);
     }
 
-    /// [`store`](Self::store) of whole words that other threads may read at the same time: each in one atomic
-    /// store.
+    /// [Stores](Self::store) whole words to a place that other threads may read at the same time. Each word
+    /// is stored by one atomic store.
     #[inline]
     pub(crate) fn store_shared(&self, dst: &[AtomicU64], words: &[u64]) {
         assert!(dst.len() == words.len());
@@ -258,7 +261,7 @@ impl Media {
         let (middle, end) = (dst.wrapping_add(before), dst.wrapping_add(before + lines.len()));
         for (dst, words) in [(dst, first), (end, last)] {
             // SAFETY: the caller has promised that `dst` is aligned, valid for writes of `words`, and does
-            // not overlap them. This is a part of both.
+            // not overlap them. `dst` and `words` of the loop are parts of these two.
             unsafe { self.store_words(dst, words) };
             self.flush(dst.cast(), words.len() * 8);
         }
@@ -268,12 +271,12 @@ impl Media {
             // are a part of both; `before` has aligned `middle` to a line, and `lines` are whole lines, one
             // or more.
             unsafe { instruction.stream(middle, lines) };
-            // This comes before any later access to these lines.
+            // The fence comes before any later access to these lines.
             instruction.fence();
         }
     }
 
-    /// Stores a commit word: in one store, after all stores before it in program order.
+    /// Stores a commit word: by one store, after all stores before it in program order.
     ///
     /// # Safety
     /// `dst` is aligned to 8 and valid for writes of 8 bytes. All threads access it as an atomic, or under
@@ -294,7 +297,7 @@ impl Media {
     }
 
     /// Starts to write back the lines that have the `len` bytes at `addr`, or notes these bytes for the next
-    /// record, or does nothing: see the table [above](self). The next fence completes that.
+    /// record, or does nothing, as the [medium](self) requires. The next fence completes the flush.
     #[inline]
     #[track_caller]
     pub(crate) fn flush(&self, addr: *const u8, len: usize) {
@@ -345,7 +348,8 @@ impl Media {
         step("fence");
         match &self.medium {
             Medium::Process => compiler_fence(Ordering::SeqCst),
-            // The log keeps a failure, and a thread that waits for a record gets it.
+            // The result is ignored, because the log keeps a failure, and a thread that waits for a record
+            // gets it.
             Medium::Wal(wal) => {
                 let _ = self.record_noted(wal, true);
             }
@@ -361,7 +365,7 @@ impl Media {
         }
     }
 
-    /// [Flushes](Self::flush) bytes, and [fences](Self::fence).
+    /// [Flushes](Self::flush) the `len` bytes at `addr`, and [fences](Self::fence).
     #[track_caller]
     pub(crate) fn persist(&self, addr: *const u8, len: usize) {
         self.flush(addr, len);
@@ -374,23 +378,23 @@ impl Media {
         synced.check().map_err(|e| Error::writing("preparing the heap's file", e))
     }
 
-    /// [`persist`](Self::persist) for bytes that no record of a write-ahead log covers: the header, the heads
-    /// of new arenas, and bytes that only a header will name. With such a log, they are written to the heap's
-    /// file and synced, unless the log has failed.
+    /// [Persists](Self::persist) bytes that no record of a write-ahead log covers: the header, the heads of
+    /// new arenas, and bytes that only a header will name. With a write-ahead log, these bytes are written to
+    /// the heap's file and synced, unless the log has failed.
     #[track_caller]
     pub(crate) fn persist_directly(&self, base: *const u8, addr: *const u8, len: usize) {
         let Medium::Wal(wal) = &self.medium else { return self.persist(addr, len) };
         // SAFETY: the callers pass `len` bytes of metadata in the mapped heap, which they have just stored,
         // and which no other thread stores to now.
         let bytes = unsafe { std::slice::from_raw_parts(addr, len) };
-        // The log keeps a failure.
+        // The result is ignored, because the log keeps a failure.
         let _ = wal.write_through(bytes, (addr.addr() - base.addr()) as u64);
     }
 
-    /// With a write-ahead log: appends the noted ranges, all of them or none.
+    /// With a write-ahead log: appends the content of the noted ranges, all of them or none, to the log.
     ///
     /// # Errors
-    /// See [`Wal::append`]. The noted ranges are forgotten then, too.
+    /// See [`Wal::append`]. The noted ranges are forgotten also after an error.
     #[track_caller]
     pub(crate) fn record(&self, wal: &Wal) -> Result<()> {
         if self.keeps_from_recording() {
@@ -435,7 +439,7 @@ impl Media {
         self.recorded(result)
     }
 
-    /// With a write-ahead log: appends the record of a transaction.
+    /// With a write-ahead log: appends the record of a transaction to the log.
     ///
     /// # Errors
     /// See [`Wal::append_staged`].
@@ -465,8 +469,9 @@ impl Media {
         self.noted.borrow_mut().append(&mut other.noted.borrow_mut());
     }
 
-    /// With a write-ahead log: forgets the noted ranges, because they were rolled back. Their pages are
-    /// private all the same, as are those of the `fresh` ranges (start, end), whose objects are gone.
+    /// With a write-ahead log: forgets the noted ranges, because they were rolled back. The pages of the
+    /// noted ranges are marked as private all the same, because they were stored to, and so are those of the
+    /// `fresh` ranges (start, end), whose objects are gone.
     pub(crate) fn forget_noted(&self, fresh: &[(usize, usize)]) {
         let Medium::Wal(wal) = &self.medium else { return };
         let note = |addr: usize, len: usize| wal.pages.mark_stored((addr - wal.base()) as u64, len as u64);
@@ -474,15 +479,15 @@ impl Media {
         self.noted.borrow_mut().drain(..).for_each(|(addr, len)| note(addr, len));
     }
 
-    /// With a write-ahead log: returns the position in it behind the last record that was appended through
-    /// this `Media`, or the position that [was set](Self::set_position) since; 0 at first.
+    /// With a write-ahead log: returns the log position behind the last record that was appended through this
+    /// `Media`, or the position that [was set](Self::set_position) since; 0 at first.
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
         self.counters.position.get()
     }
 
-    /// Sets [`position`](Self::position), because a record that another `Media` has appended was for this
-    /// one, too, or because the data of this one may depend on it.
+    /// Sets [`position`](Self::position), because a record that another `Media` has appended has data of this
+    /// one, too, or because the data of this one may depend on that record.
     pub(crate) fn set_position(&self, position: u64) {
         self.counters.position.set(position);
     }
@@ -495,7 +500,7 @@ impl Media {
         }
     }
 
-    /// Tells the simulator that no more plain stores follow.
+    /// Tells the simulator that the open transaction makes no more plain stores.
     #[inline(always)]
     pub(crate) fn no_more_stores(&self) {
         if let Medium::Sim(sim, _) = &self.medium {

@@ -29,7 +29,7 @@ fn again(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
 /// it did. (The standard library has this from Rust 1.89 on.)
 pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
     let how = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
-    // SAFETY: the call takes no addresses.
+    // SAFETY: `flock` takes no addresses.
     match again(|| unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) }) {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -39,7 +39,7 @@ pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
 
 /// Releases the lock, also for children that share the open file.
 pub(crate) fn unlock(file: &File) {
-    // SAFETY: the call takes no addresses.
+    // SAFETY: `flock` takes no addresses.
     let _ = again(|| unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) });
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u64; N]> {
     // SAFETY: the buffer has `N * 8` bytes. (The call returns up to 256 bytes whole.)
     let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
     if got != N as isize * 8 {
-        // An old kernel, or a container whose rules refuse the call.
+        // The call fails on an old kernel, or in a container whose rules refuse it.
         let mut device = File::open("/dev/urandom")?;
         for word in &mut words {
             let mut bytes = [0; 8];
@@ -80,7 +80,7 @@ pub(crate) fn memory() -> u64 {
 pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     check_file_size(offset + len)?;
     let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
-    // SAFETY: the call takes no addresses.
+    // SAFETY: `fallocate` takes no addresses.
     again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
 }
 
@@ -88,7 +88,7 @@ pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
 pub(super) fn unshare(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let how = libc::FALLOC_FL_UNSHARE_RANGE | libc::FALLOC_FL_KEEP_SIZE;
     let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
-    // SAFETY: the call takes no addresses.
+    // SAFETY: `fallocate` takes no addresses.
     again(|| unsafe { libc::fallocate(fd, how, offset, len) }).map(drop)
 }
 
@@ -104,7 +104,7 @@ pub(super) struct FileExtent {
 
 /// Returns some of the file's extents from `from` on, in order; an empty list if there are no more.
 pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<FileExtent>> {
-    /// `struct fiemap_extent`.
+    /// The kernel's `struct fiemap_extent`.
     #[repr(C)]
     #[derive(Clone, Copy, Default)]
     struct Entry {
@@ -115,7 +115,7 @@ pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<FileExtent>> {
         flags: u32,
         reserved_too: [u32; 3],
     }
-    /// `struct fiemap`.
+    /// The kernel's `struct fiemap`.
     #[repr(C)]
     struct FiemapRequest {
         start: u64,
@@ -157,7 +157,7 @@ pub(super) fn extents(file: &File, from: u64) -> io::Result<Vec<FileExtent>> {
 pub(super) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
-    // SAFETY: the call takes no addresses.
+    // SAFETY: `fallocate` takes no addresses.
     again(|| unsafe { libc::fallocate(fd, how, offset, len) }).map(drop)
 }
 
@@ -167,10 +167,10 @@ pub(super) fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
 pub(crate) fn write_out(file: &File) -> io::Result<()> {
     let how =
         libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: the call takes no addresses.
+    // SAFETY: `sync_file_range` takes no addresses.
     match again(|| unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, how) }) {
-        // The kernel does not have the call. Any other error, of any number, may be that of a write. The
-        // kernel reports it once, so a later sync would not return it.
+        // `ENOSYS` says that the kernel does not have the call. Any other error, of any number, may be that
+        // of a write. The kernel reports it once, so a later sync would not return it.
         Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
         done => done.map(drop),
     }
@@ -191,7 +191,7 @@ pub(crate) fn check_file_size(len: u64) -> io::Result<()> {
     if len > file_size_limit() { Err(io::Error::from_raw_os_error(libc::EFBIG)) } else { Ok(()) }
 }
 
-/// Writes some of the bytes at offset `at` of a file. Returns how many.
+/// Writes some of the bytes at offset `at` of a file. Returns the number of bytes written.
 ///
 /// # Errors
 /// `EFBIG` if the end is beyond this process's limit of file sizes; errors of the operating system.
@@ -200,9 +200,9 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<usize> 
     file.write_at(bytes, at)
 }
 
-/// Asks the kernel to read these bytes of a file, without waiting for them. Only a hint.
+/// Asks the kernel to read these bytes of a file, without waiting for them. The call is only a hint.
 pub(crate) fn will_read(file: &File, at: u64, len: u64) {
-    // SAFETY: the call takes no addresses.
+    // SAFETY: `posix_fadvise` takes no addresses.
     unsafe {
         libc::posix_fadvise(
             file.as_raw_fd(),
@@ -227,7 +227,7 @@ pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     match seek(file, at, libc::SEEK_DATA) {
         Ok(found) => Ok(Some(found)),
         Err(e) if e.raw_os_error() == Some(libc::ENXIO) => Ok(None),
-        // The file system does not know the call.
+        // On a file system that does not know `SEEK_DATA`, the byte at `at` counts as data.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(Some(at)),
         Err(e) => Err(e),
     }
@@ -235,7 +235,7 @@ pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
 
 fn seek(file: &File, at: u64, how: libc::c_int) -> io::Result<u64> {
     loop {
-        // SAFETY: the call takes no addresses.
+        // SAFETY: `lseek` takes no addresses.
         let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, how) };
         match io::Error::last_os_error() {
             _ if found >= 0 => return Ok(found as u64),
@@ -263,9 +263,9 @@ pub(super) struct FileSystem {
 }
 
 /// Returns the properties of a file's file system.
-#[allow(clippy::unnecessary_cast)] // of another type elsewhere
+#[allow(clippy::unnecessary_cast)] // on other systems the fields have other types
 pub(super) fn statfs(file: &File) -> io::Result<FileSystem> {
-    // SAFETY: the structure is plain data, for which zeros are valid.
+    // SAFETY: `libc::statfs` is plain data, for which zeros are valid.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the call writes to `stat`, which has the structure's size.
     again(|| unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) })?;
@@ -296,7 +296,7 @@ pub(crate) struct Stat {
     pub(crate) mount: Option<u64>,
 }
 
-/// Since Linux 5.8.
+/// The flag with which `statx` also returns the id of the mount, since Linux 5.8.
 const STATX_MNT_ID: u32 = 0x1000;
 
 impl Stat {
@@ -311,12 +311,12 @@ impl Stat {
 /// next write an exact time, and write the inode with each sync, which makes commits slower.
 pub(super) fn statx(directory: &File, name: &CStr, flags: libc::c_int, what: u32) -> io::Result<Stat> {
     let fd = directory.as_raw_fd();
-    // SAFETY: the structure is plain data, for which zeros are valid.
+    // SAFETY: `libc::statx` is plain data, for which zeros are valid.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: `name` is a string that ends with a zero, and the call writes to `stat`, which has the
     // structure's size.
     match again(|| unsafe { libc::statx(fd, name.as_ptr(), flags, what, &raw mut stat) }) {
-        // An old kernel, or a container whose rules do not know the call.
+        // The call fails on an old kernel, or in a container whose rules do not know it.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
             return fstatat(directory, name, flags);
         }
@@ -332,9 +332,9 @@ fn device(major: u32, minor: u32) -> u64 {
 }
 
 /// Does the same as [`statx`] on kernels without that call.
-#[allow(clippy::unnecessary_cast)] // of other types elsewhere
+#[allow(clippy::unnecessary_cast)] // on other systems the fields have other types
 pub(super) fn fstatat(directory: &File, name: &CStr, flags: libc::c_int) -> io::Result<Stat> {
-    // SAFETY: the structure is plain data, for which zeros are valid.
+    // SAFETY: `libc::stat` is plain data, for which zeros are valid.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `name` is a string that ends with a zero, and the call writes to `stat`, which has the
     // structure's size.
@@ -352,7 +352,7 @@ pub(super) fn open_at(directory: &File, name: &CStr, flags: libc::c_int, mode: u
     let (fd, flags) = (directory.as_raw_fd(), flags | libc::O_CLOEXEC);
     // SAFETY: `name` is a string that ends with a zero.
     let opened = again(|| unsafe { libc::openat(fd, name.as_ptr(), flags, mode) })?;
-    // SAFETY: the call has returned a new descriptor, which nothing else owns.
+    // SAFETY: `openat` has returned a new descriptor, which nothing else owns.
     Ok(unsafe { File::from_raw_fd(opened) })
 }
 
@@ -362,7 +362,8 @@ pub(super) fn unlink_at(directory: &File, name: &CStr) -> io::Result<()> {
     again(|| unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
 }
 
-/// Since Linux 6.3. A system may forbid files in memory without it.
+/// A flag of `memfd_create`, since Linux 6.3: the file cannot be executed. A system may forbid files in
+/// memory without this flag.
 const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 
 /// Creates a file in memory, without a name, which is gone when no process has it open or mapped.
@@ -374,7 +375,7 @@ pub(crate) fn file_in_memory() -> io::Result<File> {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => create(0)?,
         opened => opened?,
     };
-    // SAFETY: the call has returned a new descriptor, which nothing else owns.
+    // SAFETY: `memfd_create` has returned a new descriptor, which nothing else owns.
     Ok(unsafe { File::from_raw_fd(opened) })
 }
 
@@ -388,7 +389,7 @@ pub(super) fn overwrite_in_place(file: &File) -> io::Result<()> {
     again(|| unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags) }).map(drop)
 }
 
-/// `FS_NOCOW_FL`.
+/// The kernel's flag `FS_NOCOW_FL`: the file is not copied on write.
 const NO_COPY: libc::c_long = 0x0080_0000;
 
 /// Renames a file to a name that no file has. Returns whether it did; if not, the last error of the operating

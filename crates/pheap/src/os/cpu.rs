@@ -6,7 +6,8 @@
 use std::mem::MaybeUninit;
 
 impl FlushInstruction {
-    /// The error if the processor cannot do what [`Durability::Pmem`](crate::Durability::Pmem) needs.
+    /// The text of the error if the processor has no instruction that
+    /// [`Durability::Pmem`](crate::Durability::Pmem) needs.
     pub(crate) const NEEDED: &str = "`Durability::Pmem` needs a processor with clwb, clflushopt or clflush";
 }
 
@@ -18,7 +19,7 @@ mod imp {
     use crate::units::{LINE, LINE_WORDS, lines};
 
     /// Executes `cpuid`.
-    #[allow(unused_unsafe)] // it is safe from Rust 1.94 on
+    #[allow(unused_unsafe)] // the function is safe from Rust 1.94 on
     fn cpuid(leaf: u32, part: u32) -> CpuidResult {
         // SAFETY: each processor of this architecture has the instruction, and it changes no memory.
         unsafe { __cpuid_count(leaf, part) }
@@ -27,11 +28,11 @@ mod imp {
     /// Instructions that write a cache line back, the cheapest first.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum FlushInstruction {
-        /// Writes back, and may keep the line in the cache.
+        /// `clwb` writes the line back, and may keep it in the cache.
         Clwb,
-        /// Writes back and evicts; not ordered with other flushes.
+        /// `clflushopt` writes the line back and evicts it. It is not ordered with other flushes.
         Clflushopt,
-        /// Writes back and evicts, in order.
+        /// `clflush` writes the line back and evicts it. It is ordered with other flushes.
         Clflush,
     }
 
@@ -39,8 +40,8 @@ mod imp {
         /// Returns the cheapest instruction that this processor has; `None` if it has none (or is of an
         /// unknown kind).
         pub(crate) fn detect() -> Option<FlushInstruction> {
-            // Execute `cpuid` as seldom as possible: the host of a virtual machine emulates it, which takes
-            // long.
+            // `cpuid` is executed as seldom as possible: the host of a virtual machine emulates it, which
+            // takes long.
             let extended = if cpuid(0, 0).eax >= 7 { cpuid(7, 0).ebx } else { 0 };
             if extended & 1 << 24 != 0 {
                 Some(FlushInstruction::Clwb)
@@ -166,7 +167,8 @@ pub(crate) use imp::FlushInstruction;
 #[allow(unreachable_pub)] // the expansion of `#[txn]` calls it
 pub fn seldom() {}
 
-/// Starts to load the line at `addr` for reading. Only a hint. Other processors keep the line.
+/// Starts to load the cache line at `addr` for reading. The call is only a hint. Other processors keep the
+/// line.
 #[inline(always)]
 pub(crate) fn prefetch_read(addr: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -178,8 +180,8 @@ pub(crate) fn prefetch_read(addr: *const u8) {
     let _ = addr;
 }
 
-/// Starts to load the line at `addr` for writing. Only a hint. It takes the line from all other processors,
-/// if the program is built for a processor that has an instruction for that.
+/// Starts to load the cache line at `addr` for writing. The call is only a hint. It takes the line from all
+/// other processors, if the program is built for a processor that has an instruction for that.
 #[inline(always)]
 pub(crate) fn prefetch_write(addr: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -191,8 +193,8 @@ pub(crate) fn prefetch_write(addr: *const u8) {
     let _ = addr;
 }
 
-/// Returns a bit for each of these words: whether it equals `word` in the bits of `mask`. `word` has no other
-/// bits. The four bits above those of the 28 words have no meaning.
+/// Returns a bit for each of the 24 `words` and the 4 words in `last`: whether the word equals `word` in the
+/// bits of `mask`. `word` has no other bits. The four bits above those of the 28 words have no meaning.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "all are instructions of SSE2")]
@@ -204,7 +206,7 @@ pub(crate) fn equal_words(words: &[u16; 24], last: [u16; 4], mask: u16, word: u1
         let equal = |words: __m128i| _mm_cmpeq_epi16(_mm_and_si128(words, mask), word);
         let eight = |from: usize| equal(_mm_loadu_si128(words[from..from + 8].as_ptr().cast()));
         let [a, b, c, d] = last.map(u64::from);
-        // These four words are one load, too.
+        // The four words in `last` are one load, too.
         let last = _mm_cvtsi64_si128((a | b << 16 | c << 32 | d << 48) as i64);
         let (first, second) = (_mm_packs_epi16(eight(0), eight(8)), _mm_packs_epi16(eight(16), equal(last)));
         _mm_movemask_epi8(first) as u32 | (_mm_movemask_epi8(second) as u32) << 16
@@ -247,7 +249,7 @@ pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
     for i in 0..len {
         // SAFETY: `src` is valid for reads of `len` words, and aligned; `i < len`.
         let word = unsafe { src.wrapping_add(i).read() };
-        // Volatile, or the compiler would replace the loop by a call of `memcpy`.
+        // The store is volatile, because the compiler would otherwise replace the loop by a call of `memcpy`.
         // SAFETY: `dst` is valid for writes of `len` words, and aligned; `i < len`.
         unsafe { dst.wrapping_add(i).write_volatile(word) };
     }

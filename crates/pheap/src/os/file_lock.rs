@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// A function that describes the holders of a file's heap.
 type DescribeHolders = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// The files with heaps that this process has open, by device and inode.
+/// The files with heaps that this process has open, by device and inode. The value is a function that
+/// describes the holders of the heap; `None` while the heap is being opened.
 type OpenFileList = HashMap<(u64, u64), Option<DescribeHolders>>;
 
 /// The list of open files, with its process. A forked child gets a new list: it has no heap open, and the
@@ -42,17 +43,18 @@ fn open_files() -> &'static Mutex<OpenFileList> {
         if let Some(open) = open.filter(|open| !open.process.is_parent()) {
             return &open.files;
         }
-        // Another thread may put its list there first.
+        // If another thread has replaced the list first, the next round finds the list of that thread.
         OPEN.replace(open, Box::default());
     }
 }
 
-/// An entry in this process's list, removed in the drop: a panic during an opening must not leave it there.
+/// An entry in this process's list of open files. The drop removes the entry from the list, also after a
+/// panic during an opening.
 #[derive(Debug)]
 pub(crate) struct OpenFileEntry {
     id: (u64, u64),
-    /// Whether the entry is still there. Once it is removed, another heap may have an entry for the same
-    /// file.
+    /// Whether the entry is still in the list. Once it is removed, another heap may have an entry for the
+    /// same file.
     listed: AtomicBool,
 }
 
@@ -81,7 +83,7 @@ impl OpenFileEntry {
         let id = (metadata.dev(), metadata.ino());
         let mut open = open_files().lock();
         if let Some(held_by) = open.get(&id).filter(|_| !is_left_out(Kind::Lock)).cloned() {
-            drop(open); // the function takes locks
+            drop(open); // unlocked, because `held_by` takes locks
             let held_by = held_by.map_or_else(|| "being opened".to_owned(), |held_by| held_by());
             return Err(Error::AlreadyOpen { path: path.to_owned(), held_by: held_by.into() });
         }
@@ -97,13 +99,13 @@ impl OpenFileEntry {
 
     /// Sets the function that describes the holders, for the error if the file is opened once more.
     pub(crate) fn is_held(&self, by: DescribeHolders) {
-        // SURVIVES drop: in no program of the lab do two threads open heaps at a time.
+        // SURVIVES drop: in no program of the crash lab do two threads open heaps at a time.
         if let Some(held_by) = open_files().lock().get_mut(&self.id) {
             *held_by = Some(by);
         }
     }
 
-    /// Removes the entry now, if it is still there.
+    /// Removes the entry from the list now, if it is still there.
     pub(crate) fn forget(&self) {
         if self.listed.swap(false, Ordering::Relaxed) {
             open_files().lock().remove(&self.id);

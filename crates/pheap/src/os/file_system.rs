@@ -4,10 +4,11 @@ use std::fs::File;
 
 use super::calls::{self, statfs};
 
-// Kinds of file systems, as `statfs` reports them. For an overlay on one of them, it reports the overlay.
+// Kinds of file systems, as `statfs` reports them. For an overlay on such a file system, `statfs` reports the
+// overlay.
 pub(super) const BCACHEFS: i64 = 0xca45_1a4e;
 pub(super) const BTRFS: i64 = 0x9123_683e;
-/// Ext2 to ext4.
+/// The file systems ext2, ext3 and ext4, which have one number.
 pub(super) const EXT: i64 = 0xef53;
 pub(super) const F2FS: i64 = 0xf2f5_2010;
 pub(super) const NFS: i64 = 0x6969;
@@ -19,7 +20,7 @@ pub(super) const UBIFS: i64 = 0x2405_1905;
 pub(super) const XFS: i64 = 0x5846_5342;
 pub(super) const ZFS: i64 = 0x2fc1_2fc1;
 
-/// File systems that, by default, write a changed page elsewhere each time.
+/// File systems that are copy-on-write by default: they write a changed page elsewhere each time.
 const COPYING: [i64; 5] = [BTRFS, ZFS, BCACHEFS, UBIFS, NILFS];
 
 /// File systems that overwrite the pages of a file in place. XFS is not one of them, because a copy of the
@@ -56,9 +57,9 @@ pub(super) fn overwrites(file: &File) -> bool {
     is_in(file, &OVERWRITING)
 }
 
-/// Asks a file system that writes pages elsewhere to overwrite those of this file in place (btrfs can). Then
-/// a file that has its space needs no more, unless it shares blocks with a snapshot. The file system keeps no
-/// checksums of such a file. On such a file system, the file is truncated to 0 bytes.
+/// Asks a copy-on-write file system to overwrite the pages of this file in place (btrfs can). Then a file
+/// that has its space needs no more, unless it shares blocks with a snapshot. The file system keeps no
+/// checksums of such a file. On a copy-on-write file system, the file is truncated to 0 bytes.
 pub(crate) fn overwrite_in_place(file: &File) {
     if copies_blocks(file) && file.set_len(0).is_ok() {
         let _ = calls::overwrite_in_place(file);

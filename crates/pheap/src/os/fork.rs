@@ -16,7 +16,8 @@ fn forks() -> u64 {
     FORKS.load(Relaxed)
 }
 
-/// The process that has created something. A forked child must not use it.
+/// The process that has created a value, such as a heap. A child that is forked from it must not use the
+/// value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process(u64);
 

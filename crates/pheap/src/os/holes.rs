@@ -19,7 +19,7 @@ use crate::units::PAGE;
 /// (offset, length, in order) that are `free`. Changes no byte. Returns whether the free ranges may be holes.
 ///
 /// If the file system cannot reserve space, zeros are written to the holes. (A file system that compresses
-/// may make holes of them.) If it writes a page elsewhere each time, reserving does not help.
+/// may make holes of them.) On a copy-on-write file system, reserving does not help.
 pub(crate) fn reserve_space(file: &OwnFile, path: &Path, len: u64, free: &[(u64, u64)]) -> Result<bool> {
     let error = |error| Error::writing(format!("reserving the space of {}", path.display()), error);
     unshare_blocks(file, len).map_err(error)?;
@@ -49,8 +49,8 @@ pub(crate) fn unshare_blocks(file: &File, len: u64) -> io::Result<()> {
         for extent in extents.iter().filter(|extent| extent.is_shared && extent.start < len) {
             for at in (extent.start..extent.start + extent.len).step_by(STEP as usize) {
                 match unshare(file, at, STEP.min(extent.start + extent.len - at)) {
-                    // Without this call, for example, the file system below an overlay copies each page that
-                    // is written anyway.
+                    // A file system that cannot unshare blocks is left as it is. For example, the one below
+                    // an overlay may copy each page that is written anyway.
                     Err(error) if is_unknown(&error) => return Ok(()),
                     done => done?,
                 }
@@ -80,7 +80,8 @@ fn reserve_but(file: &OwnFile, len: u64, free: &[(u64, u64)]) -> io::Result<bool
     if missing == 0 {
         return Ok(false);
     }
-    // The disk is too full: `reserve` finds that, too, and returns the error.
+    // If the disk is too full even with the free ranges as holes, `reserve` finds that, too, and returns the
+    // error.
     if !may_have(file, missing.saturating_sub(free.iter().map(|&(_, bytes)| bytes).sum())) {
         return reserve(file, len).map(|()| true);
     }
@@ -109,8 +110,7 @@ fn may_have_hole(file: &File, len: u64) -> bool {
     !is_tmpfs(file) && seek_hole(file, 0).map_or(true, |hole| hole < len)
 }
 
-/// Fails if the file system writes a page elsewhere each time, and does not have the space to do that once
-/// for `bytes` bytes.
+/// Fails if the file system is copy-on-write, and has no space for one more copy of `bytes` bytes.
 pub(crate) fn check_room(file: &File, bytes: u64) -> io::Result<()> {
     if copies_blocks(file) && !may_have(file, bytes) {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
@@ -142,7 +142,7 @@ pub(crate) fn reserve_range(file: &OwnFile, at: u64, len: u64) -> io::Result<()>
 
 /// Writes zeros to the holes of a part of a file.
 fn write_zeros(file: &OwnFile, mut at: u64, end: u64) -> io::Result<()> {
-    // A file system may report a hole where a store to a map is not written yet, so write it first.
+    // A file system may report a hole where a store to a map is not written yet, so the file is synced first.
     file.sync()?;
     let zeros = vec![0; (1 << 20).min(end - at) as usize];
     let mut found = zeros.clone();
@@ -229,14 +229,15 @@ mod tests {
         assert!(write_zeros(&file, 0, 1 << 20).is_err());
     }
 
-    /// The file system counts its metadata of the file as space of the file.
+    /// A file with a hole may take as much space as without, if the file system counts its metadata of the
+    /// file.
     #[test]
     fn a_hole_is_filled_in_a_file_that_takes_as_much_as_without() {
         let (_dir, path, file) = file();
         const LEN: u64 = 4 << 20;
         reserve_range(&file, 0, LEN).unwrap();
         for at in (0..LEN).step_by(64 * PAGE as usize) {
-            file.write_all_at(&[1], at).unwrap(); // in many parts
+            file.write_all_at(&[1], at).unwrap(); // the file system needs metadata for many parts
         }
         file.sync_all().unwrap();
         let taken = || file.metadata().unwrap().blocks();

@@ -2,8 +2,8 @@
 //! because the copying program read one page after the other during transactions.
 //!
 //! If a number is unreliable, 0 is stored for it, and it is not compared, so that a heap that a crash has
-//! left is not taken for a copy, even if the machine has changed before it is opened. So some copies are not
-//! noticed.
+//! left is not taken for a copy, even if the machine has changed before the heap is opened. So some copies
+//! are not noticed.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -23,8 +23,8 @@ pub(crate) struct FileIdentity {
     pub(crate) inode: u64,
     /// The file system's id; 0 if it is not constant.
     pub(crate) file_system: u64,
-    /// The time at which the file was created, in nanoseconds since 1970; 0 if unknown. Compared because a
-    /// new file may get the inode of a removed one.
+    /// The time at which the file was created, in nanoseconds since 1970; 0 if unknown or unreliable. The
+    /// time is compared because a new file may get the inode of a removed one.
     pub(crate) created: u64,
 }
 
@@ -34,8 +34,9 @@ pub(crate) struct FileIdentity {
 const HAVE_INODES: [i64; 10] = [TMPFS, RAMFS, EXT, BTRFS, XFS, F2FS, ZFS, BCACHEFS, OVERLAY, NFS];
 
 /// File systems whose `f_fsid` comes from a constant number: for ext4 one on the disk, for tmpfs one made
-/// when it is mounted. XFS derives it from the device's number. So does btrfs in part, or it makes a new one
-/// when a clone is mounted; therefore it tells subvolumes apart within one boot only, like a device.
+/// when it is mounted. XFS derives its `f_fsid` from the device's number. Btrfs does so in part, or makes a
+/// new one when a clone is mounted. Therefore the `f_fsid` of btrfs tells subvolumes apart within one boot
+/// only, like a device's number.
 const HAVE_NAMES: [i64; 2] = [TMPFS, EXT];
 
 impl FileIdentity {
@@ -127,7 +128,7 @@ mod tests {
         let moved = FileIdentity { device: 0x802, ..THIS };
         assert!(!THIS.is_other(&moved, false, true));
         assert!(THIS.is_other(&moved, true, true));
-        // As for a disk that was removed and put back.
+        // A disk that was removed and put back may get another device number.
         assert!(!THIS.is_other(&moved, true, false));
         let nameless = FileIdentity { file_system: 0, ..THIS };
         assert!(nameless.is_other(&moved, true, false));

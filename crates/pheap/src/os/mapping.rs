@@ -41,7 +41,7 @@ pub(crate) enum Backing {
     Shared {
         file: OwnFile,
         path: PathBuf,
-        /// Whether it is mapped with `MAP_SYNC`: then a page fault returns only when the file system's
+        /// Whether the file is mapped with `MAP_SYNC`: then a page fault returns only when the file system's
         /// metadata are durable.
         sync: bool,
     },
@@ -67,7 +67,7 @@ pub(crate) struct Mapping {
     tmpfs: bool,
     /// Whether the kernel was told to [expect no order](Self::expect_no_order).
     orderless: AtomicBool,
-    /// See [`was_locked`](Self::was_locked).
+    /// Whether the kernel has refused to drop private copies of pages; see [`was_locked`](Self::was_locked).
     was_locked: AtomicBool,
     /// The reservation, until it is given back.
     addresses: Mutex<Option<Reservation>>,
@@ -210,8 +210,8 @@ impl Mapping {
                 file.as_raw_fd(),
             ),
             Backing::Private { file, is_copy: true } => (libc::MAP_SHARED, file.as_raw_fd()),
-            // Without reserving swap: only changed pages take memory, and `Options::memory_limit` limits
-            // these.
+            // These maps reserve no swap space: only changed pages take memory, and `Options::memory_limit`
+            // limits them.
             Backing::Private { file, .. } | Backing::Logged { file, .. } => {
                 (libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd())
             }
@@ -254,7 +254,8 @@ impl Mapping {
     }
 
     /// Tells the kernel that pages next to a page that is read are not needed. Otherwise it reads up to
-    /// megabytes for each, and if the file is larger than the memory, that evicts other pages. Only a hint.
+    /// megabytes for each, and if the file is larger than the memory, that evicts other pages. The call is
+    /// only a hint.
     fn expect_no_order(&self, to: u64) {
         self.orderless.store(true, Ordering::Relaxed);
         // SAFETY: these pages are mapped, and the call changes no byte.
@@ -262,7 +263,7 @@ impl Mapping {
     }
 
     /// Makes the kernel read several pages at once that are about to be read, if it would read them one by
-    /// one. Only a hint.
+    /// one. The call is only a hint.
     #[inline]
     pub(crate) fn will_read(&self, bytes: &[u8]) {
         if self.orderless.load(Ordering::Relaxed) {
@@ -339,7 +340,8 @@ impl Mapping {
     /// Makes the file's [length](Self::grow_file) durable. (That of a simulated file is durable already.)
     pub(crate) fn sync_length(&self) -> Result<()> {
         let Some((file, path)) = self.changed_file() else { return Ok(()) };
-        // SURVIVES unreached: of a real file. `ci/power-cut.sh` is for these.
+        // SURVIVES unreached: this syncs a real file, and the crash lab has none. `ci/power-cut.sh` tests
+        // syncs of real files.
         file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
@@ -356,12 +358,12 @@ impl Mapping {
         if let Backing::Simulated(source, _) = &self.backing {
             let Some(file) = source.mapped_file() else { return Ok(()) };
             let written = file.write_copy();
-            // Not in a closure: `track_caller` would not see the caller.
+            // `file.sync` is not called in a closure, where `track_caller` would not see the caller.
             let synced = if written.is_ok() { file.sync() } else { written };
             return synced.map_err(|e| Error::io("syncing a simulated file", e));
         }
         let Backing::Shared { file, path, sync: false } = &self.backing else { return Ok(()) };
-        // SURVIVES unreached: of a real file. See the calls of this.
+        // SURVIVES unreached: this syncs a real file, and the crash lab has none.
         file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
@@ -374,7 +376,7 @@ impl Mapping {
         }
         match &self.backing {
             Backing::Shared { file, path, .. } => {
-                // SURVIVES unreached: of a real file; that of simulated memory is below.
+                // SURVIVES unreached: this syncs a real file; the sync of simulated memory is below.
                 file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
             }
             Backing::Simulated(source, _) => {
@@ -385,8 +387,8 @@ impl Mapping {
         }
     }
 
-    /// Maps the pages of this range ahead of their first use, which is cheaper than one fault each. Only a
-    /// hint.
+    /// Maps the pages of this range ahead of their first use, which is cheaper than a page fault for each
+    /// page. The call is only a hint.
     pub(crate) fn populate(&self, offset: u64, len: u64) {
         self.map_ahead(offset, len, MADV_POPULATE_WRITE);
     }
@@ -421,9 +423,9 @@ impl Mapping {
     /// thread stores to them during the call (nor reads them, if the medium is simulated).
     pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) -> bool {
         if let Backing::Simulated(source, _) = &self.backing {
-            // If the page cannot be read, it keeps its copy, which has the same content. On a real system it
-            // would fault at the next access, which cannot be simulated.
-            // SAFETY: the pages are the heap's, and no thread accesses them during the call (premise).
+            // If the page cannot be read, it keeps its copy, which has the same content. On a real system the
+            // next access to the page would fault, which cannot be simulated. SAFETY: the pages are the
+            // heap's, and no thread accesses them during the call (premise).
             let _ = unsafe { self.copy(&**source, offset, len) };
             return true;
         }
@@ -457,7 +459,7 @@ impl Mapping {
     pub(crate) unsafe fn unmap(&self) {
         let Some(addresses) = self.addresses().take() else { return };
         if let Backing::Simulated(source, _) = &self.backing {
-            // Write the stores to the simulated page cache: the kernel has them, even if the process is
+            // The stores are written to the simulated page cache: a kernel has them even if the process is
             // killed.
             let _ = source.mapped_file().map(|file| file.write_copy());
             addresses.keep_reserved();
@@ -486,8 +488,8 @@ fn truncate_to(file: &File, len: u64) -> io::Result<()> {
 
 /// Reserves space in a file, which becomes at least `offset + len` bytes long.
 fn allocate(file: &OwnFile, offset: u64, len: u64) -> io::Result<()> {
-    // Do not try if the disk is too full: `fallocate` would take all free space and give it back, which takes
-    // long, for each transaction that finds the disk full.
+    // If the disk is too full, `fallocate` is not tried: it would take all free space and give it back, which
+    // takes long, for each transaction that finds the disk full.
     if statfs(file).is_ok_and(|found| found.free.is_some_and(|free| free < len)) {
         return Err(io::Error::from_raw_os_error(libc::ENOSPC));
     }
@@ -519,11 +521,11 @@ pub(crate) fn supports_map_sync(file: &File) -> bool {
     true
 }
 
-/// Since Linux 5.14: populate pages like a read, or a write, of each.
+/// Advice of `madvise` since Linux 5.14: populates the pages as a read, or a write, of each page does.
 const MADV_POPULATE_READ: libc::c_int = 22;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
-/// Maps these pages ahead of their use. Only a hint.
+/// Maps the pages of a range ahead of their use. The call is only a hint.
 ///
 /// # Safety
 /// The `len` bytes at `start` are mapped.
@@ -533,7 +535,7 @@ unsafe fn populate_pages(start: *mut u8, len: usize, advice: libc::c_int) {
     unsafe { libc::madvise(start.cast(), len, advice) };
 }
 
-/// Maps the whole pages of ordinary memory that is about to be written. Only a hint.
+/// Maps the whole pages within ordinary memory that is about to be written. The call is only a hint.
 pub(crate) fn populate<T>(memory: &[T]) {
     let bytes = memory.as_ptr_range();
     let (start, end) =
@@ -575,9 +577,9 @@ mod tests {
         let heap = options.clone().open(&path).unwrap();
         heap.root_or::<P<[u8]>>("bytes", |tx| tx.alloc_slice(BYTES, |i| i as u8)).unwrap();
         heap.close().unwrap();
-        // In a tmpfs the pages stay in memory.
+        // This call drops the file's pages from memory, except in a tmpfs.
         let file = File::open(&path).unwrap();
-        // SAFETY: the call takes no addresses.
+        // SAFETY: `posix_fadvise` takes no addresses.
         assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }, 0);
         let heap = options.open(&path).unwrap();
         let mapping = &heap.inner().mapping;

@@ -20,9 +20,9 @@ use crate::units::PAGE;
 /// A part of a file that is mapped shared: bytes that are copied to it are in the page cache at once, even if
 /// this process ends, without a system call.
 ///
-/// On a file system that overwrites pages in place, a store to a page that the file has cannot fail. Others
-/// need space for another page, and if there is none, the process is killed by a signal. There files are not
-/// mapped, but written by system calls, which return an error.
+/// On a file system that overwrites pages in place, a store to a page that the file has cannot fail. On other
+/// file systems, the store needs space for another page, and if there is none, a signal kills the process.
+/// Files there are not mapped, but written by system calls, which return an error.
 //
 // The map is only ever accessed as an array of atomic words.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct FileWindow {
     map: MmapRaw,
     /// Offset of the map in the file.
     start: u64,
-    /// Offset in the file up to which it has pages.
+    /// Offset up to which the file has pages.
     end: AtomicU64,
 }
 
@@ -43,7 +43,7 @@ impl FileWindow {
         }
         let len = to.checked_sub(start).filter(|&len| len > 0)? as usize;
         let map = MmapOptions::new().offset(start).len(len).map_raw(file).ok()?;
-        let _ = map.advise(Advice::DontFork); // as for heaps, best effort
+        let _ = map.advise(Advice::DontFork); // keeps the map from forked children, if the kernel can
         Some(FileWindow { map, start, end: AtomicU64::new(end) })
     }
 
@@ -100,7 +100,8 @@ impl PrivatePage {
         options.offset(at).len(PAGE as usize).no_reserve_swap();
         // SAFETY: no reference to the mapped bytes is ever made, so other processes may change them.
         let map = unsafe { options.map_copy_read_only(file)? };
-        // As for a heap: if the process has all memory locked, the kernel would copy a writable page at once.
+        // The page is unlocked before it becomes writable: if the process has all memory locked, the kernel
+        // would copy a writable page at once.
         let _ = map.unlock();
         Ok(PrivatePage(map.make_mut()?.into()))
     }
@@ -123,7 +124,7 @@ impl PrivatePage {
     }
 }
 
-// --- tables
+// --- Tables of atomic entries, all zeros at first.
 
 /// Largest table, in bytes, that comes from the allocator: a separate mapping would take longer.
 const SMALL: usize = 64 << 10;

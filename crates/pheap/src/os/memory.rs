@@ -12,7 +12,7 @@ use super::calls::memory;
 const SMALL: u64 = 64 << 20;
 
 /// Returns whether this many bytes are more than half of the memory (and more than [`SMALL`]), so that the
-/// kernel may be unable to keep all of them in it together with everything else.
+/// kernel may be unable to keep all of the bytes in memory together with everything else.
 pub(super) fn is_much(bytes: u64) -> bool {
     bytes > SMALL && bytes > limit() / 2
 }

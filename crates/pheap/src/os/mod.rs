@@ -33,7 +33,7 @@ pub use memory::limit as memory_limit;
 pub(crate) use unnamed::unnamed_file;
 
 /// Returns the number of threads, this one included, that are useful for parallel work; 1 in a forked child.
-/// Looked up once, when it is first needed, because that takes long.
+/// The system is asked once, by the first call, because that takes long.
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     if !fork::may_start_threads() {

@@ -44,7 +44,7 @@ pub(crate) struct HeapFileNames {
     path: PathBuf,
     heap: CString,
     log: CString,
-    /// The syncs of the directory.
+    /// Serializes the syncs of the directory.
     syncs: Syncs,
 }
 
@@ -93,7 +93,7 @@ impl HeapFileNames {
         }
     }
 
-    /// Returns whether the heap's name leads to this file.
+    /// Returns whether the heap's name leads to the file with this id.
     pub(crate) fn heap_is(&self, id: FileId) -> io::Result<bool> {
         Ok(self.id(&self.heap)? == Some(id))
     }
@@ -118,11 +118,11 @@ impl HeapFileNames {
     }
 
     fn open(&self, name: &CStr, flags: libc::c_int, mode: u32) -> io::Result<File> {
-        // With this flag, the opening of a FIFO does not wait for its other end.
+        // With `O_NONBLOCK`, the opening of a FIFO does not wait for its other end.
         calls::open_at(&self.directory, name, flags | libc::O_NONBLOCK, mode)
     }
 
-    /// Removes the log's name, if it leads to this file.
+    /// Removes the log's name, if it leads to the file with this id.
     pub(crate) fn unlink_log(&self, id: FileId) -> io::Result<()> {
         if self.log_id()? != Some(id) {
             return Ok(());
@@ -137,10 +137,11 @@ impl HeapFileNames {
 
     /// Makes the names in the directory durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        // Opened outside `sync`: if this fails, for instance because too many files are open, it is not a
-        // failure of the disk, after which all syncs would fail.
+        // The directory is opened outside `Syncs::sync`. If the opening fails, for instance because too many
+        // files are open, that is not a failure of the disk, after which all syncs would fail.
         let directory = self.open(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
-        // SURVIVES unreached: a simulated disk has no directory: a log that it makes has its name, durably.
+        // SURVIVES unreached: a simulated disk has no directory. A log that it creates has a durable name at
+        // once.
         self.syncs.sync(|| directory.sync_all())
     }
 

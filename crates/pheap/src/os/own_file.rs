@@ -1,15 +1,16 @@
 //! The files of an open heap. A forked child gives them up: a heap belongs to the process that has opened it.
 //!
-//! The descriptors and addresses are in a list. The child walks it before `fork` returns there ([`child`]),
-//! and gives up all of them. So the lock on a heap's file, which both processes would have otherwise, ends
-//! with the parent. A descriptor is not closed, but replaced by that of another file: the child's copy of the
-//! parent's heap still has the number, which must not become that of an unrelated file. The list is walked
-//! without a lock, because the thread that has the lock does not exist in the child. The child's handler
-//! makes only system calls, and waits for no lock.
+//! The descriptors and addresses of all open heaps are in a list. A handler in the child walks the list
+//! before `fork` returns there ([`child`]), and gives up all of them. So the lock on a heap's file, which
+//! both processes would have otherwise, ends with the parent. A descriptor is not closed, but replaced by
+//! that of another file: the child's copy of the parent's heap still has the number, which must not become
+//! that of an unrelated file. The list is walked without a lock, because the thread that has the lock does
+//! not exist in the child. The child's handler makes only system calls, and waits for no lock.
 //!
-//! For the same reason, each lock of the heap may stay taken for ever in the child. So each method of a
-//! handle checks the [process](fork::Process) first, and takes no lock in a child. The drop of a handle does
-//! nothing there. Code behind these methods need not check.
+//! The thread that has a lock of the heap during a fork does not exist in the child either, so each lock of
+//! the heap may stay taken for ever there. So each method of a handle checks the [process](fork::Process)
+//! first, and takes no lock in a child. The drop of a handle does nothing in a child. Code behind these
+//! methods need not check.
 
 #![allow(unsafe_code)]
 
@@ -51,7 +52,7 @@ extern "C" fn begins() {
 
 /// Runs in the parent after a fork.
 extern "C" fn ends() {
-    // Not below 0: the handlers may have been registered after the fork began.
+    // The counter does not go below 0: the handlers may have been registered after the fork began.
     let _ = UNDER_WAY.fetch_update(SeqCst, SeqCst, |under_way| under_way.checked_sub(1));
 }
 
@@ -64,14 +65,14 @@ extern "C" fn child() {
     }
 }
 
-// --- the list
+// --- The list of descriptors and addresses that forked children give up.
 
 /// An entry of the list, reused when its owner is dropped. It has a descriptor or a range of addresses, not
 /// both.
 #[repr(align(64))]
 struct Entry {
     taken: AtomicBool,
-    /// A descriptor, or -1.
+    /// A file descriptor, or -1.
     fd: AtomicI32,
     /// The start of a range of addresses. There is no range if `len` is 0.
     start: AtomicUsize,
@@ -92,8 +93,8 @@ impl<T: Sync> LeakedPointer<T> {
         unsafe { self.0.load(SeqCst).as_ref() }
     }
 
-    /// Leaks `new` and puts it there, unless `old` was replaced in between. Returns the new value if it is
-    /// there.
+    /// Replaces `old` by `new`, and leaks `new`. Returns the leaked value, or `None` if another thread has
+    /// replaced `old` before; then `new` is dropped.
     pub(super) fn replace(&self, old: Option<&'static T>, new: Box<T>) -> Option<&'static T> {
         let old = old.map_or(ptr::null_mut(), |old| ptr::from_ref(old).cast_mut());
         let new = Box::into_raw(new);
@@ -133,14 +134,15 @@ fn take_entry() -> &'static Entry {
             len: AtomicUsize::new(0),
             next: first,
         });
-        // If another thread has added an entry first, try again.
+        // If another thread has added an entry first, the loop tries again.
         if let Some(entry) = ENTRIES.replace(first, entry) {
             return entry;
         }
     }
 }
 
-/// A descriptor or range of addresses that forked children give up, until this is removed or dropped.
+/// A descriptor or range of addresses that forked children give up, until the `ForkListed` is removed or
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct ForkListed {
     entry: &'static Entry,
@@ -169,9 +171,9 @@ impl ForkListed {
         ForkListed { entry, gone: AtomicBool::new(false), process: Process::default() }
     }
 
-    /// Removes the entry from the list. To be called before the number or the addresses can be used for
-    /// something else. In a forked child the entry is left alone: it was given up, and may have a file of the
-    /// child by now.
+    /// Removes the entry from the list. The owner calls this before the descriptor's number or the addresses
+    /// can be used for something else. In a forked child the entry is left alone: it was given up, and may
+    /// have a file of the child by now.
     pub(crate) fn remove(&self) {
         if !self.gone.swap(true, Relaxed) && !self.process.is_parent() {
             self.entry.clear();
@@ -210,7 +212,8 @@ fn give_up_all() {
                 if placeholder >= 0 {
                     libc::dup3(placeholder, fd, libc::O_CLOEXEC);
                 } else {
-                    // No descriptor is free, so close this one, and open the replacement in its place.
+                    // No descriptor is free for a placeholder, so this one is closed, and a replacement is
+                    // opened in its place.
                     libc::close(fd);
                     let own = libc::eventfd(0, libc::EFD_CLOEXEC);
                     if own >= 0 && own != fd {
@@ -220,7 +223,7 @@ fn give_up_all() {
                 }
             }
             if len > 0 {
-                // Almost always they are not mapped here: see `keep_from_children`.
+                // Almost always the addresses are not mapped in the child; see `keep_from_children`.
                 libc::munmap(ptr::without_provenance_mut(start), len);
             }
             entry.clear();
@@ -231,11 +234,11 @@ fn give_up_all() {
     }
 }
 
-// --- files
+// --- Files whose descriptors are in the list.
 
-/// A file that forked children do not keep open. A clone has the same descriptor. It is never duplicated: a
-/// child that is forked at that moment might have a copy of the duplicate, which is in no list, and with it
-/// the file's lock.
+/// A file that forked children do not keep open. A clone has the same descriptor. The descriptor is never
+/// duplicated: a child that is forked at that moment might have a copy of the duplicate, which is in no list,
+/// and with it the file's lock.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnFile(Arc<OwnFileInner>);
 
@@ -288,7 +291,7 @@ impl OwnFile {
     /// # Errors
     /// The error of the operating system, in this call or an earlier one.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        // SURVIVES unreached: of a real file, as is each call of this.
+        // SURVIVES unreached: this syncs a real file, and only code for real files calls it.
         self.0.syncs.sync(|| self.0.file.sync_data())
     }
 

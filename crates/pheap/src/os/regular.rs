@@ -26,13 +26,14 @@ pub(crate) fn open(how: &mut OpenOptions, path: &Path) -> Result<File> {
         Some(kind) => Err(Error::NotAFile { path: path.to_owned(), kind }),
         None => Ok(()),
     };
-    // Checked before it is opened, and again afterwards, because the name may lead to another file by then.
+    // The kind of the file is checked before the opening, and again afterwards, because the name may lead to
+    // another file by then.
     if let Ok(metadata) = fs::metadata(path) {
         check(metadata.file_type())?;
     }
     let opened = match how.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path) {
-        // Another program has a lease on the file, and the kernel has asked it to give that up by now. The
-        // second call waits for that.
+        // Another program has a lease on the file, and the kernel has asked it to give up the lease. The
+        // second call, without `O_NONBLOCK`, waits for that.
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => how.custom_flags(libc::O_NOCTTY).open(path),
         opened => opened,
     };

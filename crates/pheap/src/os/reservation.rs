@@ -11,8 +11,8 @@ use super::fork;
 use super::own_file::{self, ForkListed};
 use crate::error::{Error, Result};
 
-/// A contiguous range of addresses that belongs to the owner of this until the drop. At first no byte of it
-/// is accessible.
+/// A contiguous range of addresses that belongs to the owner of the `Reservation` until it is dropped. At
+/// first no byte of the range is accessible.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     start: NonNull<u8>,
@@ -35,8 +35,8 @@ unsafe impl Sync for Reservation {}
 /// fault for each page, would take long.
 static KEPT: Mutex<Vec<Reservation>> = Mutex::new(Vec::new());
 
-/// Keeps the range from forked children: they must not share the heap, and may need the addresses. Best
-/// effort; each transaction checks the process, too.
+/// Keeps the range from forked children: they must not share the heap, and may need the addresses. The kernel
+/// may refuse this; each transaction checks the process, too.
 ///
 /// # Safety
 /// The `len` bytes at `start` are mapped, and belong to the caller.
@@ -59,14 +59,14 @@ fn map_nothing(start: usize, len: u64, how: libc::c_int) -> io::Result<NonNull<u
 }
 
 impl Reservation {
-    /// Reserves `len` bytes at `start`.
+    /// Reserves `len` bytes of addresses at `start`.
     ///
     /// # Errors
     /// [`Error::AddressInUse`], [`Error::Io`].
     pub(crate) fn new(start: u64, len: u64) -> Result<Reservation> {
         own_file::watch();
         let in_use = Error::AddressInUse { base: start, size: len };
-        // With this flag the kernel returns an error if the range is in use.
+        // With `MAP_FIXED_NOREPLACE`, the kernel returns an error if the range is in use.
         let got = match map_nothing(start as usize, len, libc::MAP_FIXED_NOREPLACE) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => return Err(in_use),
             Err(e) => {
@@ -90,7 +90,8 @@ impl Reservation {
         if address as u64 == start { Ok(reservation) } else { Err(in_use) }
     }
 
-    /// Reserves `len` bytes where the kernel chooses. A forked child has a copy of them.
+    /// Reserves `len` bytes of addresses where the kernel chooses. A forked child has a copy of the memory
+    /// there.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -149,7 +150,7 @@ impl Drop for Reservation {
 /// drops all kept ones that overlap them. In a forked child, does nothing.
 pub(crate) fn take_kept(start: u64, len: u64, wanted: bool) -> Option<Reservation> {
     if !fork::may_start_threads() {
-        return None; // in a forked child, they are the parent's
+        return None; // in a forked child, the kept reservations are the parent's
     }
     // SURVIVES unreached: locks of std's own are not watched, and this is one, because it is made in a
     // constant.

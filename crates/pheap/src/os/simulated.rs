@@ -8,9 +8,9 @@ use super::reservation::MappedWords;
 use super::storage::Storage;
 use crate::error::Result;
 
-/// A medium of which a mapping is a copy.
+/// A simulated medium. The mapping of the heap is a copy of it.
 pub(crate) trait SimulatedMedium: Send + Sync + Debug {
-    /// Fills a part of the map with the content of the medium from `offset` on.
+    /// Fills `into`, a part of the mapping, with the content of the medium from `offset` on.
     ///
     /// # Errors
     /// Those of the simulated file.
@@ -47,6 +47,6 @@ pub(crate) trait SimulatedMemory: Send + Sync + Debug {
     /// Notes that the open transaction may change these bytes by plain stores.
     fn expect_stores(&self, addr: *const u8, len: usize);
 
-    /// Notes that plain stores are over.
+    /// Notes that the plain stores of the open transaction are over.
     fn no_more_stores(&self);
 }

@@ -15,13 +15,14 @@ pub(crate) use crate::os::names::FileId;
 /// A file whose writes are durable after a [sync](Self::sync_now). Before it, they reach the disk in any
 /// order, each sector (512 bytes) whole or not at all.
 pub(crate) trait Storage: Send + Sync + Debug {
-    /// Reads some of the bytes at `at`, at most `buf.len()`. Returns how many; 0 at the end of the file.
+    /// Reads some of the bytes at offset `at` of the file, at most `buf.len()`. Returns the number of bytes
+    /// read; 0 at the end of the file.
     ///
     /// # Errors
     /// The error of the operating system.
     fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// Writes some of the bytes. Returns how many.
+    /// Writes some of the bytes at offset `at` of the file. Returns the number of bytes written.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -34,7 +35,7 @@ pub(crate) trait Storage: Send + Sync + Debug {
     /// The error of the operating system.
     fn sync_now(&self) -> io::Result<()>;
 
-    /// Returns the length in bytes.
+    /// Returns the length of the file in bytes.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -49,7 +50,7 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok((at < self.len()?).then_some(at))
     }
 
-    /// Tells the kernel that these bytes are about to be read. Only a hint.
+    /// Tells the kernel that these bytes are about to be read. The call is only a hint.
     fn will_read(&self, _at: u64, _len: u64) {}
 
     /// Writes zeros (they are not only reserved) from `from`, which is not behind the file's end, to `to`. So
@@ -61,7 +62,7 @@ pub(crate) trait Storage: Send + Sync + Debug {
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()>;
 
     /// Truncates the file at `to`, or leaves it unchanged if that is impossible. Nothing behind `to` is used
-    /// any more. Durable some time later.
+    /// any more. The truncation becomes durable some time later.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -78,8 +79,8 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Gives back the space of these bytes, which are zero from then on. Durable some time later; before
-    /// that, perhaps in part.
+    /// Gives back the space of these bytes, which are zero from then on. The change becomes durable some time
+    /// later, and may be durable in part before.
     ///
     /// # Errors
     /// The error of the operating system, also if the file system cannot make holes.
@@ -87,7 +88,7 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Reserves space for these bytes again. Changes no byte.
+    /// Reserves space for bytes whose space was [given back](Self::punch). Changes no byte.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -97,8 +98,8 @@ pub(crate) trait Storage: Send + Sync + Debug {
 
     /// Makes small writes of whole words behind the log's head, in the first `len` bytes, cheap enough to be
     /// made under a lock, by a shared map: the kernel writes them out later, or at a sync. As with other
-    /// writes, one thread writes at a time, and the file never becomes shorter. Returns whether it did; if
-    /// not, nothing has changed.
+    /// writes, one thread writes at a time, and the file never becomes shorter. Returns whether the file was
+    /// mapped; if not, nothing has changed.
     fn map(&self, _len: u64) -> bool {
         false
     }
@@ -110,7 +111,8 @@ pub(crate) trait Storage: Send + Sync + Debug {
     /// Tells a simulated file which memory is a shared map of it.
     fn set_copy(&self, _copy: MappedWords) {}
 
-    /// Writes the bytes that were stored to that memory to the simulated page cache.
+    /// Writes the bytes that were stored to the memory of [`set_copy`](Self::set_copy) to the simulated page
+    /// cache.
     ///
     /// # Errors
     /// As for [`write_some`](Self::write_some).
@@ -135,8 +137,8 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok(true)
     }
 
-    /// Like [`write_some`](Self::write_some), but not durable after the next sync, only after the one behind
-    /// it. For the crash lab.
+    /// Like [`write_some`](Self::write_some), but the bytes are durable only after the second sync that
+    /// follows, not after the first. The crash lab uses this.
     ///
     /// # Errors
     /// As for `write_some`.
@@ -144,7 +146,8 @@ pub(crate) trait Storage: Send + Sync + Debug {
         self.write_some(bytes, at)
     }
 
-    /// Like [`sync_now`](Self::sync_now), but done after the next write. For the crash lab.
+    /// Like [`sync_now`](Self::sync_now), but takes effect only after the next write. The crash lab uses
+    /// this.
     ///
     /// # Errors
     /// As for `sync_now`.
@@ -173,8 +176,8 @@ impl dyn Storage + '_ {
     /// the same. Then the newer copy that is whole is no older than this call.
     ///
     /// The reason: if one copy was seen half-written, the other was whole before, and was read afterwards. If
-    /// that had been begun as well by then, the first copy would be complete, and look different in the
-    /// second read.
+    /// the writer had begun to write the other copy as well by then, the first copy would be complete, and
+    /// look different in the second read.
     pub(crate) fn read_copies(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         let mut again = vec![0; buf.len()];
         loop {
@@ -185,7 +188,7 @@ impl dyn Storage + '_ {
         }
     }
 
-    /// Writes all of the bytes.
+    /// Writes all of the bytes at offset `at` of the file.
     #[track_caller]
     pub(crate) fn write_all(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         match mutation(Kind::Write) {
@@ -271,7 +274,8 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// system.
     fn find_log(&self, log: &dyn Storage) -> io::Result<()>;
 
-    /// Like [`find_log`](Self::find_log), for the check after each sync: may rely on a look a moment ago.
+    /// Like [`find_log`](Self::find_log), for the check after each sync: may rely on an earlier check that
+    /// has found the log a moment ago.
     ///
     /// # Errors
     /// Those of `find_log`.
@@ -285,7 +289,8 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// If the file has no name that can be found; errors of the operating system.
     fn keep_data(&self) -> io::Result<()>;
 
-    /// Removes the name of this log. Another file of that name stays. Durable some time later.
+    /// Removes the name of this log. Another file of that name stays. The removal becomes durable some time
+    /// later.
     ///
     /// # Errors
     /// The error of the operating system.

@@ -12,7 +12,7 @@ pub(crate) fn unnamed_file(folder: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).mode(0o600);
     match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
-        // File systems without that flag return one of these errors.
+        // File systems without `O_TMPFILE` return one of these errors.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {}
         opened => return opened,
     }

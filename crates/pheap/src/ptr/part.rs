@@ -2,7 +2,7 @@
 //! `#[txn]`.
 //!
 //! The macros here do not trust their tokens. A [`Part`] is the proof that an address is within an object, so
-//! all functions that the macros call are safe, except at one place: the address of a field, in `__part!`.
+//! all functions that the macros call are safe, except `field`, which `__part!` calls.
 
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -47,7 +47,7 @@ pub fn place<T: ?Sized, F: ?Sized>(part: Part<'_, T, F>) -> (Part<'_, T, F>, *mu
     (part, part.place)
 }
 
-/// Returns a field of a part.
+/// Returns a field of a part, again as a part of the object.
 ///
 /// # Safety
 /// `place` is a field of the value at the address that [`place`] returns for the part.
@@ -63,7 +63,7 @@ impl<'r, T: ?Sized, F: ?Sized> Part<'r, T, F> {
         self.object
     }
 
-    /// Returns the address.
+    /// Returns the address of this part.
     #[inline(always)]
     pub(crate) fn address(self) -> *mut F {
         self.place
@@ -75,9 +75,9 @@ impl<'r, T: ?Sized, F: ?Sized> Part<'r, T, F> {
     where
         F: Persist,
     {
-        // SAFETY: the place is a live value, which does not lie at 0.
+        // SAFETY: the part is a live value, and so does not lie at address 0.
         let place = unsafe { std::ptr::NonNull::new_unchecked(self.place) };
-        // SAFETY: the place is a live value, in the region of its object.
+        // SAFETY: the part is a live value, in the region of its object.
         unsafe { P::from_addr(place.cast()) }
     }
 }
@@ -90,7 +90,7 @@ impl<'r, T: ?Sized, F: ?Sized> Part<'r, T, F> {
     label = "not an array, nor a slice"
 )]
 pub trait Elements<T>: sealed::Elements<T> {
-    /// Returns all elements.
+    /// Returns the elements of the array or slice at `this`.
     fn all(this: *mut Self) -> *mut [T];
 }
 
@@ -100,8 +100,8 @@ pub trait Elements<T>: sealed::Elements<T> {
     label = "neither a `usize` nor a range"
 )]
 pub trait Select<T, S: ?Sized>: sealed::Select<T, S> {
-    /// Returns the address of the selected element, if it is within the slice; `None` also for a range. The
-    /// index is used again after this call, and a range need not be `Copy`; so it is borrowed.
+    /// Returns the address of the selected element, if it is within the slice; `None` also for a range.
+    /// Borrows the index, because the caller uses it again, and a range need not be `Copy`.
     fn of(&self, all: *mut [T]) -> Option<*mut S>;
 
     /// Returns the address of the selection.
@@ -154,7 +154,7 @@ macro_rules! ranges {
     ($($range:ty)*) => {$(
         impl<T> sealed::Select<T, [T]> for $range {}
         impl<T> Select<T, [T]> for $range {
-            /// Stores to such a slice are not logged ahead.
+            /// Returns `None`: stores to a range of elements are not logged ahead.
             #[inline]
             fn of(&self, _: *mut [T]) -> Option<*mut [T]> {
                 None
@@ -171,7 +171,8 @@ macro_rules! ranges {
 }
 ranges!(Range<usize> RangeFrom<usize> RangeTo<usize> RangeInclusive<usize> RangeToInclusive<usize> RangeFull);
 
-/// A separate function, so that the caller need not store the arguments of the message in memory.
+/// Panics because `index` is out of bounds. A separate function, so that the caller need not store the
+/// arguments of the message in memory.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -182,7 +183,7 @@ fn out_of_bounds(index: usize, len: usize) -> ! {
 /// Returns an element of an array or slice, or a range of its elements.
 ///
 /// # Panics
-/// If it is not within the array or slice.
+/// If the index or range is not within the array or slice.
 #[inline(always)]
 #[track_caller]
 pub fn element<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?Sized>(
@@ -192,7 +193,7 @@ pub fn element<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?S
     Part { object: array.object, place: index.checked(A::all(array.place)) }
 }
 
-/// Like [`element`], but returns `None` if it is not within the array or slice, or if `index` is a range.
+/// Like [`element`], but returns `None` if the index is not within the array or slice, or is a range.
 #[inline(always)]
 pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>, S: ?Sized>(
     array: Part<'r, O, A>,
@@ -204,9 +205,9 @@ pub fn element_if_any<'r, O: ?Sized, T, A: Elements<T> + ?Sized, I: Select<T, S>
     }
 }
 
-/// Returns the part to which steps lead, such as `[.field [index] .0]`, from a part. Each index is evaluated
-/// after the earlier ones were checked. If a label is passed, an index out of bounds, or a range, ends the
-/// block of that label with `false`.
+/// Expands to the part to which steps such as `[.field [index] .0]` lead from another part. Each index is
+/// evaluated after the earlier ones were checked. If a label is passed, an index out of bounds, or a range,
+/// ends the block of that label with `false`.
 ///
 /// The only `unsafe` block contains names of fields, and no expression: `.await` is a keyword that looks like
 /// a field.
@@ -218,8 +219,9 @@ macro_rules! __part {
     };
     ([. $field:tt] $part:expr $(; $missing:lifetime)?) => {{
         let part = $crate::__private::part_place($part);
-        // SAFETY: the part is a live value of a type that can live in a heap. None of these is `Deref` to a
-        // type with fields. So `*` and a field denote that field, and no code of the program runs to find it.
+        // SAFETY: the part is a live value of a type that can live in a heap. No such type is `Deref` to a
+        // type with fields. So `*` and the name of a field denote that field, and no code of the program runs
+        // to find it.
         unsafe { $crate::__private::part_field(part.0, &raw mut (*part.1).$field) }
     }};
     ([. $field:tt $($steps:tt)*] $part:expr $(; $missing:lifetime)?) => {

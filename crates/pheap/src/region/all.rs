@@ -8,7 +8,7 @@ use crate::alloc::span::ObjectSpan;
 use crate::error::Result;
 use crate::store::Store;
 
-/// Regions without an open transaction. Transactions wait; reads continue.
+/// All regions of a heap, locked so that none has an open transaction. Transactions wait; reads continue.
 pub(crate) struct SharedAll<'a> {
     store: &'a Store,
     locked: Vec<IdleRegion<Arc<Region>>>,
@@ -16,7 +16,7 @@ pub(crate) struct SharedAll<'a> {
 
 impl<'a> SharedAll<'a> {
     /// Waits for each of the regions until it has no transaction, and then until all commits are
-    /// acknowledged. However many regions there are, they are one scope of this thread.
+    /// acknowledged. However many regions there are, they count as one scope of this thread.
     ///
     /// The caller prevents roots from being created and removed, and is not inside a transaction or read of
     /// the heap: a thread that waits for regions while others may wait for its own region could wait for
@@ -36,7 +36,7 @@ impl<'a> SharedAll<'a> {
         // A transaction that held a region before this thread may have panicked, and left its root in a state
         // that only the next opening repairs.
         store.check_open()?;
-        // Like a read, this shows only commits that are acknowledged.
+        // Like a read, a look at all regions shows only commits that are acknowledged.
         store.check_log()?;
         store.acknowledge_all()?;
         Ok(all)
@@ -50,7 +50,7 @@ impl SharedAll<'_> {
     pub(crate) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
         let contexts = self.locked.iter().filter_map(IdleRegion::context);
         let spans = contexts.flat_map(|context| context.alloc.spans.iter());
-        // With their offsets, so that a search reads only this list.
+        // The list has the offsets of the spans, so that a search reads only this list.
         let mut spans: Vec<(u64, &ObjectSpan)> = spans.map(|span| (span.span.offset, span)).collect();
         spans.sort_unstable_by_key(|&(offset, _)| offset);
         move |offset| {

@@ -8,8 +8,8 @@ use crate::gc::{CollectionStage, SLICE};
 use crate::store::Store;
 use crate::txn::context::Context;
 
-/// A region that a collection has locked, while readers may be inside. If a panic interrupts the slice, the
-/// state of the region is uncertain, and it fails.
+/// A region that a slice of marking has locked, while readers may be inside. If a panic interrupts the slice,
+/// the state of the region is uncertain, so its heap fails.
 struct CollectedRegion<'a> {
     region: IdleRegion<&'a Region>,
     is_finished: bool,
@@ -45,7 +45,7 @@ impl Region {
     }
 
     /// Waits for the region's lock, and runs `work`. Readers may be inside. Returns `None` if the region is
-    /// gone, or if the system refuses the fence: then the heap fails. The calling thread is not inside a
+    /// gone, or if the system refuses the fence (then the heap fails). The calling thread is not inside a
     /// transaction or read of the heap.
     fn in_turn<R>(&self, store: &Store, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
         self.access().gate.pass(guard::is_inside_any);
@@ -68,11 +68,11 @@ impl Region {
         self.in_turn(store, slice).unwrap_or(false)
     }
 
-    /// Begins a cycle, unless one is running. Returns whether it did; `None` if the region is gone or cannot
-    /// be locked.
+    /// Begins a full cycle, unless a cycle is running. Returns whether this call has begun one; `None` if the
+    /// region is gone or cannot be locked.
     pub(crate) fn begin_cycle(&self, store: &Store) -> Option<bool> {
         self.in_turn(store, |context| {
-            context.upgrade(); // see `Context::assess`
+            context.upgrade(); // a cycle begins while no thread reads; see `Context::assess`
             context.gc.begin_full(&mut context.alloc, store)
         })
     }

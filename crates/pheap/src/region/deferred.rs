@@ -1,4 +1,5 @@
-//! Transactions that do not wait for the disk, and what reads wait for after they have released the region.
+//! Transactions that do not wait for the disk, and the waits of reads for the disk after they have released
+//! the region.
 
 use super::{Exclusive, Region, RegionGroup, SharedRegion, guard};
 use crate::error::Result;
@@ -32,7 +33,7 @@ impl Region {
 impl SharedRegion<'_> {
     /// Releases the region, and then waits until everything that the read has seen is acknowledged. If this
     /// read is nested in a read of the same heap, with no transaction in between, it does not wait: the outer
-    /// read has its position, too.
+    /// read has the position of this read, too, and waits for it.
     #[inline(always)]
     pub(crate) fn wait_for_seen(self) -> Result<()> {
         if self.store.wal().is_none() {

@@ -17,31 +17,31 @@ use crate::txn::context::{Context, HotFields};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A region whose only writer is this thread. Dropping it rolls an open transaction back, and releases the
-/// region; in a forked child, where both are the parent's, it does neither.
+/// region. In a forked child, where the transaction and the lock are the parent's, the drop does neither.
 pub(crate) struct Exclusive<'a> {
     pub(super) store: &'a Store,
     pub(crate) region: &'a Region,
-    /// The flags [`OPEN`], [`ENDING`], [`LOCKED`], [`LAST`] and [`UNTOLD`]. One word, because padding between
-    /// separate flags would be copied, too.
+    /// The flags [`OPEN`], [`ENDING`], [`LOCKED`], [`LAST`] and [`UNTOLD`]. The flags are in one word,
+    /// because padding between separate flags would be copied, too.
     state: usize,
 }
 
-/// The transaction is neither committed nor rolled back.
+/// A flag of [`Exclusive`]: the transaction is neither committed nor rolled back.
 const OPEN: usize = 1;
-/// This thread has the region's lock.
+/// A flag of [`Exclusive`]: this thread has the region's lock.
 const LOCKED: usize = 2;
-/// This thread [leaves](guard::leave) the heap when it releases the region.
+/// A flag of [`Exclusive`]: this thread [leaves](guard::leave) the heap when it releases the region.
 const LAST: usize = 4;
-/// The transaction has ended, but the work after its end is not complete. Also set for work [without a
-/// transaction](Region::lock_alone).
+/// A flag of [`Exclusive`]: the transaction has ended, but the work after its end is not complete. Also set
+/// for work [without a transaction](Region::lock_alone).
 const ENDING: usize = 8;
-/// The transaction has committed, perhaps with a change, and the watchers of the root, if there are any, were
-/// not called yet.
+/// A flag of [`Exclusive`]: the transaction has committed, perhaps with a change, and the watchers of the
+/// root, if there are any, were not called yet.
 const UNTOLD: usize = 16;
 
 impl<'a> Exclusive<'a> {
     /// Waits for the region, whose root must have the type `ty`, and opens a transaction on it.
-    #[inline(always)] // a call would return it through memory
+    #[inline(always)] // a call would return the value through memory
     pub(crate) fn begin_transaction(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         store.check_writable()?;
         store.wait_for_memory();
@@ -65,8 +65,8 @@ impl<'a> Exclusive<'a> {
         }
     }
 
-    /// Takes the lock of the region if that needs no waiting; returns `None` if it does. This thread already
-    /// has another region of the same heap.
+    /// Takes the lock of the region if this thread need not wait for it; returns `None` otherwise. This
+    /// thread already has another region of the same heap.
     pub(super) fn try_locked(
         store: &'a Store,
         (region, ty): (&'a Region, u32),
@@ -109,13 +109,14 @@ impl<'a> Exclusive<'a> {
     /// worked, `done` is called before any other thread sees its changes, and before the collector runs. In a
     /// forked child, or if the program has caught a panic of pheap, this fails and leaves the rest to the
     /// drop.
-    // By reference: a move of a value that was just written in parts would stall the processor.
+    // `commit` takes `self` by reference: a move of a value that was just written in parts would stall the
+    // processor.
     #[inline(always)]
     pub(crate) fn commit(&mut self, done: impl FnOnce(&mut Context)) -> Result<()> {
         self.commit_then(done, |store, position| store.acknowledge(position))
     }
 
-    /// [`commit`](Self::commit), but with a write-ahead log a commit that has worked ends with `wait`, which
+    /// [`commit`](Self::commit), but with a write-ahead log a commit that has worked calls `wait` last, which
     /// gets the region's position in the log: after the newest record that the transaction has written or
     /// seen.
     #[inline(always)]
@@ -150,7 +151,8 @@ impl<'a> Exclusive<'a> {
     /// Commits the open transaction and, if that works, calls `done`. The region stays locked.
     ///
     /// # Errors
-    /// If the transaction was neither committed nor rolled back. The inner result is that of the commit.
+    /// Fails in a forked child, or if the program has caught a panic of pheap: then the transaction is
+    /// neither committed nor rolled back. The inner result is that of the commit.
     #[inline(always)]
     fn commit_locked(&mut self, done: impl FnOnce(&mut Context)) -> Result<commit::CommitResult> {
         self.store.check_not_forked()?;
@@ -178,8 +180,8 @@ impl<'a> Exclusive<'a> {
     ///
     /// # Errors
     /// Those of a commit. If the commit itself has failed, the transaction is rolled back, and the region is
-    /// released. In a forked child, or if the program has caught a panic of pheap, the drop does what is
-    /// left.
+    /// released. In a forked child, or if the program has caught a panic of pheap, the rest is left to the
+    /// drop of this value.
     pub(crate) fn commit_and_go_on(&mut self, done: impl FnOnce(&mut Context)) -> Result<u64> {
         let result = self.commit_locked(done)?;
         if let Err(error) = result {
@@ -202,8 +204,9 @@ impl<'a> Exclusive<'a> {
         }
     }
 
-    /// Returns whether there are watchers to call, and leaves that to the caller. A transaction that was not
-    /// committed stays open: dropping it rolls it back.
+    /// Returns whether there are watchers to call for a committed transaction, and leaves the calls to the
+    /// caller. If the transaction was not committed, it stays open until this value is dropped, which rolls
+    /// it back.
     #[inline(always)]
     pub(super) fn take_untold(&mut self) -> bool {
         if self.state != UNTOLD {
@@ -214,8 +217,8 @@ impl<'a> Exclusive<'a> {
     }
 
     /// Rolls the transaction back and releases the region. The error for which the transaction was given up
-    /// may depend on data that it has read. So the caller must wait until these are durable, or let its own
-    /// caller wait: with a write-ahead log, up to the position that this returns.
+    /// may depend on data that the transaction has read. So, with a write-ahead log, the caller must wait
+    /// until the records up to the returned log position are acknowledged, or let its own caller wait.
     #[cold]
     #[must_use = "the caller waits until what was read is durable"]
     pub(crate) fn abort(self) -> u64 {
@@ -251,8 +254,8 @@ impl Exclusive<'_> {
     /// region that is gone.
     #[cold]
     fn roll_back(&mut self) {
-        // Dropped here, even if the region is never used again: another thread may drop the region, and an
-        // `Rc` must not be shared with that thread.
+        // The group is dropped here, even if the region is never used again: another thread may drop the
+        // region, and an `Rc` must not be shared with that thread.
         self.context().group = None;
         if self.region.is_gone() {
             return;
@@ -275,10 +278,9 @@ impl Exclusive<'_> {
             return;
         }
         // If this thread flushed lines before this point, they are written back before the first fence of the
-        // next holder has passed, whatever processor that runs on: unlocking is a locked instruction, or the
-        // thread that revokes the lock makes its owner pass a fence.
-        // `LOCKED` was set, so this thread has the lock: it took the lock when this value was made, and has
-        // not released it since.
+        // next holder has passed, whatever processor the next holder runs on: unlocking is a locked
+        // instruction, or the thread that revokes the lock makes its owner pass a fence. `LOCKED` was set, so
+        // this thread has the lock: it took the lock when this value was made, and has not released it since.
         self.region.access().unlock_upgradable();
         if state & LAST != 0 {
             guard::leave(self.store.id());
@@ -356,10 +358,11 @@ impl Drop for RollbackPanicGuard<'_, '_> {
 }
 
 impl Region {
-    /// Calls `f` with spans of objects (offset, bytes, whether they have pointers), except the first `from`
-    /// of them, while no transaction changes the region. Stops when they have `bytes` bytes or more together.
-    /// Returns the `from` of the next call; `None` if no spans are left, if the region is not free within
-    /// `patience`, if it is gone, or if the system refuses the fence: then the heap fails.
+    /// Calls `f` for spans of objects (offset, bytes, whether they have pointers), except the first `from` of
+    /// them, while no transaction changes the region. Stops when the spans of this call have `bytes` bytes or
+    /// more together. Returns the `from` of the next call; `None` if no spans are left, if the region is not
+    /// free within `patience`, if the region is gone, or if the system refuses the fence (then the heap
+    /// fails).
     pub(crate) fn with_spans(
         &self,
         store: &Store,
@@ -391,11 +394,11 @@ impl Region {
         next
     }
 
-    /// Waits for the region, for work that leaves it in an uncertain state unless it
-    /// [ends](Exclusive::ended). The calling thread is not inside a transaction or read of the heap.
+    /// Locks the region for work without a transaction. If the work does not [end](Exclusive::ended), because
+    /// it panics, the heap fails. The calling thread is not inside a transaction or read of the heap.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the system refuses the fence: then the heap fails.
+    /// [`Error::Failed`] if the system refuses the fence. Then the heap fails, too.
     pub(super) fn lock_alone<'a>(&'a self, store: &'a Store) -> Result<Exclusive<'a>> {
         let refused = |_| store.set_unfenced();
         if !self.access().try_lock_for(PATIENCE).map_err(refused)? {
@@ -408,20 +411,20 @@ impl Region {
         Ok(Exclusive { store, region: self, state: LOCKED | ENDING })
     }
 
-    /// Waits for the region and for its readers, empties its log (unless the heap is read-only), and runs
+    /// Locks the region, waits for its readers, empties its log (unless the heap is read-only), and runs
     /// `last`. Then waits for threads that read snapshots. No thread can have the region afterwards.
     ///
-    /// If the region is gone already, this only waits, and fails.
+    /// If the region is gone already, this only waits for the threads inside, and fails.
     ///
     /// # Errors
     /// [`Error::Closed`] if the region is gone already; [`Error::Failed`] if the system refuses the fence:
-    /// then a thread may stay inside as long as there are handles.
+    /// then other threads may still be inside the region when this returns.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // Callers have entered `Scope::Roots`, which nests in no transaction or read of the heap. So there is
         // no scope to enter or leave here.
         let exclusive = self.lock_alone(store)?;
-        // Also if the region is gone: a thread that has read it since before it failed looks at memory that
-        // is about to be unmapped.
+        // Readers are waited for even if the region is gone: a thread that has read the region since before
+        // the region failed looks at memory that is about to be unmapped.
         self.access().upgrade();
         let retired = (!self.is_gone()).then(|| {
             let context = exclusive.context();

@@ -15,7 +15,7 @@ use crate::txn::context::{Context, HotFields};
 
 /// Several regions that this thread has locked as the writer, in one transaction.
 pub(crate) struct RegionGroup<'a> {
-    /// In the order of their addresses.
+    /// The locked regions, in the order of their addresses.
     locked: Vec<Exclusive<'a>>,
     /// For each region, in the caller's order: its index in `locked`.
     order: Vec<usize>,
@@ -33,13 +33,15 @@ impl<'a> RegionGroup<'a> {
         store.wait_for_memory();
         let place = |(region, _): &(&'a Region, u32)| region.header.addr();
         let mut sorted: Vec<(&'a Region, u32)> = regions.to_vec();
-        // By address: this order is the same in each run, so that the state after a crash can be reproduced.
+        // The regions are sorted by address: this order is the same in each run, so that the state after a
+        // crash can be reproduced.
         sorted.sort_unstable_by_key(place);
         if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0].0, pair[1].0)) {
             return Err(Error::DuplicateRoot { root: twice[0].0.name.lock().clone() });
         }
         let locked = RegionGroup::lock_all(store, &sorted)?;
-        // One list for all of them: a list for each would take the square of their number.
+        // All contexts share one list: a separate list for each context would take memory in the square of
+        // their number.
         let members: Rc<[*mut Context]> = sorted.iter().map(|(region, _)| region.context.get()).collect();
         for one in &locked {
             one.context().group = Some(members.clone());
@@ -52,15 +54,16 @@ impl<'a> RegionGroup<'a> {
         Ok(RegionGroup { locked, order, is_ending: false })
     }
 
-    /// Waits for one region at a time, and only while this thread has none of them: another thread may hold
-    /// one of them in a read, and wait for the next one there. If this thread cannot have them all, it
-    /// closes the gates: threads that arrive later, and have no lock of a heap, wait until it can, or until
-    /// the deadline of the gates. (The owner of a lock does not look at the gate until this thread revokes
-    /// the lock.) Otherwise there might always be a thread in one of them.
+    /// Locks all regions as their writer. Waits for one region at a time, and only while this thread has none
+    /// of them: another thread may hold one of them in a read, and wait for the next one within that read. If
+    /// this thread cannot have all regions at once, it closes their gates: threads that arrive later, and
+    /// have no lock of a heap, wait until this thread has all regions, or until the deadline of the gates.
+    /// (The owner of a lock does not look at the gate until this thread revokes the lock.) Otherwise there
+    /// might always be a thread in one of them.
     fn lock_all(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
         if !bug(Bug::GatesForReads) {
-            // Done before this thread closes any gate: a thread that waits at a gate must not keep others
-            // out.
+            // This thread passes all gates before it closes any: a thread that waits at a gate must not keep
+            // others out.
             regions.iter().for_each(|(region, _)| region.access().gate.pass(guard::is_inside_any));
         }
         let mut wait_for = 0;
@@ -85,7 +88,7 @@ impl<'a> RegionGroup<'a> {
                         }
                         Some(gates) => gates.lengthen(),
                     }
-                    continue 'again; // releases all of them
+                    continue 'again; // releases all regions
                 };
                 locked.push(next);
             }
@@ -136,8 +139,8 @@ impl<'a> RegionGroup<'a> {
         }
     }
 
-    /// Rolls the transaction back, as for [one region](Exclusive::abort). Returns the largest of their
-    /// positions.
+    /// Rolls the transaction back, as for [one region](Exclusive::abort). Returns the largest of the regions'
+    /// positions in the log.
     #[must_use = "the caller waits until what was read is durable"]
     pub(crate) fn abort(self) -> u64 {
         let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();

@@ -1,16 +1,17 @@
-//! The heaps that this thread is inside. If it then waited for more of the same heap (`Error::Nested`), or
-//! for another heap (`Error::SeveralHeaps`), it could in some cases wait for ever. These are refused.
+//! The heaps that each thread is inside. If a thread inside a heap waited for another lock of the same heap,
+//! or of another heap, it could in some cases wait for ever. These cases are refused, with `Error::Nested`
+//! and `Error::SeveralHeaps`.
 //!
-//! Every function that calls the program's code while it holds a lock of a heap is recorded here first:
-//! transactions, reads, copies, and the lock on roots that come and go. So an attempt to wait for a lock that
-//! the caller holds is refused before any lock is taken.
+//! Each function that calls the program's code while it holds a lock of a heap is recorded here before it
+//! locks: transactions, reads, copies, and the creation, renaming and removal of roots. So an attempt to wait
+//! for a lock that the caller holds is refused before any lock is taken.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 
 use crate::error::{Error, Result};
 
-/// Number of scopes after which a thread can enter no further transaction, read or access to a snapshot.
+/// Number of scopes inside which a thread can enter no further transaction, read or access to a snapshot.
 const DEPTH: usize = 16;
 /// Number of scopes that one thread can be inside at a time. It is larger than [`DEPTH`], so that a thread
 /// inside [`DEPTH`] scopes of other heaps can close a heap.
@@ -20,12 +21,13 @@ const TOO_DEEP: &str = "a thread can be inside of transactions and reads of at m
 /// What a thread does in a heap, which determines the locks that it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// A transaction: it has the locks of its regions.
+    /// A transaction: the thread has the locks of its regions, as their writer.
     Transaction,
-    /// A read: it shares the lock of its region, or the locks of all regions. Reads may nest, because they
-    /// never wait for one another.
+    /// A read: the thread shares the lock of its region, or the locks of all regions. Reads may nest, because
+    /// they never wait for one another.
     Read,
-    /// An access to a snapshot: it has no lock. Only threads that close the heap or remove roots wait for it.
+    /// An access to a snapshot: the thread has no lock. Only threads that close the heap or remove roots wait
+    /// for such an access.
     Snapshot,
     /// This thread has the lock `creation`, or is about to wait for it, or [asks](may_wait) whether it may
     /// wait. While a thread has the lock, no other thread creates, renames or removes a root.
@@ -37,8 +39,8 @@ pub(crate) enum Scope {
 
 impl Scope {
     /// Whether a thread may enter this scope inside the scope `outer` of the same heap. It may if the threads
-    /// for which the new scope waits never wait for a lock of the outer one. Then the same holds if the
-    /// scopes are of two heaps.
+    /// for which the new scope waits never wait for a lock of the outer scope. Then it may also enter the new
+    /// scope if the scopes are of two heaps.
     fn nests_in(self, outer: Scope) -> bool {
         match (self, outer) {
             (Scope::Snapshot, _) | (Scope::Roots, Scope::Copy) => true,
@@ -60,15 +62,15 @@ struct EnteredScope {
 struct ThreadScopes {
     count: Cell<usize>,
     inside: [Cell<EnteredScope>; SLOTS],
-    /// Whether the thread runs [`with_several_heaps`]: a scope that holds one heap and waits for another one
-    /// may nest.
+    /// Whether the thread runs [`with_several_heaps`]: then it may enter a scope of one heap inside any scope
+    /// of another heap.
     several: Cell<bool>,
-    /// With a write-ahead log, for each [read of a region](super::SharedRegion): the position up to which it,
-    /// or a read nested in it, may have seen records.
+    /// With a write-ahead log, for each [read of a region](super::SharedRegion): the log position up to which
+    /// the read, or a read nested in it, may have seen records.
     seen: [Cell<u64>; SLOTS],
 }
 
-// No destructor, so that access is a plain load.
+// `ThreadScopes` has no destructor, so that an access to the thread-local is a plain load.
 thread_local! {
     static SCOPES: ThreadScopes = const {
         ThreadScopes {
@@ -80,7 +82,7 @@ thread_local! {
     };
 }
 
-/// Records that this thread enters a scope in `heap`. The caller [leaves](leave) it at the end.
+/// Records that this thread enters a scope in `heap`. The caller [leaves](leave) the scope at its end.
 ///
 /// # Errors
 /// [`Error::Nested`], [`Error::SeveralHeaps`]; [`Error::Unsupported`] if the thread is inside too many
@@ -98,10 +100,10 @@ pub(crate) fn enter(heap: usize, scope: Scope) -> Result<()> {
     })
 }
 
-/// A scope that this thread [leaves](leave) when this is dropped.
+/// A scope that this thread [leaves](leave) when this value is dropped.
 pub(crate) struct ScopeGuard {
     heap: usize,
-    /// The thread that has entered the scope must leave it.
+    /// Keeps this value in the thread that has entered the scope, and must leave it.
     thread: PhantomData<*const ()>,
 }
 
@@ -147,7 +149,7 @@ impl ThreadScopes {
 
 /// Runs `f`, in which no scope is refused with [`Error::SeveralHeaps`].
 pub(crate) fn with_several_heaps<R>(f: impl FnOnce() -> R) -> R {
-    /// Restores the earlier value, also in a panic.
+    /// Restores the earlier value of `several` when dropped, also in a panic.
     struct RestoreSeveral(bool);
     impl Drop for RestoreSeveral {
         fn drop(&mut self) {

@@ -1,8 +1,8 @@
-//! Regions: one for each named root, each with a separate lock, allocator and log. A transaction on one root
-//! holds an [`Exclusive`], one on several roots a [`RegionGroup`], and a read a [`SharedRegion`].
+//! Regions: there is one for each named root, with a separate lock, allocator and log. A transaction on one
+//! root holds an [`Exclusive`], one on several roots a [`RegionGroup`], and a read a [`SharedRegion`].
 //!
-//! Knows how a thread gets a region and releases it, also after a panic or in a forked child. Must not know
-//! the program's types, except by number and description, nor what a transaction does.
+//! This module knows how a thread gets a region and releases it, also after a panic or in a forked child. It
+//! must not know the program's types, except by number and description, nor what a transaction does.
 
 #![allow(unsafe_code)]
 
@@ -55,19 +55,20 @@ pub use watch::Watch;
 /// The state of a region in this process. Aligned to separate lines, like its [`Counters`].
 #[repr(align(128))]
 pub(crate) struct Region {
-    /// Guarded by the lock. Its address does not change. An `Rc` and not a `Box`: moving a `Box` would
-    /// invalidate the pointers that were made from it.
+    /// The context of the region, guarded by the region's lock. Its address does not change. It is in an `Rc`
+    /// and not in a `Box`: moving a `Box` would invalidate the pointers that were made from it.
     context: Rc<UnsafeCell<Context>>,
     front: Rc<RegionFront>,
     /// Number of the root's type in the type table, for threads without the region's lock. When the root gets
     /// another type, this is set once the commit is acknowledged: with some policies, before the medium has
     /// it.
     listed: AtomicU32,
-    /// The type number for which a handle must have been made, or [`GONE`]. Written under the lock.
+    /// The type number that a handle of the root must have to access the region; [`GONE`] if no thread may
+    /// access it. Written under the region's lock.
     serves: AtomicU32,
     /// Number of the root type whose versions are kept, or [`versions::NONE`]. If the root gets a type
-    /// without versions, this stays the old type until that change is noted. Written under the lock, or
-    /// before any other thread has the region.
+    /// without versions, this stays the old type until the version after that change is recorded. Written
+    /// under the region's lock, or before any other thread has the region.
     versioned: AtomicU32,
     watchers: watch::Watchers,
     pub(crate) header: RegionHeader,
@@ -90,7 +91,7 @@ unsafe impl Send for Region {}
 // lock or in snapshots, which read objects that no thread writes. All other fields are `Sync`.
 unsafe impl Sync for Region {}
 
-/// What the medium says about a region.
+/// The facts about a region that are on the medium.
 pub(crate) struct RegionIdentity {
     pub(crate) id: u32,
     pub(crate) ty: u32,
@@ -142,8 +143,8 @@ impl Region {
     }
 
     /// Gives a region that was read from the medium the spans of its objects. `live` has the live slots of
-    /// these spans, if they are known; `pointers` returns the pointer map of a type. If the slots are not
-    /// known, and the heap is not read-only, begins the cycle that finds them.
+    /// these spans, if they are known; `pointers` returns the pointer map of a type. If the live slots are
+    /// not known, and the heap is not read-only, begins the collector's cycle that finds them.
     pub(crate) fn load(
         &mut self,
         spans: &[TakenSpan],
@@ -183,7 +184,7 @@ impl Region {
     }
 
     /// Gives the root another type, and another root object, or the same one at the same `offset`. `versions`
-    /// says whether versions of it are kept. From now on, handles for the old type get an error.
+    /// says whether versions of the new root are kept. From now on, handles for the old type get an error.
     ///
     /// The caller has the region's lock, `context` is that of this region, and no transaction is open on it.
     pub(crate) fn replace_root(&self, context: &Context, offset: u64, ty: u32, versions: bool, by: NewRoot) {
@@ -199,15 +200,16 @@ impl Region {
         &self.front.lock
     }
 
-    /// Whether handles for roots of type `ty` may access the region. The caller has its lock, or the lock of
-    /// its versions.
+    /// Whether handles for roots of type `ty` may access the region. The caller has the region's lock, or the
+    /// lock of its versions.
     #[inline(always)]
     fn serves(&self, ty: u32) -> bool {
         self.serves.load(Ordering::Relaxed) == ty
     }
 
     /// Returns the error for a handle that cannot access the region. First waits until the region's commits
-    /// are acknowledged, because otherwise a crash could undo the reason. If that fails, returns that error.
+    /// are acknowledged, because otherwise a crash could undo the reason for the error. If the wait fails,
+    /// returns the error of the wait.
     fn why_not(&self, store: &Store) -> Error {
         let why =
             if self.is_gone() { Error::Closed } else { Error::Migrated { root: self.name.lock().clone() } };
@@ -234,15 +236,15 @@ impl Region {
     #[inline(never)]
     fn fail(&self) {
         // SAFETY: the calling thread has the region's lock, perhaps shared. The context's pointer to the
-        // store is set once, when it is made.
+        // store is set once, when the context is made.
         let store = unsafe { (*self.context.get()).store() };
         store.set_panicked();
         self.mark_gone();
     }
 }
 
-/// Fails the heap, because this thread cannot lock a region of it: the system refuses the fence. The calling
-/// thread has [entered](guard::enter) the heap, and leaves it here.
+/// Fails the heap, because this thread cannot lock a region of it: the system refuses the fence. Returns the
+/// error. The calling thread has [entered](guard::enter) the heap, and leaves it here.
 #[cold]
 #[inline(never)]
 fn refused(store: &Store) -> Error {
@@ -250,16 +252,17 @@ fn refused(store: &Store) -> Error {
     store.set_unfenced()
 }
 
-/// A region that has no open transaction while this exists. Dropping this releases the lock, also in a panic.
+/// A region that has no open transaction while this value exists. Dropping the value releases the region's
+/// lock, also in a panic.
 struct IdleRegion<R: Deref<Target = Region>> {
     region: R,
-    /// The thread that has locked the region must release it.
+    /// Keeps this value in the thread that has locked the region, and must release it.
     thread: PhantomData<*const ()>,
 }
 
 impl<R: Deref<Target = Region>> IdleRegion<R> {
     /// Waits until the region has no transaction. `overtakes` says whether this thread passes writers that
-    /// only wait.
+    /// wait for the lock.
     fn lock(region: R, overtakes: bool) -> Result<IdleRegion<R>, FenceRefused> {
         region.access().lock_quiescent(overtakes)?;
         Ok(IdleRegion { region, thread: PhantomData })
@@ -275,7 +278,7 @@ impl<R: Deref<Target = Region>> IdleRegion<R> {
 
 impl<R: Deref<Target = Region>> Drop for IdleRegion<R> {
     fn drop(&mut self) {
-        // This thread locked it in `lock`: this value cannot be sent to another thread.
+        // This thread locked the region in `lock`, because this value cannot be sent to another thread.
         self.region.access().unlock_quiescent();
     }
 }

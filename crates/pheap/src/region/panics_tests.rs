@@ -14,13 +14,13 @@ type Numbers<'r> = Option<P<'r, [u64]>>;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
-    /// One root, changed by a redo record.
+    /// A transaction on one root, which commits by a redo record.
     Short,
-    /// One root, changed in place.
+    /// A transaction on one root, which is changed in place (a long transaction).
     Long,
-    /// Two roots.
+    /// A transaction on two roots.
     Both,
-    /// Two roots, the second one without a new object.
+    /// A transaction on two roots, which makes a new object in the first root only.
     OneNew,
 }
 
@@ -36,8 +36,8 @@ enum End {
     GiveUp,
 }
 
-/// Returns the number that all elements of `a` have. It checks that all elements of `b` have the same, or 1
-/// if the transaction is of `a` only, so that no change is half done.
+/// Returns the number that all elements of `a` have. Checks that no change is half done: all elements of `b`
+/// have the same number, or have 1 if the transaction is of `a` only.
 fn value(a: &Root<Numbers<'_>>, b: &Root<Numbers<'_>>, kind: Kind) -> Result<u64, Error> {
     let read = |root: &Root<Numbers<'_>>| {
         root.read(|view, p| {
@@ -57,7 +57,7 @@ fn roots(heap: &Heap) -> (Root<Numbers<'static>>, Root<Numbers<'static>>) {
 }
 
 /// Runs a transaction that panics at place number `places` of its end, counted from 0. Returns whether its
-/// end had no such place, so that it has not panicked.
+/// end had no such place, so that the transaction has not panicked.
 fn run(a: &Root<Numbers<'static>>, b: &Root<Numbers<'static>>, kind: Kind, end: End, places: u32) -> bool {
     run_beside(a, b, kind, end, places, &|| {})
 }
@@ -109,8 +109,8 @@ fn run_beside(
     never
 }
 
-/// Panics at each place of the end of a transaction. Returns how often it was rolled back, and how often the
-/// heap has failed.
+/// Panics at each place of the end of a transaction, one place in each round. Returns in how many rounds the
+/// transaction was rolled back, and in how many the heap has failed.
 fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
     let (mut undone, mut failed) = (0, 0);
     for places in 0.. {
@@ -138,7 +138,7 @@ fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
             Ok(seen) => {
                 assert_eq!(seen, 1, "{what}");
                 undone += 1;
-                // Transactions go on.
+                // The heap still runs transactions after the panic.
                 assert!(run(&a, &b, kind, End::Commit, u32::MAX), "{what}");
                 assert_eq!(value(&a, &b, kind).unwrap(), 2, "{what}");
                 Some(2)
@@ -189,8 +189,8 @@ fn a_panic_within_a_rollback_leaves_nothing_half_done() {
     }
 }
 
-/// The heap fails, whether the program has a nested part or not, and even if it ends the transaction without
-/// an error: the state after the panic is unknown.
+/// The heap fails, whether the panic was in a nested part of the transaction or not, and even if the program
+/// ends the transaction without an error: the state after the panic is unknown.
 #[test]
 fn a_panic_that_the_program_catches_is_not_committed() {
     fn change<'r>(tx: &mut crate::Txn<'r>, p: P<'r, Numbers<'r>>) -> Result<(), Error> {
@@ -200,7 +200,7 @@ fn a_panic_that_the_program_catches_is_not_committed() {
         tx[p] = Some(tx.alloc_slice(5000, |_| 2)?);
         Ok(())
     }
-    /// The first change of its transaction.
+    /// Allocates a slice, as the first change of the transaction.
     fn make_one<'r>(tx: &mut crate::Txn<'r>, _: P<'r, Numbers<'r>>) -> Result<(), Error> {
         tx.alloc_slice(5000, |_| 2u64).map(drop)
     }
@@ -250,8 +250,8 @@ fn a_panic_that_the_program_catches_is_not_committed() {
     }
 }
 
-/// After the panic the objects in place may be inconsistent. A backup says that it was closed, so no opening
-/// would replay its logs.
+/// After a panic in a transaction the objects in place may be inconsistent. A backup must not copy them: it
+/// is marked as a closed heap, so no opening would replay its logs.
 #[test]
 fn a_backup_waits_for_a_transaction_that_panics() {
     for places in 0.. {
@@ -290,7 +290,8 @@ fn a_backup_waits_for_a_transaction_that_panics() {
     }
 }
 
-/// The memory is unmapped when the readers have left, although the region is gone before that.
+/// The memory of a closed heap is unmapped only when its readers have left, although the region is gone
+/// before that.
 #[test]
 fn a_heap_that_has_failed_beside_readers_is_closed_behind_them() {
     let dir = tempfile::tempdir().unwrap();
@@ -298,7 +299,8 @@ fn a_heap_that_has_failed_beside_readers_is_closed_behind_them() {
     let (a, b) = roots(&heap);
     thread::scope(|scope| {
         let closing = a.read(|view, p| {
-            // A transaction that fails while its record is written is not alone yet.
+            // A transaction that panics while its record is written has not been upgraded yet, so it does not
+            // wait for this read.
             let fails = || {
                 (0..).any(|places| {
                     !run(&a, &b, Kind::Short, End::Commit, places) && a.read(|_, _| ()).is_err()

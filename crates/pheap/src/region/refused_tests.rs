@@ -1,5 +1,5 @@
-//! Heaps whose program installs a filter that refuses the fence, after a thread has become the owner of a
-//! lock.
+//! Tests of heaps whose program installs a filter of system calls that refuses the fence, after a thread has
+//! become the owner of a lock.
 
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
@@ -22,7 +22,7 @@ fn a_heap_fails_if_nobody_knows_who_is_inside_of_it() {
         root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
         let fails =
             |result: Result<(), Error>| assert!(matches!(result, Err(Error::Failed { .. })), "{result:?}");
-        // A thread that is inside as the owner continues.
+        // A thread that has the region as the owner of its lock continues.
         root.txn(|tx, n| {
             thread::scope(|scope| {
                 scope.spawn(|| {

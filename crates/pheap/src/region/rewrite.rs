@@ -1,8 +1,9 @@
 //! Converts the objects of spans to other types. The objects of a span stay in their slots if all successors
-//! fit there. Otherwise each successor gets a new slot, and a pointer to it remains in the old one.
+//! fit there. Otherwise each successor gets a new slot, and a pointer to the successor remains in the old
+//! slot.
 //!
-//! All objects of a span change in one transaction, with the type of the span. So a span has one type at any
-//! time, and that type says how far the conversion has come.
+//! All objects of a span are converted in one transaction, which also changes the type of the span. So a span
+//! has one type at any time, and that type says how far the conversion has come.
 
 #![allow(unsafe_code)]
 
@@ -30,8 +31,8 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) ty: u32,
     /// Number of the type that a slot gets when its object moves: its first word points to the new object.
     pub(crate) moved: u32,
-    /// The slots with values, by the address of the buffer, for conversions that
-    /// [ask](Conversion::asks_for_owner) for them.
+    /// For conversions that [ask](Conversion::asks_for_owner) for it: the slots with values of each buffer,
+    /// by the buffer's address.
     pub(crate) occupied: &'a HashMap<u64, OccupiedSlots>,
 }
 
@@ -40,7 +41,8 @@ pub(crate) struct Rewrite<'a> {
 pub(crate) struct RewriteSpace {
     /// The spans whose objects are converted.
     changed: SpanBytes,
-    /// Number of new objects, by type and bytes of a slot; then the spans of new large objects, by type.
+    /// Number of new small objects, by their type and the bytes of a slot; then the spans of new large
+    /// objects, by type.
     classes: HashMap<(u32, u64), u64>,
     large: HashMap<u32, SpanBytes>,
 }
@@ -71,7 +73,7 @@ impl SpanBytes {
 
 impl RewriteSpace {
     /// Returns the most bytes of spans that new objects take, with their type. A type may come several times.
-    /// (If the free pages are scattered, they may still be too few for a large object.)
+    /// (If the free pages are scattered, so many bytes may still have no room for a large object.)
     fn new_spans(&self) -> impl Iterator<Item = (u32, SpanBytes)> {
         let small = self.classes.iter().map(|(&(ty, slot), &objects)| (ty, spans_for(slot, objects)));
         let small = small.map(|(ty, all)| (ty, SpanBytes { all, most: all.min(MAX_SPAN) }));
@@ -99,7 +101,7 @@ impl RewriteSpace {
             moved.filter(|(ty, _)| has_pointers(*ty)).for_each(|(_, spans)| pointers.add(spans));
         }
         let bytes = self.changed.in_batch(batch).max(pointers.in_batch(batch));
-        // The heads of the entries, and the unused rest of a log segment.
+        // The additional bytes are for the heads of the entries, and for the unused rest of a log segment.
         bytes.saturating_add(bytes / 64 + bytes.min(1 << 16) + PAGE)
     }
 }
@@ -126,7 +128,7 @@ impl Rewrite<'_> {
         AllocRequest { desc, bytes, align: conversion.align, unsized_: conversion.is_unsized() }
     }
 
-    /// Returns the bytes of the new object for the one at `old`.
+    /// Returns the bytes of the new object that replaces the object at `old`.
     ///
     /// # Errors
     /// [`Error::TooLarge`].
@@ -170,7 +172,7 @@ impl Exclusive<'_> {
         context.alloc.give_back_unfilled(store);
     }
 
-    /// Returns the spans of objects, with their numbers.
+    /// Returns the region's spans of objects, with their numbers.
     pub(crate) fn object_spans(&self) -> Vec<(u32, TakenSpan)> {
         let spans = &self.context().alloc.spans;
         (0..spans.end_number()).filter_map(|number| Some((number, spans.get(number)?.span))).collect()
@@ -261,8 +263,8 @@ impl Exclusive<'_> {
         Ok(())
     }
 
-    /// Allocates and writes the new object for the one at `old`, which must be an object of the conversion's
-    /// type.
+    /// Allocates and writes the new object that replaces the object at `old`, which must be of the
+    /// conversion's type.
     fn alloc_for(
         &mut self,
         old: *const u8,
@@ -281,8 +283,8 @@ impl Exclusive<'_> {
         Ok(new)
     }
 
-    /// Changes the pointers in span `number` that lead to a moved object, whose slot has the type `moved`:
-    /// they lead to its successor afterwards. Returns whether there were any.
+    /// Changes the pointers in span `number` that lead to a moved object, so that they lead to its successor.
+    /// Returns whether there were such pointers.
     pub(crate) fn redirect(&mut self, number: u32, moved: u32) -> bool {
         let (_, slot, live) = self.slots(number);
         let Some(span) = self.context().alloc.spans.get(number) else { return false };
@@ -409,14 +411,15 @@ impl Exclusive<'_> {
         self.store.base().addr() + span.span.offset as usize
     }
 
-    /// Returns the span, the bytes of a slot, and the slots that have objects.
+    /// Returns span `number`, the bytes of its slots, and the slots that have objects.
     fn slots(&self, number: u32) -> (TakenSpan, u64, Vec<u32>) {
         let span = self.context().alloc.spans.get(number).expect("a span of the region");
         assert!(!span.live.is_empty(), "it is not known what is live");
         (span.span, span.slot, span.live.ones().map(|slot| slot as u32).collect())
     }
 
-    /// Makes all of a span writable for the open transaction, with its present content. Returns its address.
+    /// Makes all of span `number` writable for the open transaction, with its present content. Returns its
+    /// address.
     fn whole(&mut self, number: u32) -> *mut u8 {
         let context = self.context();
         let span = context.alloc.spans.get(number).expect("a span of the region");

@@ -1,5 +1,5 @@
-//! Keeps versions of roots whose type has them until a newer one is durable, and gives readers the newest
-//! durable version.
+//! Keeps each version of a root, if the root's type has versions, until a newer version is durable. Gives
+//! readers the newest durable version.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -17,16 +17,18 @@ pub(super) const NONE: u32 = u32::MAX;
 /// How a new root object relates to the one that it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewRoot {
-    /// It is a different value. If versions of the old one are kept, they are until the new one is durable.
+    /// The new root is a different value. If versions of the old root are kept, they stay until the new root
+    /// is durable.
     Another,
-    /// It is the old value, converted. Its versions count as durable, because they have the same values as
-    /// the durable version. No thread asks for an older one.
+    /// The new root is the old value, converted. Its versions count as durable, because they have the same
+    /// values as the durable version. No thread asks for an older version.
     Converted,
-    /// It has the same bytes, but another type, and so have its versions.
+    /// The new root has the same bytes as the old one, but another type, and so have its versions.
     Renamed { from: u32 },
 }
 
-/// The words of a version's root object, and the held pointer that keeps the objects that they lead to.
+/// The words of a version's root object, and the held pointer that keeps alive the objects to which these
+/// words lead.
 pub(crate) type KeptVersion = ([u64; WORDS], Option<Held<u8>>);
 
 impl Region {
@@ -39,7 +41,7 @@ impl Region {
     }
 
     /// Records the version that a transaction has left, if versions are kept. `context` is that of the
-    /// region, which no other thread has as a writer.
+    /// region, of which no other thread is the writer.
     #[inline(always)]
     pub(super) fn note_version(&self, context: &Context) {
         let versioned = self.versioned.load(Ordering::Relaxed);
@@ -53,14 +55,15 @@ impl Region {
         let ty = self.serves.load(Ordering::Relaxed);
         record_version(&self.held, context, ty, ty == versioned);
         if ty != versioned {
-            // The root has another type now. Its last version is kept until this change is durable; later
-            // ones are not kept.
+            // The root has another type now. The last version of the old type is kept until this change is
+            // durable; later versions are not kept.
             self.versioned.store(NONE, Ordering::Relaxed);
         }
     }
 
-    /// Changes the versions as `by` says, for the present root, of type `ty`, and calls `serve`. Both happen
-    /// under the lock of the versions, so a thread that asks for a version sees both or neither.
+    /// Changes the kept versions as `by` says, for the present root, of type `ty`, and calls `serve`. Both
+    /// happen under the lock of the versions, so a thread that asks for a version sees both or neither of the
+    /// two changes.
     pub(super) fn change_versions(&self, context: &Context, ty: u32, by: NewRoot, serve: impl FnOnce()) {
         let converted = (by == NewRoot::Converted && self.versioned.load(Ordering::Relaxed) == ty)
             .then(|| RootVersion { position: 0, ..version(context, ty, true) });
@@ -89,7 +92,7 @@ impl Region {
         }
         let mut serves = false;
         let durable = self.held.durable_version(|| {
-            serves = self.serves(ty); // under the lock of the versions, which change together with this
+            serves = self.serves(ty); // read under the lock of the versions, which change together with it
             store.durable_end()
         });
         match durable {

@@ -8,18 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Region;
 use crate::store::Store;
 
-/// A function that is called after a commit.
+/// A function of the program that is called after a commit.
 type CommitCallback = Arc<dyn Fn() + Send + Sync>;
 
-/// The functions that are called after commits, in the order in which they were added.
+/// The functions of the program that are called after commits to a region, in the order in which they were
+/// added.
 #[derive(Default)]
 pub(super) struct Watchers {
-    /// Whether the list has any entry. Written with the list locked.
+    /// Whether `list` has any entry. Written while `list` is locked.
     any: AtomicBool,
     list: Mutex<CallbackList>,
 }
 
-/// The number of the newest entry that was ever added, and the functions with their numbers.
+/// The number of the function that was added last, and the functions with their numbers.
 type CallbackList = (u64, Vec<(u64, CommitCallback)>);
 
 impl Watchers {
@@ -30,12 +31,13 @@ impl Watchers {
     }
 }
 
-/// Calls a function after each transaction of this process that has changed its root, until it is dropped.
-/// Made by [`Root::watch`](crate::Root::watch).
+/// Calls a function after each transaction of this process that has changed the root, until this `Watch` is
+/// dropped. Made by [`Root::watch`](crate::Root::watch).
 #[must_use = "the function is called until this is dropped"]
 pub struct Watch {
     region: Arc<Region>,
-    /// The number of its entry in the list; 0 in a forked child.
+    /// The number of this watcher's function in the region's list; 0 for a `Watch` that a forked child has
+    /// made.
     number: u64,
 }
 
@@ -65,7 +67,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if self.region.held.process.is_parent() {
-            // A child must never drop the last reference to the region, and with it the log.
+            // A forked child must never drop the last reference to the region, and with it the log.
             return std::mem::forget(self.region.clone());
         }
         let watchers = &self.region.watchers;
@@ -76,8 +78,8 @@ impl Drop for Watch {
             watchers.any.store(!list.1.is_empty(), Ordering::Relaxed);
             gone
         };
-        // Dropped with nothing locked: the function belongs to the program, and may have the last handle of a
-        // heap.
+        // The function is dropped with nothing locked: it belongs to the program, and may have the last
+        // handle of a heap.
         drop(gone);
     }
 }
@@ -89,23 +91,24 @@ impl fmt::Debug for Watch {
 }
 
 impl Region {
-    /// Returns the number of functions.
+    /// Returns the number of functions that are called after commits to this region.
     pub(crate) fn watches(&self) -> usize {
         self.watchers.list().1.len()
     }
 
-    /// Whether there are watchers. If a watcher was added, and then its thread read the state before a
-    /// transaction, with the region's lock or that of its versions, this call after that transaction sees the
-    /// watcher.
+    /// Whether there are watchers. Suppose a thread adds a watcher, and then reads the root in the state
+    /// before a transaction, with the lock of the region or of its versions. A call of this function after
+    /// that transaction sees the watcher.
     #[inline(always)]
     pub(super) fn is_watched(&self) -> bool {
         self.watchers.any.load(Ordering::Relaxed)
     }
 
     /// Whether watchers may have to be called for a transaction whose commit has just worked. The region is
-    /// still locked. Only a transaction that was upgraded can have stored something. With a write-ahead log
-    /// this is also true if there are no watchers yet: as long as the transaction is not durable, its change
-    /// [may not be visible](crate::Root::durable_snapshot) to watchers that are added later.
+    /// still locked. Only a transaction that was upgraded can have stored something. With a write-ahead log,
+    /// an upgraded transaction counts even if there are no watchers yet: as long as the transaction is not
+    /// durable, its change [may not be visible](crate::Root::durable_snapshot) to watchers that are added
+    /// later.
     #[inline(always)]
     pub(super) fn is_to_tell(&self, store: &Store) -> bool {
         (store.wal().is_some() || self.is_watched()) && self.access().is_upgraded()
@@ -115,7 +118,7 @@ impl Region {
 /// Calls all watchers of these regions. This thread has none of the heap's regions locked.
 ///
 /// # Panics
-/// If a watcher panics, but only after all of them were called. The first panic counts.
+/// If a watcher panics, but only after all watchers were called. If several panic, the first panic counts.
 #[cold]
 #[inline(never)]
 pub(super) fn tell(regions: &[&Region]) {
@@ -125,8 +128,8 @@ pub(super) fn tell(regions: &[&Region]) {
         let all: Vec<CommitCallback> = list.1.iter().map(|(_, told)| told.clone()).collect();
         drop(list);
         for told in all {
-            // The closure owns the function, so a panic of its drop is caught, too: its `Watch` may be gone,
-            // and this the last reference.
+            // The closure owns the function, so a panic of the function's drop is caught, too: the `Watch`
+            // may be gone, and this may be the last reference to the function.
             match (catch_unwind(AssertUnwindSafe(move || told())), &first) {
                 (Ok(()), _) => {}
                 (Err(panic), None) => first = Some(panic),

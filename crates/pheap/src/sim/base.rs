@@ -3,15 +3,17 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// The first address. Other heaps are not mapped there, unless the program chooses such a base.
+/// The first address of a simulated heap. Other heaps are mapped from there on only if the program chooses
+/// such a base.
 const FIRST: u64 = 0x5f00_0000_0000;
-/// Distance of the addresses of two threads in bytes. Each of these heaps must reserve at most as much.
+/// Distance in bytes between the heaps of two threads. A simulated heap must reserve at most as many bytes of
+/// addresses.
 const APART: u64 = 1 << 33;
 
 /// Numbers of threads that have ended, and the next new number.
 static NUMBERS: Mutex<(Vec<u64>, u64)> = Mutex::new((Vec::new(), 0));
 
-/// The number of a thread while it runs.
+/// The number of a thread that runs. Its drop makes the number free for another thread.
 struct ThreadNumber(u64);
 
 impl ThreadNumber {

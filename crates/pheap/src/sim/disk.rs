@@ -42,7 +42,7 @@ pub const SECTOR: usize = 512;
 pub enum Which {
     /// The heap's file.
     Data,
-    /// The log.
+    /// The heap's write-ahead log.
     Log,
 }
 
@@ -51,7 +51,7 @@ pub enum Which {
 pub enum DiskChange {
     /// A sector, with its number and its new content.
     Sector(Which, u32, Arc<[u8; SECTOR]>),
-    /// A file has at least this many bytes; new ones are zero.
+    /// A file has at least this many bytes. New bytes are zero.
     Length(Which, u64),
     /// There is a new, empty log.
     NewLog,
@@ -64,7 +64,7 @@ pub enum DiskChange {
 pub struct DiskImage {
     /// The heap's file.
     pub data: Vec<u8>,
-    /// The log, if there is one.
+    /// The content of the log, if there is one.
     pub log: Option<Vec<u8>>,
 }
 
@@ -76,7 +76,7 @@ impl DiskImage {
         }
     }
 
-    /// Applies a change.
+    /// Applies a change to this image.
     pub fn apply(&mut self, change: &DiskChange) {
         match change {
             DiskChange::Sector(which, number, bytes) => {
@@ -103,11 +103,12 @@ impl DiskImage {
 pub struct DiskPoint {
     /// Changes that became durable since the point before.
     pub durable: Vec<DiskChange>,
-    /// Changes that may have reached the disk, in the order of the calls: any subset; of two changes of a
-    /// sector, the later one wins. A process that is killed leaves all of them up to some place.
+    /// Changes that may have reached the disk, in the order in which the heap made them: any subset; of two
+    /// changes of a sector, the later one wins. A process that is killed leaves all of them up to some place
+    /// in this order.
     pub pending: Vec<DiskChange>,
-    /// How many of these were written before the last point. A process that is killed at this point or later
-    /// leaves at least these.
+    /// How many changes of `pending` were written before the last point. A process that is killed at this
+    /// point or later leaves at least these changes.
     pub written: usize,
     /// Number of acknowledged operations, and number of those that must survive a power failure; see
     /// [`SimDisk::acknowledge`].
@@ -126,13 +127,13 @@ pub struct SimDisk {
 #[derive(Debug)]
 struct PendingChange {
     change: DiskChange,
-    /// A sync has failed to make it durable, and no later sync will.
+    /// Whether a sync has failed to make the change durable. No later sync does it then.
     limbo: bool,
-    /// The next sync does not make it durable.
+    /// Whether the next sync leaves the change out, as a mutant demands that delays the write.
     late: bool,
-    /// The change is torn: the next one has the whole of the same sector.
+    /// Whether the change is a torn sector. The change behind it has the same sector whole.
     torn: bool,
-    /// Number of writes up to this one.
+    /// Number of writes to the disk up to this one.
     number: u64,
 }
 
@@ -148,9 +149,10 @@ struct DiskState {
     view: DiskImage,
     durable: DiskImage,
     pending: Vec<PendingChange>,
-    /// Number of the log that has the name. Handles of logs with other numbers are of files without a name.
+    /// Number of the log that has the log's name. A handle of a log with another number is of a file without
+    /// a name.
     log_number: u64,
-    /// Content of the log that was the last to lose its name, for handles that are still open.
+    /// Content of the log that has lost its name last, for handles of it that are still open.
     orphan: Vec<u8>,
     fresh_durable: Vec<DiskChange>,
     written: usize,
@@ -162,13 +164,13 @@ struct DiskState {
     amid: SyncHook,
     /// Whether sectors may be torn.
     tears: bool,
-    /// Whether writes are late now: see [`PendingChange::late`].
+    /// Whether writes are delayed now: see [`PendingChange::late`].
     writes_late: bool,
     /// Number of writes so far.
     writes: u64,
-    /// Twice the number of this copy of the heap among several.
+    /// Twice the number of this disk among several disks with copies of one heap.
     copy: u64,
-    /// A file that is to be synced after the next write.
+    /// The file, and the number of the log, of a delayed sync, which comes after the next write.
     sync_owed: Option<(Which, u64)>,
 }
 
@@ -187,13 +189,13 @@ fn lock(state: &Mutex<DiskState>) -> MutexGuard<'_, DiskState> {
 }
 
 impl SimDisk {
-    /// Creates a disk that has `image`, durably.
+    /// Creates a disk on which `image` is durable.
     pub fn new(image: DiskImage) -> SimDisk {
         SimDisk::with_pending(image, &[])
     }
 
-    /// Creates a disk that has `image`, after a process was killed. The changes that the process has written
-    /// can be read, and are not durable.
+    /// Creates a disk as a killed process has left it: `image` is durable. The changes `pending`, which the
+    /// process has written since, can be read, and are not durable.
     pub fn with_pending(image: DiskImage, pending: &[DiskChange]) -> SimDisk {
         let mut view = image.clone();
         pending.iter().for_each(|change| view.apply(change));
@@ -207,8 +209,8 @@ impl SimDisk {
         lock(&self.state)
     }
 
-    /// Notes that `n` operations have been acknowledged, `safe` of which must survive a power failure. This
-    /// is a point, unless the disk is [silent](Self::be_silent).
+    /// Notes that `n` operations have been acknowledged, `safe` of which must survive a power failure. Also
+    /// notes a point, unless the disk is [silent](Self::be_silent).
     pub fn acknowledge(&self, n: usize, safe: usize) {
         let mut state = self.lock();
         state.acknowledged = (n, safe);
@@ -230,7 +232,7 @@ impl SimDisk {
         self.lock().silent = true;
     }
 
-    /// Takes the points so far.
+    /// Returns the points that were noted so far, and forgets them.
     pub fn take_points(&self) -> Vec<DiskPoint> {
         std::mem::take(&mut self.lock().points)
     }
@@ -275,23 +277,23 @@ impl SimDisk {
         hasher.digest()
     }
 
-    /// Makes calls fail.
+    /// Makes the calls fail that `fault` describes.
     pub fn fail(&self, fault: Fault) {
         self.lock().faults.add(fault);
     }
 
-    /// Makes writes short.
+    /// Makes writes as short as `short` says.
     pub fn short_writes(&self, short: ShortWrites) {
         self.lock().faults.short = short;
     }
 
-    /// Makes no call fail any more. Writes stay as short as before.
+    /// Removes all faults, so that no call fails any more. Writes stay as short as before.
     pub fn heal(&self) {
         self.lock().faults.heal();
     }
 
-    /// Runs a function in the middle of the next sync of this file, as another thread might; `None` runs
-    /// none. Returns whether an earlier function was still waiting; it is dropped.
+    /// Sets the function that runs in the middle of the next sync of this file, as another thread might;
+    /// `None` for no function. Returns whether an earlier function was still waiting, which is dropped.
     pub fn amid_sync(&self, which: Which, what: Option<Box<dyn FnOnce() + Send>>) -> bool {
         std::mem::replace(&mut self.lock().amid.0, what.map(|what| (which, what))).is_some()
     }
@@ -356,7 +358,7 @@ pub fn differences(which: Which, old: &[u8], new: &[u8]) -> Vec<DiskChange> {
     all_sectors(which, new).filter(differs).collect()
 }
 
-/// Returns all sectors of a file that are not zero.
+/// Returns the sectors of a file that are not all zero.
 pub fn sectors(which: Which, file: &[u8]) -> impl Iterator<Item = DiskChange> {
     all_sectors(which, file)
         .filter(|change| !matches!(change, DiskChange::Sector(_, _, bytes) if **bytes == [0; SECTOR]))
@@ -397,14 +399,14 @@ impl DiskState {
         self.pending.push(PendingChange { late: self.writes_late, number: self.writes, ..pending });
     }
 
-    /// Returns whether the disk has this sector, and no pending change may replace it.
+    /// Returns whether the sector is durable with this content, and no pending change may replace it.
     fn is_durable(&mut self, which: Which, number: u32, sector: &[u8; SECTOR]) -> bool {
         let at = number as usize * SECTOR;
         let has = self.durable.file(which).and_then(|file| file.get(at..at + SECTOR));
         has == Some(sector) && !self.pending.iter().any(|pending| pending.change.is_in(which, number))
     }
 
-    /// Notes a part of the sector that is about to be written.
+    /// Notes a torn version of the sector that is about to be written.
     fn write_torn(&mut self, which: Which, number: u32, torn: [u8; SECTOR]) {
         let change = DiskChange::Sector(which, number, Arc::new(torn));
         self.record_pending(PendingChange { torn: true, ..PendingChange::new(change) });
@@ -427,7 +429,7 @@ impl DiskState {
                 continue;
             }
             if pending.torn {
-                // The whole sector comes next.
+                // The torn version is dropped: the change behind it has the whole sector.
                 continue;
             }
             if let DiskChange::Sector(which, number, _) = pending.change {
@@ -444,7 +446,7 @@ impl DiskState {
         self.written = self.pending.len();
     }
 
-    /// Takes the name from the log.
+    /// Takes the log's name away, and drops the pending changes of the log.
     fn drop_log(&mut self) {
         self.orphan = self.view.log.take().unwrap_or_default();
         self.log_number += 1;
@@ -495,7 +497,7 @@ impl Disk for SimDisk {
         }
         state.write(DiskChange::NewLog);
         state.point("creation of the log");
-        // The pending changes of an older log are gone with it.
+        // The pending changes of an older log, which has lost its name, do not concern the new one.
         state.pending.retain(|pending| !pending.change.is_of(Which::Log));
         state.make_durable(DiskChange::NewLog);
         state.written = state.pending.len();

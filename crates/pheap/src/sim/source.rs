@@ -1,4 +1,4 @@
-//! The content that a simulated heap's map copies.
+//! The content of which a simulated heap's memory is a copy.
 
 use std::io;
 use std::sync::Arc;
@@ -8,14 +8,16 @@ use crate::os::simulated::SimulatedMedium;
 use crate::os::storage::Storage;
 use crate::sim::Sim;
 
-/// A simulated medium, with the operations that a map of it needs.
+/// A simulated medium, with the operations that a heap's mapping of it needs.
 #[derive(Debug)]
 pub(crate) enum SimSource {
-    /// Memory.
+    /// Simulated persistent memory.
     Memory(Arc<Sim>),
-    /// A file that is not mapped shared.
+    /// A file on a simulated disk that is not mapped shared: stores to the heap's memory do not reach the
+    /// file.
     Disk(Arc<dyn Storage>),
-    /// A file that is mapped shared: stores are in the page cache at once.
+    /// A file on a simulated disk that is mapped shared: stores to the heap's memory are in the page cache at
+    /// once.
     Mapped(Arc<dyn Storage>),
 }
 

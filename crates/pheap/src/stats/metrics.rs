@@ -1,19 +1,19 @@
-//! Statistics for the crate `metrics`, under the names that Prometheus' users expect.
+//! Passes statistics to the crate `metrics`, under names that users of Prometheus expect.
 
 use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
 use super::Stats;
 
-/// A figure: its name, its description, its unit, and its value.
+/// A figure of a heap: the name of the figure, its description, its unit, and its value.
 type Figure<T> = (&'static str, &'static str, Unit, T);
 
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)];
 const PAUSE: &str = "pheap_collector_pause_seconds";
 
 impl Stats {
-    /// Sets the figures of the recorder that the program has installed with the crate `metrics`, with the
-    /// label `heap`. Call it from time to time, or for each request for the figures. Needs the feature
-    /// `metrics`.
+    /// Passes the figures of a heap, with the label `heap`, to the recorder that the program has installed
+    /// with the crate `metrics`. A program calls this from time to time, or for each request for the figures.
+    /// Needs the feature `metrics`.
     ///
     /// Counters begin at 0 whenever the heap is opened, as Prometheus expects of a restarted program.
     ///
@@ -36,7 +36,8 @@ impl Stats {
         }
     }
 
-    /// Describes the figures of [`record`](Self::record) to the recorder. One call is enough.
+    /// Passes the descriptions of the figures of [`record`](Self::record) to the recorder. One call in a
+    /// program is enough.
     pub fn describe_metrics() {
         let none = Stats::default();
         for (name, help, unit, _) in none.gauges() {
@@ -86,7 +87,7 @@ impl Stats {
                 Unit::Seconds,
                 self.pauses.longest().as_secs_f64(),
             ),
-            // Not a counter, because a counter is a whole number.
+            // This figure is a gauge, because a counter is a whole number.
             (
                 "pheap_collecting_seconds",
                 "How long collections took since the heap was opened",

@@ -1,8 +1,9 @@
 //! Statistics: `Stats`, for programs, and the counters of a region (`Counters`).
 //!
-//! Each counting part adds its numbers to `Stats` itself (`add_to`), so that the heap need not know them.
+//! Each part of the engine that counts adds its numbers to a `Stats` itself (`add_to`), so that the heap need
+//! not know these numbers.
 //!
-//! This module knows numbers. It must not know the parts that count.
+//! This module knows numbers. It must not know the parts of the engine that count.
 
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -18,53 +19,57 @@ pub use pauses::Pauses;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Fences. 0 except in `Pmem` durability.
+    /// Number of fences. 0 except in `Pmem` durability.
     pub fences: u64,
-    /// Cache lines flushed, not counting log entries. 0 except in `Pmem` durability.
+    /// Number of flushed cache lines, not counting those of log entries. 0 except in `Pmem` durability.
     pub flushed_lines: u64,
-    /// Bytes of log entries written.
+    /// Bytes of log entries that were written.
     pub log_bytes: u64,
-    /// Syncs of the write-ahead log. 0 except in `Wal` durability, like the next three.
+    /// Number of syncs of the write-ahead log. 0 except in `Wal` durability.
     pub syncs: u64,
-    /// Checkpoints: how often the log was written to the heap's file.
+    /// Number of checkpoints: how often records of the write-ahead log were written to the heap's file. 0
+    /// except in `Wal` durability.
     pub checkpoints: u64,
-    /// Bytes that checkpoints wrote to the heap's file.
+    /// Bytes that checkpoints wrote to the heap's file. 0 except in `Wal` durability.
     pub checkpoint_bytes: u64,
     /// Bytes of dirty pages in private memory of this process; see
-    /// [`Options::memory_limit`](crate::Options::memory_limit).
+    /// [`Options::memory_limit`](crate::Options::memory_limit). 0 except in `Wal` durability.
     pub private_bytes: u64,
-    /// Bytes of the file.
+    /// Size of the heap in bytes: of the part of the file that belongs to the heap, or of the heap's memory
+    /// if it has no file.
     pub file_bytes: u64,
     /// Bytes of the file beyond [`file_bytes`](Stats::file_bytes): space that a background thread has
-    /// allocated, so that no transaction waits for it. Closing the heap gives back the unused rest.
+    /// allocated, so that no transaction waits for space. Closing the heap gives the unused rest back.
     pub ahead_bytes: u64,
     /// How often a transaction, or another user of pages, waited until the file had grown, or could not grow.
     pub growth_waits: u64,
-    /// Bytes of pages that no root uses.
+    /// Bytes of free pages, which no root uses.
     pub free_bytes: u64,
-    /// Live objects: those that the last collection of their root found, and those that were allocated since
-    /// and not freed. Of a root that is [not ready](Stats::ready), some or all objects are not counted.
+    /// Number of live objects: those that the last collection of their root found, and those that were
+    /// allocated since and not freed. Of a root that is [not ready](Stats::ready), some or all objects are
+    /// not counted.
     pub live_objects: u64,
     /// Bytes of the slots of [`live_objects`](Stats::live_objects).
     pub live_bytes: u64,
     /// Whether the live objects of all roots are known; see [`Heap::wait_ready`](crate::Heap::wait_ready).
     pub ready: bool,
-    /// Completed collections, each of one root.
+    /// Number of completed collections, each of one root.
     pub collections: u64,
     /// Total time of collections, over all threads.
     pub collecting: Duration,
-    /// How long transactions may have waited for a collection, slice by slice.
+    /// For each slice of a collection, how long transactions on the root may have waited for it.
     pub pauses: Pauses,
-    /// Redo records that opening the heap replayed.
+    /// Number of redo records in the logs of roots, and of transactions in the write-ahead log, that the
+    /// opening of the heap has replayed.
     pub replayed_records: u64,
-    /// Undo entries that opening the heap rolled back.
+    /// Number of undo entries that the opening of the heap has rolled back.
     pub rolled_back_entries: u64,
 }
 
 impl Stats {
-    /// Returns the share, 0 to 1, of the pages that are not free that holds no live object: garbage, free
-    /// slots for objects of their type and size, logs, and the heap's metadata. If a root is
-    /// [not ready](Stats::ready), the result may be too high.
+    /// Returns the share (0 to 1) of the bytes in use, which are those of pages that are not free, in which
+    /// no live object is: garbage, free slots for objects of one type and size, logs, and the heap's
+    /// metadata. If a root is [not ready](Stats::ready), the result may be too high.
     pub fn fragmentation(&self) -> f64 {
         let used = self.file_bytes - self.free_bytes;
         if used == 0 { 0.0 } else { (1.0 - self.live_bytes as f64 / used as f64).max(0.0) }
@@ -76,21 +81,23 @@ impl Stats {
 /// numbers may be too low.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
-    /// Objects.
+    /// Number of live objects.
     pub objects: u64,
-    /// Bytes of their slots.
+    /// Bytes of the slots of live objects.
     pub bytes: u64,
 }
 
-/// Counters of a region, which other threads may read. They have their own lines, because other threads write
-/// the neighbouring regions, and processors load lines in pairs.
+/// Counters of a region, which other threads may read. The counters have cache lines of their own, because
+/// other threads write to the neighbouring regions, and processors load lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
     pub(crate) fences: Counter,
     pub(crate) flushed_lines: Counter,
     pub(crate) log_bytes: Counter,
-    /// With a write-ahead log: the position after the last record. It is not a statistic.
+    /// With a write-ahead log: the log position behind the newest record of this region. It is also set to
+    /// the position of a record of another region that the data of this region may depend on. It is not a
+    /// statistic.
     pub(crate) position: Gauge,
 }
 
@@ -109,7 +116,7 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     #[inline(always)]
     pub(crate) fn add(&self, n: u64) {
-        // The writer holds a lock, so this need not be a read-modify-write.
+        // The only writer has a lock, so this addition need not be an atomic read-modify-write.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 

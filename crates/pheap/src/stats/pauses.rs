@@ -1,4 +1,4 @@
-//! The time that transactions had to wait for collections.
+//! Counts for how long slices of collections have kept transactions waiting.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,8 +10,8 @@ const BUCKETS: usize = 40 * STEPS;
 /// A histogram of pauses: the time for which each slice of a collection has locked a region against
 /// transactions.
 ///
-/// Durations are counted in buckets that are at most as wide as an eighth of their value. All below 9 ns are
-/// in the first bucket, and all from about two hours on in the last one.
+/// Durations are counted in buckets that are at most as wide as an eighth of their value. All durations below
+/// 9 ns are in the first bucket, and all from about two hours on in the last one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pauses {
     counts: Box<[u64]>,
@@ -49,8 +49,8 @@ impl Pauses {
         Duration::ZERO
     }
 
-    /// Iterates over the buckets that are not empty: their upper bound (the last bucket also counts longer
-    /// pauses), and the number of pauses.
+    /// Returns the buckets that are not empty: for each, the upper bound of its durations (the last bucket
+    /// also counts longer pauses), and its number of pauses.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let all = self.counts.iter().enumerate();
         all.filter(|(_, count)| **count > 0)
@@ -76,14 +76,14 @@ fn bucket_of(nanos: u64) -> usize {
     ((octave - 3) * STEPS + step).min(BUCKETS - 1)
 }
 
-/// Returns the end of a bucket, in nanoseconds: all durations in it are shorter. (The last bucket also counts
-/// longer ones.)
+/// Returns the end of a bucket in nanoseconds: all durations in the bucket are shorter. (The last bucket also
+/// counts longer ones.)
 fn end_of(bucket: usize) -> u64 {
     let (octave, step) = (bucket / STEPS, bucket % STEPS);
     ((STEPS + step + 1) as u64) << octave
 }
 
-/// The histogram that [`Pauses`] is a copy of. Any thread adds to it.
+/// The histogram of a heap's pauses, of which [`Pauses`] is a copy. Any thread may add a pause.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],

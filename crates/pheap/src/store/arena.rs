@@ -21,18 +21,18 @@ const MAGIC: u64 = u64::from_le_bytes(*b"\x89PARENA\n");
 const HEAD_WORDS: usize = 8;
 /// Bytes of an entry of the span table.
 pub(crate) const ENTRY: u64 = 16;
-/// The bits of an entry's first word that check the others.
+/// The bits of an entry's first word that check its other bits.
 const CHECK: u64 = 0xff << 24;
-/// Number of neighbouring pages whose entries always lie together, in one cache line.
+/// Number of neighbouring pages whose entries in the span table always lie together, in one cache line.
 const TOGETHER: u64 = 4;
 /// Pages at this distance (1 MiB) have neighbouring lines of entries, unless all entries are in order.
 const APART: u64 = 256;
 /// A span of small objects has fewer pages than this: it is shorter than 2 MiB.
 pub(crate) const SMALL_PAGES: u32 = 512;
-/// Largest size of a slot that an entry has room for, in bytes.
+/// Largest size of a slot that an entry of the span table has room for, in bytes.
 pub(crate) const SMALL_SLOT: u32 = 0xffff;
-/// Word of the head that says up to where pages were ever used. The checksum of the head does not cover it,
-/// because it changes.
+/// Index of the *used word* in the head of an arena: the offset up to which pages may ever have been used.
+/// The checksum of the head does not cover this word, because it changes.
 const USED: usize = HEAD_WORDS;
 /// The used word grows in steps of an arena's size divided by `STEPS`, and of at least `LEAST_STEP` bytes.
 const STEPS: u64 = 16;
@@ -41,9 +41,9 @@ const LEAST_STEP: u64 = 4 * PAGE;
 /// An arena of an open heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arena {
-    /// Offset of its first byte.
+    /// Offset of the arena's first byte.
     pub(crate) start: u64,
-    /// Length in bytes.
+    /// Length of the arena in bytes.
     pub(crate) size: u64,
     /// Offset behind all pages that may ever have been part of a span.
     pub(crate) used: u64,
@@ -72,12 +72,12 @@ pub(crate) enum SpanKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SpanEntry {
     pub(crate) kind: SpanKind,
-    /// Bytes of a slot (of small spans).
+    /// Bytes of a slot, for a span of small objects.
     pub(crate) slot: u32,
     pub(crate) pages: u32,
-    /// Number of the type in the type table (of small and large spans).
+    /// Number of the objects' type in the type table, for a span of objects.
     pub(crate) ty: u32,
-    /// Id of the region; 0 for the type table.
+    /// Id of the region to which the span belongs; 0 for the type table.
     pub(crate) region: u32,
 }
 
@@ -88,14 +88,14 @@ impl SpanEntry {
         [word | Self::check(word), u64::from(self.ty) | u64::from(self.region) << 32]
     }
 
-    /// Returns the check, bits 24 to 31 of the first word: the remainder of the other bits divided by 255,
-    /// plus 1. Each single bit changes the remainder.
+    /// Returns the check of an entry, bits 24 to 31 of its first word: the remainder of the other bits
+    /// divided by 255, plus 1. A flip of any single bit changes the remainder.
     fn check(word: u64) -> u64 {
         ((word & !CHECK) % 255 + 1) << 24
     }
 
-    /// Reads an entry. Returns `None` for a free page or a page inside a span, and an error if the first word
-    /// fails its checks.
+    /// Reads an entry of the span table. Returns `None` for a free page or a page inside a span, and an error
+    /// if the first word fails its checks.
     pub(crate) fn from_words([a, b]: [u64; 2]) -> Result<Option<SpanEntry>> {
         if a == 0 {
             return Ok(None);
@@ -134,12 +134,12 @@ impl Arena {
         Arena { used: arena.first_free(), ..arena }
     }
 
-    /// Returns the offset of the head.
+    /// Returns the offset of the arena's head.
     fn head(&self) -> u64 {
         self.start + if self.start == 0 { HEADER_SIZE } else { 0 }
     }
 
-    /// Returns the offset of the span table.
+    /// Returns the offset of the arena's span table.
     pub(crate) fn table(&self) -> u64 {
         self.head() + PAGE
     }
@@ -154,7 +154,7 @@ impl Arena {
         self.start + self.size
     }
 
-    /// Returns the offset of the entry of the page at `offset`.
+    /// Returns the offset of the span-table entry of the page at `offset`.
     pub(crate) fn entry(&self, offset: u64) -> u64 {
         debug_assert!((self.first_free()..self.end()).contains(&offset));
         let number = if self.in_order {
@@ -167,12 +167,14 @@ impl Arena {
         self.table() + number * ENTRY
     }
 
-    /// Returns whether the byte at `offset` is part of the entry of a page that may ever have been used.
+    /// Returns whether the byte at `offset` is part of the span-table entry of a page that may ever have been
+    /// used.
     pub(crate) fn has_entries_at(&self, offset: u64) -> bool {
         self.page_of(offset).is_some_and(|page| page < self.used)
     }
 
-    /// Returns the offset of the page whose entry the byte at `offset` is part of.
+    /// Returns the offset of the page whose span-table entry the byte at `offset` is part of, if there is
+    /// one.
     pub(crate) fn page_of(&self, offset: u64) -> Option<u64> {
         let number = offset.wrapping_sub(self.table()) / ENTRY;
         if number >= self.size / PAGE {
@@ -187,13 +189,14 @@ impl Arena {
         (self.first_free()..self.end()).contains(&page).then_some(page)
     }
 
-    /// Returns the number of lines of entries in a row.
+    /// Returns the number of cache lines of entries in a row: the lines of page groups that are [`APART`]
+    /// pages from each other.
     fn columns(&self) -> u64 {
         self.size / PAGE / APART
     }
 
-    /// Returns the bytes that an arena at `start` needs for `pages` pages and for itself, as a multiple of
-    /// `unit`.
+    /// Returns the bytes that an arena at `start` needs for `pages` pages, its head and its span table, as a
+    /// multiple of `unit`.
     pub(crate) fn size_for(start: u64, pages: u64, unit: u64) -> u64 {
         let mut size = (pages * PAGE).next_multiple_of(unit);
         while Arena::new(start, size).first_free() + pages * PAGE > start + size {
@@ -202,7 +205,7 @@ impl Arena {
         size
     }
 
-    /// Returns the words of the head that never change.
+    /// Returns the words of the arena's head that never change, with their checksum.
     fn head_words(&self, salt: u64) -> [u64; HEAD_WORDS] {
         let mut words = [MAGIC, self.start, self.size, if self.in_order { 0 } else { APART }, 0, 0, 0, 0];
         let bytes: Vec<u8> = [&words[..], &[salt]].concat().iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -227,8 +230,8 @@ impl Arena {
         heap.persist_directly(media, at, size_of_val(&words));
     }
 
-    /// Notes that the pages before the byte at `end` are going to be used. Returns whether the used word has
-    /// changed, so that the caller must [write](Self::write_used) it.
+    /// Notes that the pages before the byte at `end` are going to be used. Returns whether the [used
+    /// word](USED) has changed, so that the caller must [write](Self::write_used) it.
     pub(crate) fn use_until(&mut self, end: u64) -> bool {
         let new = end > self.used;
         if new {
@@ -238,7 +241,7 @@ impl Arena {
         new
     }
 
-    /// Writes the used word, and flushes it. A fence must follow before a span of newly used pages is
+    /// Writes the [used word](USED), and flushes it. A fence must follow before a span of newly used pages is
     /// recorded.
     #[track_caller]
     pub(crate) fn write_used(&self, media: &Media, heap: MetadataWords<'_>) {
@@ -247,7 +250,7 @@ impl Arena {
         media.flush(heap.addr(at), 8);
     }
 
-    /// Reads the head of the arena at `start`, of a heap of `mapped` bytes.
+    /// Reads the head of the arena at `start`, in a heap of `mapped` bytes.
     pub(crate) fn read(stored: StoredHeap<'_>, start: u64, mapped: u64, salt: u64) -> Result<Arena> {
         let bad = || Error::corrupt(format!("the arena at byte {start} has a wrong head"));
         let head = Arena::new(start, 0).head();
@@ -271,7 +274,7 @@ impl Arena {
     }
 }
 
-/// Returns the arena that has the byte at `offset`. `arenas` are all arenas of a heap, in order.
+/// Returns the arena that has the byte at `offset`. `arenas` are all arenas of a heap, sorted by offset.
 pub(crate) fn arena_of(arenas: &[Arena], offset: u64) -> Arena {
     arenas[arenas.partition_point(|arena| arena.end() <= offset)]
 }

@@ -20,8 +20,8 @@ impl Store {
         self.wal().map_or(u64::MAX, |wal| wal.durable_end())
     }
 
-    /// With a write-ahead log, waits until the records before `position` are as durable as the policy
-    /// requires before anything of them may be returned.
+    /// With a write-ahead log, waits until the records before `position` are as durable as the sync policy
+    /// requires before a call may return data that depend on them.
     #[inline]
     #[track_caller]
     pub(crate) fn acknowledge(&self, position: u64) -> Result<()> {
@@ -30,27 +30,28 @@ impl Store {
             return Ok(());
         }
         if self.is_forked() {
-            // The log belongs to the parent.
+            // In a forked child, the log belongs to the parent.
             return Err(Error::Forked);
         }
         self.note_failure(wal.acknowledge(position))
     }
 
-    /// [`acknowledge`](Self::acknowledge) for a thread that gives up its transaction. In a forked child,
-    /// where the log belongs to the parent, this does not wait.
+    /// Waits, as [`acknowledge`](Self::acknowledge) does, for the records that a transaction has seen, in a
+    /// thread that gives that transaction up. In a forked child, where the log belongs to the parent, this
+    /// does not wait.
     #[cold]
     #[track_caller]
     pub(crate) fn acknowledge_seen(&self, position: u64) -> Result<()> {
         if self.is_forked() { Ok(()) } else { self.acknowledge(position) }
     }
 
-    /// Ends a deferred transaction whose record ends at `position`, and returns that. With a policy whose
-    /// commits wait for the kernel only, this waits for the kernel, too.
+    /// Ends a deferred transaction whose record ends at `position`, and returns `position`. With a sync
+    /// policy whose commits wait only until the kernel has their records, this waits for that, too.
     pub(crate) fn hand_over(&self, position: u64) -> u64 {
         if self.wal().is_some_and(|wal| !wal.syncs_commits()) {
-            // An error is ignored here: waiting for the commit returns it.
-            // SURVIVES unreached: a simulated log is mapped, so a record is in the log when it was appended,
-            // unless another thread writes.
+            // An error is ignored here, because waiting for the commit returns it.
+            // SURVIVES unreached: a simulated log is mapped, so a record is written when it is appended,
+            // unless another thread writes at that moment.
             let _ = self.acknowledge(position);
         }
         position
@@ -74,8 +75,8 @@ impl Store {
         }
     }
 
-    /// Waits until all records are as durable as the policy requires. Fails if the log has failed, because it
-    /// may have refused a record.
+    /// Waits until all records are as durable as the sync policy requires. Then fails if the log has failed,
+    /// because it may have refused a record.
     #[track_caller]
     pub(crate) fn acknowledge_all(&self) -> Result<()> {
         let Some(wal) = self.wal() else { return Ok(()) };
@@ -83,7 +84,7 @@ impl Store {
         self.note_failure(wal.has_taken_all())
     }
 
-    /// Fails if the log has failed: a change would not be recorded then.
+    /// Fails if the log has failed, because the log would not record a change then.
     pub(crate) fn check_log(&self) -> Result<()> {
         match self.wal().and_then(|wal| wal.failure()) {
             Some(failure) => self.note_failure(Err(failure)),

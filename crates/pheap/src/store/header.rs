@@ -21,19 +21,19 @@ use crate::wal::WalIdentity;
 pub(crate) const FORMAT: u32 = 3;
 /// Feature flag: the logs of regions may hold [parts](crate::txn::parts) of records.
 const HAS_PARTS: u64 = 1;
-/// First word of a slot. It is not text, so no text file begins with it.
+/// First word of a header slot. It is not text, so no text file begins with it.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
 
 const WORDS: usize = 64;
-/// Bytes of a slot that are used.
+/// Bytes of a header slot that are used.
 pub(crate) const SLOT_SIZE: usize = WORDS * 8;
-/// Largest number of bases in a header.
+/// Largest number of [bases](Header::bases) in a header.
 pub(crate) const MAX_BASES: usize = 4;
-/// Address behind all addresses that a heap may have: the half of the address space that programs have on
-/// x86-64.
+/// Address behind all addresses that a heap may have: the end of the half of the address space that programs
+/// have on x86-64.
 pub(crate) const END_OF_ADDRESSES: u64 = 1 << 47;
 
-/// Whether, and with which medium, the heap was in use.
+/// Whether the heap was in use, and with which medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeapUse {
     Closed,
@@ -60,7 +60,7 @@ impl HeapUse {
     }
 }
 
-/// The content of a slot.
+/// The content of a header slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) sequence: u64,
@@ -69,13 +69,13 @@ pub(crate) struct Header {
     pub(crate) arena_unit: u64,
     /// Bytes of the file that belong to the heap.
     pub(crate) mapped: u64,
-    /// Bytes of addresses reserved.
+    /// Bytes of addresses that are reserved for the heap.
     pub(crate) reserved: u64,
     /// A secret that is mixed into many checksums (of log entries and of types, for example), so that a
-    /// program that does not know it cannot choose bytes that look like an entry or a type.
+    /// program that does not know the salt cannot choose bytes that look like an entry or a type.
     pub(crate) salt: u64,
-    /// The base at which the heap is mapped; then other bases that pointers may be relative to, while a
-    /// relocation is incomplete.
+    /// First the base (address) at which the heap is mapped; then, while a relocation is incomplete, other
+    /// bases that pointers may be relative to.
     pub(crate) bases: Vec<u64>,
     /// The boot in which the heap was last in use; 0 if it is unknown.
     pub(crate) boot: u128,
@@ -87,11 +87,13 @@ pub(crate) struct Header {
     /// Offset and length of the [bitmaps of live slots](crate::alloc::bitmaps), if the heap is closed and has
     /// them.
     pub(crate) live_slots: (u64, u64),
-    /// Number of the newest write-ahead log. If the heap is in use with a log, it is this one.
+    /// Number of the heap's newest write-ahead log. If the heap is in use with a log, the log has this
+    /// number.
     pub(crate) log: u64,
     /// The file in which the heap was last in use.
     pub(crate) identity: FileIdentity,
-    /// The log run. It tells this log apart from the log of a copy of the heap, whose number may be equal.
+    /// The number of the newest run of the write-ahead log. It tells the log apart from that of a copy of the
+    /// heap, whose number `log` may be equal.
     pub(crate) log_nonce: u64,
 }
 
@@ -100,7 +102,7 @@ impl Header {
     pub(crate) fn complete(&mut self) {
         self.sequence += 1;
         self.in_use = HeapUse::Closed;
-        // The logs of regions are empty.
+        // The logs of regions are empty, so they hold no parts of records.
         self.has_parts = false;
     }
 
@@ -144,7 +146,7 @@ impl Header {
         w
     }
 
-    /// Returns the bytes of the slot.
+    /// Returns the bytes of the header slot.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.to_words().iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -209,17 +211,17 @@ impl Header {
     /// changes the heap increases.
     pub(crate) fn first_generation(&self, region: u32) -> u64 {
         let words = [self.salt, self.sequence, u64::from(region)];
-        // 47 bits, so that there is room to count on within 48.
+        // The hash is cut to 47 bits, so that the generation can be counted up within 48 bits.
         xxh3_64(&words.map(u64::to_le_bytes).concat()) >> 17 | 1
     }
 
-    /// Returns the number of the slot for this header.
+    /// Returns the number of the slot for this header: 0 or 1, by the sequence number.
     pub(crate) fn slot_number(&self) -> usize {
         (self.sequence % 2) as usize
     }
 
-    /// [Persists](Media::persist) the slot of the header that was read, because the header may be in a cache
-    /// only.
+    /// [Persists](Media::persist) the slot of the header that was read when the heap was opened, because the
+    /// header may be in a cache only.
     #[track_caller]
     pub(crate) fn persist_again(&self, media: &Media, heap: MetadataWords<'_>) {
         media.persist(heap.addr(self.slot_number() as u64 * PAGE), SLOT_SIZE);
@@ -236,9 +238,9 @@ impl Header {
     }
 
     /// [Writes](Self::write) the header to both slots, one after the other. So one slot is whole at any time,
-    /// and if one is damaged later, the other says the same. `sync` is called after each. After an error,
-    /// nothing more is stored. If the write-ahead log fails to write a slot, this is no error here: the log
-    /// keeps the failure, and its later calls return it.
+    /// and if one is damaged later, the other says the same. `sync` is called after each slot. After an
+    /// error, nothing more is stored. If the write-ahead log fails to write a slot, this is no error here:
+    /// the log keeps the failure, and its later calls return it.
     ///
     /// # Errors
     /// Those of `sync`, and of the medium's fences.
@@ -272,8 +274,8 @@ fn checksum(words: &[u64]) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// Returns whether a torn write has left these bytes of a slot: they are neither a header, nor zero behind
-/// the magic.
+/// Returns whether a torn write has left these bytes of a header slot: they are neither a valid header, nor
+/// zero behind the first word.
 pub(crate) fn is_torn(slot: &[u8]) -> bool {
     let words: Vec<u64> =
         slot.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect();
@@ -289,8 +291,8 @@ pub(crate) enum FileStart {
     Header(Header),
 }
 
-/// Reads the two slots. `bytes` is the beginning of the file, at most [`HEADER_SIZE`] bytes; `path` is for
-/// messages.
+/// Reads the two header slots. `bytes` is the beginning of the file, up to [`HEADER_SIZE`] bytes; `path` is
+/// for messages.
 pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<FileStart> {
     if bytes.is_empty() {
         return Ok(FileStart::Nothing);
@@ -303,7 +305,7 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<FileStart> {
     let slots = [&words[..WORDS], &words[PAGE as usize / 8..][..WORDS]];
 
     if slots.iter().all(|slot| slot[0] != MAGIC) {
-        // A crash before the first store leaves all zeros.
+        // A crash before the first store of a creation leaves all zeros.
         return if is_zero && !short {
             Ok(FileStart::Nothing)
         } else {
@@ -329,7 +331,7 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<FileStart> {
 /// Marks the file as a heap whose creation has begun.
 ///
 /// # Errors
-/// The error of the medium's fence. Nothing else must be stored after it.
+/// The error of the medium's fence. After an error, nothing else must be stored.
 #[track_caller]
 pub(crate) fn begin_creation(media: &Media, heap: MetadataWords<'_>) -> Result<()> {
     heap.set(media, 0, MAGIC);

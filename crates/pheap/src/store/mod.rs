@@ -43,10 +43,12 @@ pub(crate) const READ_ONLY: u8 = 1;
 /// The heap is open, but its log has not [begun](Wal::ensure_log).
 pub(crate) const UNCHANGED: u8 = 2;
 pub(crate) const CLOSED: u8 = 3;
-/// The disk has failed, or a panic has interrupted a change of pheap's state.
+/// The heap refuses all use, because the disk has failed, or a panic has interrupted a change of pheap's
+/// state.
 pub(crate) const FAILED: u8 = 4;
 
-/// It is unknown which thread is inside a region: see [`FenceRefused`](crate::sync::fence::FenceRefused).
+/// The heap refuses all use, because it is unknown which thread is inside a region: see
+/// [`FenceRefused`](crate::sync::fence::FenceRefused).
 const UNFENCED: u8 = 5;
 
 const PANICKED: &str = "a panic has interrupted the end of a transaction, or a collection";
@@ -62,22 +64,22 @@ fn unfenced() -> Error {
     Error::Failed { reason: reason.to_owned() }
 }
 
-/// Returns the words of a bitmap with one bit for each of the words in `bytes` bytes.
+/// Returns the length in words of a bitmap that has one bit for each word in `bytes` bytes.
 fn blocks(bytes: u64) -> usize {
     bytes.div_ceil(64 * 8) as usize
 }
 
-/// Evicts private pages of a heap with a write-ahead log.
+/// A function that evicts private pages of a heap with a write-ahead log.
 pub(crate) type Evict = Box<dyn Fn(&Wal) + Send + Sync>;
 
-/// An open file of pages, spans and types.
+/// The open file of a heap, or its memory, as pages, spans and types.
 pub(crate) struct Store {
     pub(crate) mapping: Mapping,
     /// [`OPEN`], [`READ_ONLY`], [`UNCHANGED`], [`CLOSED`], [`FAILED`] or [`UNFENCED`].
     pub(crate) state: AtomicU8,
-    /// Whether the file had a name when it was opened. It must keep one then.
+    /// Whether the heap's file had a name when it was opened. If so, it must keep a name.
     pub(crate) has_name: bool,
-    /// Whether each transaction is long from the beginning.
+    /// Whether each transaction is long from the beginning: changes objects in place, with undo entries.
     pub(crate) pin_undo: bool,
     pub(crate) max_size: u64,
     pub(crate) tuning: Tuning,
@@ -85,19 +87,20 @@ pub(crate) struct Store {
     /// A bit for each word of the heap: whether the open long transaction of its region has logged the word.
     pub(crate) logged: OnceLock<Arc<ZeroedArray<AtomicU64>>>,
     pub(crate) medium: Medium,
-    /// Evicts private pages where no background thread does. Set when the heap is opened, or never.
+    /// A function that evicts private pages, if no background thread does. Set when the heap is opened, or
+    /// never.
     pub(crate) evict: OnceLock<Evict>,
-    /// The secret with which keys are hashed. It is the same for the whole life of the heap.
+    /// The secret with which keys of collections are hashed. It is the same for the whole life of the heap.
     pub(crate) hash_secret: [u64; 2],
     pub(crate) process: Process,
     pub(crate) ahead: SpaceAhead,
-    /// Locked after a region's lock, if a thread takes both.
+    /// The tables of metadata. Locked after a region's lock, if a thread takes both.
     pub(crate) tables: Mutex<Tables>,
 }
 
 /// The metadata: the header, the owners of pages, and the types.
 pub(crate) struct Tables {
-    /// The mapped part of the heap. It stays mapped until the heap is closed.
+    /// The words of the mapped part of the heap, which stays mapped until the heap is closed.
     pub(crate) heap: MetadataWords<'static>,
     pub(crate) header: Header,
     pub(crate) media: Media,
@@ -121,12 +124,12 @@ impl Store {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Returns the bitmap of the words that long transactions have logged. It is made for the first of them.
-    /// Returns `None` if it cannot be made: it needs addresses of a 64th of the heap's reservation.
+    /// Returns the bitmap of the words that long transactions have logged. The bitmap is made for the first
+    /// such transaction. Returns `None` if it cannot be made: it needs a 64th as many bytes of addresses as
+    /// the heap's reservation.
     pub(crate) fn logged(&self) -> Option<&Arc<ZeroedArray<AtomicU64>>> {
         if self.logged.get().is_none() {
-            // The tables stay locked until the bitmap is stored: the heap may grow, and must extend the
-            // bitmap.
+            // The tables stay locked until the bitmap is stored, because a heap that grows must extend it.
             let tables = self.tables.lock();
             let [blocks, open] = [self.mapping.reserved(), tables.header.mapped].map(blocks);
             let _ = self.logged.set(Arc::new(ZeroedArray::new(blocks, open).ok()?));
@@ -134,8 +137,8 @@ impl Store {
         self.logged.get()
     }
 
-    /// Makes the tables with an entry for each page or word ready for a heap of `mapped` bytes. The caller
-    /// has locked the metadata.
+    /// Extends the volatile tables that have an entry for each page or word to a heap of `mapped` bytes. The
+    /// caller has locked the metadata.
     fn extend_tables(&self, mapped: u64) -> Result<()> {
         self.page_map.extend(mapped)?;
         self.medium.wal().map_or(Ok(()), |wal| wal.pages.extend(mapped))?;
@@ -158,7 +161,8 @@ impl Store {
         self.process.check()
     }
 
-    /// Fails unless objects can be read.
+    /// Fails unless the heap is open for reading, at least: not closed, not failed, and not in a forked
+    /// child.
     #[inline(always)]
     pub(crate) fn check_open(&self) -> Result<()> {
         self.check_not_forked()?;
@@ -187,10 +191,11 @@ impl Store {
     }
 
     /// Makes the heap refuse all use, unless it is closed or has failed, because it is unknown which threads
-    /// are inside it. These threads finish their work. Returns the error for all others.
+    /// are inside it. The threads that are inside finish their work. Returns the error that all others get.
     #[cold]
     pub(crate) fn set_unfenced(&self) -> Error {
-        // The order matters: another thread may change the state from `UNCHANGED` to `OPEN` at the same time.
+        // `OPEN` is tried after `UNCHANGED`, because another thread may change the state from `UNCHANGED` to
+        // `OPEN` at the same time.
         for state in [READ_ONLY, UNCHANGED, OPEN] {
             let _ = self.state.compare_exchange(state, UNFENCED, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -199,14 +204,15 @@ impl Store {
 
     /// Makes the heap refuse all use, unless it is read-only or closed, because its disk has failed.
     pub(crate) fn set_failed(&self) {
-        // The order matters: another thread may change the state from `UNCHANGED` to `OPEN` at the same time.
+        // `OPEN` is tried after `UNCHANGED`, because another thread may change the state from `UNCHANGED` to
+        // `OPEN` at the same time.
         for state in [UNCHANGED, OPEN] {
             let _ = self.state.compare_exchange(state, FAILED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Fails unless objects can be written. With a write-ahead log, makes sure that the log has begun. An
-    /// error here has changed no object.
+    /// Fails unless the heap is open for writing. With a write-ahead log, makes sure that the log has begun.
+    /// An error here has changed no object.
     #[inline(always)]
     pub(crate) fn check_writable(&self) -> Result<()> {
         let state = self.state.load(Ordering::Relaxed);
@@ -220,7 +226,7 @@ impl Store {
             Some(wal) if !self.is_read_only() => {
                 self.note_failure(wal.ensure_log())?;
                 let _ = self.state.compare_exchange(UNCHANGED, OPEN, Ordering::Relaxed, Ordering::Relaxed);
-                // Another thread may have closed the heap.
+                // Another thread may have closed the heap meanwhile.
                 self.check_open()
             }
             _ => Err(Error::ReadOnly),
@@ -240,7 +246,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns whether the heap is simulated, so that runs must be repeatable.
+    /// Returns whether the heap is in the simulator, where runs must be repeatable.
     pub(crate) fn is_simulated(&self) -> bool {
         self.mapping.is_simulated()
     }

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::os::maps::ZeroedArray;
 use crate::units::PAGE;
 
-/// The bit of an entry that says that the page was populated since the heap was opened.
+/// The bit of a page's entry that says that the page was populated (faulted in) since the heap was opened.
 const POPULATED: u32 = 1 << 31;
 
 /// Numbers of spans, by page. Each region numbers its spans separately, and looks up only its own pages.
@@ -35,16 +35,17 @@ impl PageMap {
         self.pages.entries()
     }
 
-    /// Returns the number of the span that has the byte at `offset`, if it was [set](Self::set).
+    /// Returns the number of the span that has the byte at `offset`, if a span was [set](Self::set) for its
+    /// page.
     #[inline(always)]
     pub(crate) fn get(&self, offset: u64) -> Option<u32> {
         let entry = self.entries().get((offset / PAGE) as usize)?.load(Ordering::Relaxed);
         (entry & !POPULATED).checked_sub(1)
     }
 
-    /// Sets the span of some pages. Several threads may set the same number at once. But no thread may
-    /// [populate](Self::set_populated) the pages at the same time; a thread populates only a span that it has
-    /// just taken.
+    /// Sets the span of the pages from `offset` on. Several threads may set the same number at once. But no
+    /// thread may [populate](Self::set_populated) the pages at the same time; a thread populates only a span
+    /// that it has just taken.
     pub(crate) fn set(&self, offset: u64, len: u64, span: Option<u32>) {
         let value = span.map_or(0, |number| number + 1);
         for entry in self.range(offset, len) {
@@ -52,7 +53,8 @@ impl PageMap {
         }
     }
 
-    /// Notes that some pages are populated. Returns whether all of them were before.
+    /// Notes that the pages from `offset` on are populated. Returns whether all of them were populated
+    /// before.
     pub(crate) fn set_populated(&self, offset: u64, len: u64) -> bool {
         let mut all = true;
         for entry in self.range(offset, len) {

@@ -1,26 +1,27 @@
 //! The free pages. This state is volatile: an opening rebuilds it from the span tables.
 //!
-//! Some free pages are [holes](FreePages::holes), whose space the file may have given back. A thread that
-//! takes holes gets space for them first.
+//! Some free pages are [holes](FreePages::holes): the file may have no space for them. A thread that takes
+//! holes gets space for them in the file first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs of free pages.
 #[derive(Debug, Default)]
 pub(crate) struct FreePages {
-    /// Lengths of the runs by offset, both in bytes.
+    /// The lengths of the free runs by their offsets, both in bytes.
     free: BTreeMap<u64, u64>,
-    /// The same runs as (length, offset).
+    /// The free runs as (length, offset), to find a run by its length.
     by_length: BTreeSet<(u64, u64)>,
     /// Free pages that may have no space in the file.
     pub(crate) holes: Ranges,
-    /// Pages that have been free since the last [watch](FreePages::watch), without holes and those that
-    /// [`next_quiet`](FreePages::next_quiet) has returned; and the number of that watch.
+    /// `quiet` has the pages that the last [watch](FreePages::watch) has noted and that have been free since,
+    /// except those that [`next_quiet`](FreePages::next_quiet) has returned or skipped. `watches` is the
+    /// number of that watch.
     quiet: Ranges,
     watches: u64,
 }
 
-/// Ranges that do not overlap: length by start.
+/// Ranges that do not overlap, as lengths by start.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
@@ -34,7 +35,7 @@ impl Ranges {
         self.0.into_iter().filter(|&(_, len)| len >= least).collect()
     }
 
-    /// Returns whether a range overlaps this one.
+    /// Returns whether one of the ranges overlaps the given one.
     pub(crate) fn overlaps(&self, start: u64, len: u64) -> bool {
         self.0.range(..start + len).next_back().is_some_and(|(&at, &have)| at + have > start)
     }
@@ -58,7 +59,7 @@ impl Ranges {
         self.0.values().sum()
     }
 
-    /// Removes the parts of ranges that lie within this one.
+    /// Removes the parts of ranges that lie within the given range.
     pub(crate) fn remove_range(&mut self, start: u64, len: u64) {
         let end = start + len;
         while let Some((&at, &have)) =
@@ -76,7 +77,8 @@ impl Ranges {
 }
 
 impl FreePages {
-    /// Takes `len` bytes from the shortest run that has them. Of runs of equal length, it takes the first.
+    /// Takes `len` bytes from the shortest free run that has them. Of runs of equal length, this takes the
+    /// first.
     pub(crate) fn allocate(&mut self, len: u64) -> Option<u64> {
         let (have, start) = *self.by_length.range((len, 0)..).next()?;
         self.remove(start, have);
@@ -99,9 +101,9 @@ impl FreePages {
         Some((start, have))
     }
 
-    /// Takes pages that have space in the file: from the first place with `least` bytes of them, as many as
-    /// there are, at most `most` bytes. Returns offset and length. This looks at all holes and long runs, so
-    /// it is for a full disk only.
+    /// Takes free pages that have space in the file: from the first run of at least `least` bytes of such
+    /// pages, as many as it has, but at most `most` bytes. Returns offset and length. This looks at all holes
+    /// and long runs, so it is for a full disk only.
     pub(crate) fn take_solid(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
         let solid = self.solid(least, u64::MAX);
         let (start, have) = solid.0.into_iter().find(|&(_, len)| len >= least)?;
@@ -126,7 +128,7 @@ impl FreePages {
         solid
     }
 
-    /// Takes exactly this run, if all of it is free and its neighbours are not.
+    /// Takes exactly the given run, if all of it is free and the pages next to it are not.
     pub(crate) fn take_at(&mut self, start: u64, len: u64) -> bool {
         let is_free = self.free.get(&start) == Some(&len);
         if is_free {
@@ -137,8 +139,9 @@ impl FreePages {
         is_free
     }
 
-    /// From now on, notes which of the free pages before `end` stay free, of runs of at least `least` bytes.
-    /// Returns a number for [`next_quiet`](Self::next_quiet), which is valid until the next call.
+    /// Begins to note which free pages stay free: those before `end`, in runs of at least `least` bytes, that
+    /// are no holes. Returns the number of this watch for [`next_quiet`](Self::next_quiet), which is valid
+    /// until the next call of this function.
     pub(crate) fn watch(&mut self, least: u64, end: u64) -> u64 {
         self.quiet = self.solid(least, end);
         self.watches += 1;
@@ -146,7 +149,8 @@ impl FreePages {
     }
 
     /// Returns a run of at least `least` bytes, and less than twice as many, that has been free since the
-    /// [watch](Self::watch) with this number, if that was the last one. Each page is returned once at most.
+    /// [watch](Self::watch) with this number, if that was the last one. Each page is returned at most once
+    /// for a watch.
     pub(crate) fn next_quiet(&mut self, watch: u64, least: u64) -> Option<(u64, u64)> {
         if watch != self.watches {
             return None;
@@ -154,7 +158,8 @@ impl FreePages {
         loop {
             let (start, len) = self.quiet.0.pop_first()?;
             if len >= 2 * least {
-                // A long run is handed out in parts, because punching it at once would take long.
+                // A long run is handed out in parts, because it would take long to make a hole of all of it
+                // at once.
                 self.quiet.0.insert(start + least, len - least);
                 return Some((start, least));
             }
@@ -169,17 +174,17 @@ impl FreePages {
         self.holes = Ranges::new(self.runs().filter(|&(_, len)| len >= least));
     }
 
-    /// Returns all runs, as offset and length.
+    /// Returns all free runs, as offset and length.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.free.iter().map(|(&offset, &len)| (offset, len))
     }
 
-    /// Returns the runs that begin in a range of offsets.
+    /// Returns the free runs that begin in a range of offsets, as offset and length.
     pub(crate) fn runs_in(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.free.range(range).map(|(&offset, &len)| (offset, len))
     }
 
-    /// Gives a run back.
+    /// Gives a run of pages back, and joins it with the free runs next to it.
     pub(crate) fn give(&mut self, start: u64, len: u64) {
         let (mut start, mut len) = (start, len);
         if let Some((&before, &have)) = self.free.range(..start).next_back() {
@@ -256,8 +261,8 @@ mod tests {
         assert_eq!(pages.holes.bytes(), 25);
     }
 
-    /// Runs become holes part by part. Work on all holes, with the tables locked, must not take time for each
-    /// part.
+    /// A long free run becomes a hole part by part. Work on all holes, with the tables locked, must not take
+    /// time for each part.
     #[test]
     fn holes_that_touch_are_one() {
         let mut pages = FreePages::default();

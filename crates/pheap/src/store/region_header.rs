@@ -18,7 +18,7 @@ pub(crate) const MAX_NAME: usize = 255;
 /// Bytes of a new region: its header and the first segment of its log.
 pub(crate) const REGION_SIZE: u64 = 2 * PAGE;
 
-/// The largest id of a region. One more still fits into 32 bits.
+/// The largest id of a region. The next number still fits into 32 bits.
 pub(crate) const LAST_ID: u32 = u32::MAX - 1;
 
 const ID: usize = 1;
@@ -27,7 +27,7 @@ const ROOT: usize = 3;
 const REMOVED: usize = 4;
 const GENERATION: usize = 5;
 const CHECKSUM: usize = 7;
-/// Words at the beginning of a region, from which its identity is read.
+/// Number of words at the beginning of a region from which its identity is read.
 const IDENTITY: usize = 8;
 
 const NAME_SLOTS: [u64; 2] = [512, 1024];
@@ -36,12 +36,12 @@ const NAME_WORDS: usize = 3 + (MAX_NAME + 1) / 8;
 
 /// The word that marks a removed region.
 const REMOVED_MARK: u64 = u64::from_le_bytes(*b"removed\0");
-/// Returns the word that records the offset of the root object.
+/// Returns the root word of a region, which records the offset of the root object.
 pub(crate) fn root_word(offset: u64) -> u64 {
     with_check(offset)
 }
 
-/// Returns the offset that such a word records, 0 if none.
+/// Returns the offset of the root object that the root word of a region records; 0 if the word is zero.
 pub(crate) fn root_in(word: u64) -> Result<u64> {
     if word == 0 { Ok(0) } else { checked(word, "the root of a region") }
 }
@@ -63,7 +63,7 @@ impl RegionHeader {
         RegionHeader { words: heap.part(offset, REGION_SIZE) }
     }
 
-    /// Returns the offset of a word of the header in the heap.
+    /// Returns the offset in the heap of the header's word with this number.
     fn offset_of(self, word: usize) -> u64 {
         self.words.start() + word as u64 * 8
     }
@@ -82,8 +82,7 @@ impl RegionHeader {
         xxh3_64(&bytes)
     }
 
-    /// Writes the header of a region without a root. The root is added later. The last step is a
-    /// [fence](Media::fence).
+    /// Writes the header of a region that has no root yet. The last step is a [fence](Media::fence).
     pub(crate) fn create(self, media: &Media, id: u32, ty: u32, name: &str, generation: u64, salt: u64) {
         let (id, ty) = (u64::from(id), u64::from(ty));
         let words = [MAGIC, id, ty, 0, 0, with_check(generation), 0, Self::check(id, ty, salt)];
@@ -91,8 +90,8 @@ impl RegionHeader {
         self.words.store(media, start, &[0; REGION_SIZE as usize / 8]);
         self.words.store(media, start, &words);
         self.words.store_bytes(media, start + NAME_SLOTS[0], &name_slot(1, name));
-        // SURVIVES delay log-entry: it is then in the same record as the entry of the span table, which makes
-        // it count.
+        // SURVIVES delay log-entry: a delayed header is in the same record as the entry of the span table,
+        // without which the header does not count.
         media.persist(self.words.addr(start), REGION_SIZE as usize);
     }
 
@@ -101,14 +100,14 @@ impl RegionHeader {
         self.read_through(salt, |at| self.words.get(at))
     }
 
-    /// [`read`](Self::read), with `word`, which returns the word at an offset as it will be after the logs
-    /// are replayed.
+    /// [Reads](Self::read) the header through `word`, which returns the word at an offset as it will be after
+    /// the logs are replayed.
     pub(crate) fn read_through(self, salt: u64, word: impl Fn(u64) -> u64) -> Result<(u32, u32)> {
         identity_in(std::array::from_fn(|number| word(self.offset_of(number))), salt)
     }
 
-    /// Returns the region's id. It never changes. It is known to be right once the header
-    /// [can be read](Self::read_through).
+    /// Returns the region's id. The id never changes. It is known to be right once the header [was
+    /// read](Self::read_through) without an error.
     pub(crate) fn id(self) -> u32 {
         self.get(ID) as u32
     }
@@ -130,7 +129,8 @@ impl RegionHeader {
         [TYPE, ROOT, CHECKSUM].map(|word| self.offset_of(word))
     }
 
-    /// Returns the values of these words that make the object at `offset`, of type `ty`, the root.
+    /// Returns the values of the [logged words](Self::logged_words) that make the object at `offset`, of type
+    /// `ty`, the root.
     pub(crate) fn with_root(self, offset: u64, ty: u32, salt: u64) -> [u64; 3] {
         let (id, ty) = (u64::from(self.id()), u64::from(ty));
         [ty, root_word(offset), Self::check(id, ty, salt)]
@@ -150,7 +150,7 @@ impl RegionHeader {
 
     pub(crate) fn generation(self) -> Result<u64> {
         let generation = checked(self.get(GENERATION), "the log generation of a region")?;
-        // A first generation has 47 bits, so no count ever reaches this range.
+        // A first generation has 47 bits, so counting up never leads to these generations.
         if generation >> (VALUE_BITS - 8) == 0xff {
             return Err(Error::corrupt("the log generation of a region is out of range"));
         }
@@ -165,7 +165,7 @@ impl RegionHeader {
         media.flush(self.words.addr(at), 8);
     }
 
-    /// Returns the names in the slots that are valid, with their sequence numbers.
+    /// Returns the name in each of the two name slots that is valid, with its sequence number.
     fn names(self) -> [Option<(u64, String)>; 2] {
         NAME_SLOTS.map(|slot| {
             let bytes = self.words.bytes(self.words.start() + slot, NAME_WORDS as u64 * 8);
@@ -187,8 +187,8 @@ impl RegionHeader {
         newest.map(|(_, name)| name).ok_or_else(|| Error::corrupt("a root has lost its name"))
     }
 
-    /// Writes the name to the older slot, and [persists](Media::persist) it. The caller has locked the heap's
-    /// metadata.
+    /// Writes the region's new name to the older name slot, and [persists](Media::persist) it. The caller has
+    /// locked the heap's metadata.
     #[track_caller]
     pub(crate) fn set_name(self, media: &Media, name: &str) {
         let sequences = self.names().map(|slot| slot.map_or(0, |(sequence, _)| sequence));
@@ -220,7 +220,7 @@ fn removed_in(word: u64) -> Result<bool> {
     }
 }
 
-/// Returns whether words of unknown origin are the first ones of the header of a region that has a root.
+/// Returns whether words of unknown origin are the first words of the header of a region that has a root.
 pub(crate) fn is_of_root(words: [u64; IDENTITY], salt: u64) -> bool {
     identity_in(words, salt).is_ok()
         && matches!(removed_in(words[REMOVED]), Ok(false))

@@ -29,14 +29,14 @@ use crate::os::cores;
 use crate::os::mapping::{Backing, Mapping};
 use crate::units::LINE;
 
-/// Bytes that a thread takes at a time, and populates at once, at most.
+/// Most bytes of a heap that a relocating thread takes at a time, and populates at once.
 const PIECE: usize = 1 << 20;
-/// Bytes for which starting one more thread is worth its cost.
+/// Bytes of objects for which one more relocating thread is worth the cost of its start.
 const PER_THREAD: usize = 4 << 20;
 const MAX_THREADS: usize = 8;
 
 /// Reserves addresses for a heap: at the `wanted` base, if the caller names one; otherwise at one of the
-/// header's bases, or else where there is room. The last is refused if stores to the mapping go to the file
+/// header's bases, or else where there is room. A new base is refused if stores to the mapping go to the file
 /// and its header has no room for another base.
 pub(crate) fn reserve(wanted: Option<u64>, header: &Header, mut backing: Backing) -> Result<Mapping> {
     let reserved = header.reserved;
@@ -68,8 +68,8 @@ pub(crate) fn reserve_at(base: u64, reserved: u64, backing: Backing) -> Result<M
     Mapping::reserve(base, reserved, backing).map_err(|(error, _)| error)
 }
 
-/// Returns whether `base` cannot be put on the list of a heap whose file is written, because too many
-/// relocations were cut short. The last of them must be completed first.
+/// Returns whether `base` cannot be added to the bases of a heap whose file is written, because too many
+/// relocations were cut short. The last relocation must be completed first.
 pub(crate) fn has_no_room(header: &Header, base: Option<u64>) -> bool {
     let is_new = |base| is_base(base, header.reserved) && !header.bases.contains(&base);
     header.bases.len() == MAX_BASES && base.is_some_and(is_new)
@@ -84,7 +84,7 @@ pub(crate) fn rebase(header: &mut Header, base: u64) -> bool {
 
 /// Rewrites the pointers in `pieces`, and makes the current base the only one.
 ///
-/// No other thread has the heap. Its logs are empty, and `pieces` has all its pointers.
+/// No other thread has the heap. The logs of its regions are empty, and `pieces` has all its pointers.
 pub(crate) fn relocate(
     mapping: &Mapping,
     heap: MetadataWords<'_>,
@@ -99,8 +99,8 @@ pub(crate) fn relocate(
         header.write(media, heap);
     }
     swizzle(mapping, heap, medium, &all, pieces);
-    // A heap that was in use with `Process` may be torn after a power failure anyway, so its disk does not
-    // matter.
+    // A heap that is in use with `Process` may be torn after a power failure anyway, so its file is not
+    // synced.
     if !matches!(medium, Medium::Process) {
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here;
         // see the fence of `swizzle`.
@@ -117,8 +117,8 @@ pub(crate) fn relocate(
     Ok(())
 }
 
-/// Returns the pieces of these spans that are to be rewritten: all pointers, including those that the
-/// collector does not follow.
+/// Returns the pieces of these spans whose pointers are to be rewritten: all pointers, including those that
+/// the collector does not follow.
 pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a TakenSpan>, types: &[TypeLayout]) -> Vec<SpanPiece> {
     let mut maps: HashMap<u32, Arc<PointerMap>> = HashMap::new();
     let mut pieces_of = |span: &TakenSpan| {
@@ -140,7 +140,8 @@ fn swizzle(
     pieces: &[SpanPiece],
 ) {
     let bytes: usize = pieces.iter().map(SpanPiece::bytes).sum();
-    // The simulator must see the same stores in each run.
+    // In the simulator, one thread does all the work, because each run must make the same stores in the same
+    // order.
     let most = if mapping.is_simulated() { 1 } else { cores().min(MAX_THREADS) };
     let threads = most.min(bytes / PER_THREAD + 1);
     let next = AtomicUsize::new(0);
@@ -151,23 +152,24 @@ fn swizzle(
             mapping.populate_again(piece.first + piece.window.start as u64, piece.bytes() as u64);
             piece.swizzle(&mut swizzler);
         }
-        // Each thread does this, because a fence waits for the flushes of its own processor only.
+        // Each thread flushes and fences its own stores, because a fence waits for the flushes of its own
+        // processor only.
         swizzler.flush();
         media.fence();
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // If the thread cannot be started, this one does its work.
+            // If the thread cannot be started, the other threads do its work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });
 }
 
-/// A part of a span: some of its slots, or a window of a large one.
+/// A part of a span that one thread rewrites: some of its slots, or a part of a large slot.
 pub(crate) struct SpanPiece {
     pointers: Arc<PointerMap>,
-    /// Offset in the heap of the first slot.
+    /// Offset in the heap of the piece's first slot.
     first: u64,
     /// Bytes of a slot.
     slot: usize,
@@ -180,7 +182,7 @@ impl SpanPiece {
     fn split_span(span: &TakenSpan, pointers: Arc<PointerMap>) -> Vec<SpanPiece> {
         let bytes = span.bytes() as usize;
         let slot = if span.entry.kind == SpanKind::Small { span.entry.slot as usize } else { bytes };
-        // Only a damaged table has slots of no bytes, or not of whole words.
+        // Only a damaged span table has slots of no bytes, or slots that are not whole words.
         if !pointers.has_pointers() || slot == 0 || !slot.is_multiple_of(8) {
             return Vec::new();
         }
@@ -216,11 +218,11 @@ impl SpanPiece {
 struct Swizzler<'a> {
     media: &'a Media,
     heap: MetadataWords<'a>,
-    /// The bits of an address that say which base it is relative to.
+    /// The bits of an address that tell to which base the address is relative.
     mask: u64,
     current: u64,
     others: &'a [u64],
-    /// Address of the line that is to be flushed next; 0 if there is none.
+    /// Address of the line that was written last and is still to be flushed; 0 if there is none.
     line: usize,
 }
 
@@ -244,7 +246,7 @@ impl Swizzler<'_> {
         }
     }
 
-    /// Flushes the line that was written last.
+    /// Flushes the line that was written last, unless it was flushed already.
     #[track_caller]
     fn flush(&mut self) {
         if self.line != 0 {

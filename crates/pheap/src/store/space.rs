@@ -14,16 +14,17 @@ use crate::layout::desc::Desc;
 use crate::media::Media;
 use crate::units::PAGE;
 
-/// Largest number of bytes by which a heap grows, unless more are needed. A heap grows by half of its size,
-/// but not by more than this. So small heaps are short files, and large ones have little unused space.
+/// Largest number of bytes by which a heap grows, unless more are needed or the arena unit is larger. A heap
+/// grows by half of its size, but not by more than this. So small heaps have short files, and large ones have
+/// little unused space.
 const LONGEST: u64 = 64 << 20;
 
-/// Bytes of holes that get space at a time.
+/// Bytes of the file in which holes get space at a time.
 const PART: u64 = 16 << 20;
 
 impl Store {
     /// Takes a span of `bytes.end()` bytes, or less, but at least `bytes.start()`, both rounded up to pages.
-    /// The file grows if need be. `entry.pages` is filled in.
+    /// The file grows if need be. The number of pages in `entry` is filled in.
     pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<TakenSpan> {
         let mut tables = self.tables.lock();
         tables.take_span(self, bytes, entry)
@@ -39,13 +40,13 @@ impl Store {
         (free + most.saturating_sub(mapped) / unit * unit, mapped - free)
     }
 
-    /// [`take_span`](Self::take_span), if that needs no growth of the file.
+    /// [Takes a span](Self::take_span), if the file need not grow for it.
     pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<TakenSpan> {
         let mut tables = self.tables.lock();
         tables.take_free_span(self, bytes, entry)
     }
 
-    /// Frees recorded spans of a region. Its log is empty, or does not name them.
+    /// Frees recorded spans of a region. The region's log is empty, or does not name these spans.
     pub(crate) fn free_object_spans(&self, media: &Media, spans: &[TakenSpan]) {
         let (heap, arenas): (_, Vec<Arena>) = {
             let tables = self.tables.lock();
@@ -54,13 +55,13 @@ impl Store {
         for (span, arena) in spans.iter().zip(&arenas).filter(|_| !bug(Bug::KeepEmptySpans)) {
             clear_entry(media, heap, arena, span.offset, span.bytes());
         }
-        // This comes before other threads can record spans in these pages.
+        // The fence comes before other threads can record spans in these pages.
         media.fence();
         let mut tables = self.tables.lock();
         spans.iter().for_each(|span| tables.pages.give(span.offset, span.bytes()));
     }
 
-    /// Gives back a span that is not recorded.
+    /// Frees a span that was taken and is not recorded in the span table.
     pub(crate) fn give_back(&self, span: &TakenSpan) {
         self.tables.lock().pages.give(span.offset, span.bytes());
     }
@@ -76,7 +77,7 @@ impl Store {
         self.tables.lock().heap
     }
 
-    /// Faults in the pages of a span, unless that was done before.
+    /// Populates (faults in) the pages of a span, unless that was done before.
     pub(crate) fn populate(&self, offset: u64, len: u64) {
         if !self.page_map.set_populated(offset, len) {
             self.mapping.populate(offset, len);
@@ -91,8 +92,8 @@ impl Store {
         self.tables.lock().types.pointer_map(ty)
     }
 
-    /// Returns the number of a type in the type table, and the map of its
-    /// [followed](PointerMap::followed) pointers. The type is added if it is new.
+    /// Returns the number of a type in the type table, and the map of its [followed](PointerMap::followed)
+    /// pointers. The type is added to the table if it is new.
     pub(crate) fn register(&self, desc: &'static Desc) -> Result<(u32, Arc<PointerMap>)> {
         let mut tables = self.tables.lock();
         let number = tables.register(self, desc)?;
@@ -135,21 +136,23 @@ impl Tables {
         Some(self.taken(store, offset, SpanEntry { pages, ..entry }))
     }
 
-    /// Takes `most` bytes of pages, or less, but at least `least`. The file gets space for those of them that
-    /// are holes.
+    /// Takes `most` bytes of pages, or less, but at least `least`. The file gets space for the taken pages
+    /// that are holes. Returns offset and length.
     pub(crate) fn take_pages(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
         let (offset, len) = self.pages.take_up_to(most, least)?;
         if self.reserve_holes(offset, len) {
             return Some((offset, len));
         }
         self.pages.give(offset, len);
-        // The holes get no space; the disk may be full. Other free pages may have space in the file already.
+        // The file gets no space for the holes, because the disk may be full. Other free pages may have space
+        // in the file already.
         self.pages.take_solid(most, least)
     }
 
-    /// Gets space in the file for pages that were taken, because a checkpoint must not fail for want of it.
-    /// Returns `false` if there is not enough. The file then keeps the space that it got, and these pages are
-    /// holes no more. A smaller request finds them, or a later checkpoint makes them holes again.
+    /// Gets space in the file for holes among pages that were taken, because a checkpoint must not fail for
+    /// want of space. Returns `false` if the file gets too little. It then keeps the space that it got, and
+    /// the pages with that space are holes no more. A smaller request finds them, or a later checkpoint makes
+    /// them holes again.
     fn reserve_holes(&mut self, offset: u64, len: u64) -> bool {
         let end = offset + len;
         (offset..end).step_by(PART as usize).all(|at| {
@@ -165,7 +168,8 @@ impl Tables {
         })
     }
 
-    /// Returns the span of pages that were just taken. Writes and fences the used word, if it changes.
+    /// Returns the span of pages that were just taken. Writes and fences the arena's used word (the offset up
+    /// to which pages may ever have been used), if it changes.
     fn taken(&mut self, store: &Store, offset: u64, entry: SpanEntry) -> TakenSpan {
         let number = self.arenas.partition_point(|arena| arena.end() <= offset);
         let arena = &mut self.arenas[number];
@@ -173,11 +177,12 @@ impl Tables {
         let before = arena.used;
         if arena.use_until(span.end()) {
             if clear_hidden(&self.media, self.heap, arena, before..arena.used) {
-                // SURVIVES unreached: no program of the crash lab goes on with a damaged heap.
+                // SURVIVES unreached: this fence is for a damaged heap, and no program of the crash lab goes
+                // on with one.
                 self.media.fence();
             }
             arena.write_used(&self.media, self.heap);
-            // The used word is fenced before any thread can record the span.
+            // The used word is fenced before any thread can record a span behind its old value.
             self.media.fence();
             self.look_ahead(store);
         }
@@ -188,7 +193,7 @@ impl Tables {
         arena_of(&self.arenas, offset)
     }
 
-    /// Returns the next arena, with room for `pages`.
+    /// Returns the arena by which the heap would grow next, with room for `pages` pages.
     pub(super) fn next_arena(&self, store: &Store, pages: u64) -> Result<Arena> {
         let (start, unit) = (self.header.mapped, self.header.arena_unit);
         let room = store.mapping.reserved().min(store.max_size).saturating_sub(start);
@@ -210,7 +215,7 @@ impl Tables {
     }
 
     /// Fails if there would be less than `bytes` bytes of free pages even if the file grew to the end of the
-    /// reservation. This does not look at the maximal size.
+    /// reservation. This ignores the maximal size of the heap.
     pub(crate) fn check_room(&self, store: &Store, bytes: u64) -> Result<()> {
         let (unit, reserved) = (self.header.arena_unit, store.mapping.reserved());
         let (mut end, mut free) = (self.header.mapped, self.pages.total());
@@ -227,7 +232,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Adds an arena with room for `pages`.
+    /// Makes the heap grow by an arena with room for `pages` pages.
     fn grow(&mut self, store: &Store, pages: u64) -> Result<()> {
         let arena = self.next_arena(store, pages);
         let is_ready = |arena: &Arena| store.ready().is_some_and(|ready| ready >= arena.end());
@@ -238,8 +243,8 @@ impl Tables {
         store.make_ready(arena.start, arena.end())?;
         let Tables { heap, header, media, arenas, .. } = self;
         heap.extend(store, arena.end())?;
-        // Before a crash the file may have been longer, with an arena that was never recorded. Nothing in it
-        // was ever used.
+        // Before a crash the file may have been longer, with an arena that no header named. Nothing in that
+        // arena was ever used.
         arena.write(media, *heap, header.salt);
         header.mapped = arena.end();
         // Both slots are written: if one is damaged later, the other must name the arena, too.
@@ -255,7 +260,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Drops arenas at the end of the file that are entirely free, except the first arena.
+    /// Drops arenas at the end of the heap that are entirely free, except the first arena.
     pub(crate) fn drop_free_arenas(&mut self) {
         while let [_, .., last] = self.arenas[..]
             && self.pages.take_at(last.first_free(), last.end() - last.first_free())
@@ -282,11 +287,11 @@ impl Tables {
         let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 0, ty: 0, region: 0 };
         let span = self.take_span(store, &(len..=len), entry)?;
         let len = span.bytes();
-        // The zeros and the entry become durable with the first record in the extent. Only then the table
-        // leads here.
+        // The zeros and the entry become durable with the first record in the extent. Only then the type
+        // table leads to the extent.
         self.heap.store(&self.media, span.offset, &vec![0; len as usize / 8]);
-        // SURVIVES delay log-entry: it is then in one record with the word that leads to the extent. Until
-        // that word is there, the pages are free, and their content is not read.
+        // SURVIVES delay log-entry: a delayed entry is in one record with the word that leads to the extent.
+        // Until that word is there, the pages are free, and their content is not read.
         write_entry(&self.media, self.heap, span.entry_at, span.entry.to_words());
         Ok((span.offset, len))
     }
@@ -318,7 +323,7 @@ mod tests {
             Store::that_grows(size, size)
         }
 
-        /// Creates a store that may grow.
+        /// Creates a store with one arena in memory that may grow to `max_size` bytes.
         fn that_grows(size: u64, max_size: u64) -> Store {
             let reserved = max_size.next_power_of_two();
             let mapping = Mapping::reserve_anywhere(0, reserved, Backing::Memory).unwrap();
@@ -374,7 +379,8 @@ mod tests {
             tables.pages.holes.add(offset, PAGE);
         }
         tables.pages.give(last, PAGE);
-        // One page needs no space on the disk. After it, the heap grows by an arena.
+        // One free page is no hole, so it needs no space on the disk. When it is taken, the heap grows by an
+        // arena.
         assert_eq!(tables.take_span(&store, &(PAGE..=PAGE), entry).unwrap().offset, last);
         assert!(tables.take_span(&store, &(PAGE..=PAGE), entry).unwrap().offset > SIZE);
     }
@@ -415,8 +421,8 @@ mod tests {
         }
     }
 
-    /// A large request that fails has taken the rest of the disk. That space must not be lost until the heap
-    /// is opened again.
+    /// A large request for pages has taken the rest of the disk before it failed. That space must not be lost
+    /// until the heap is opened again.
     #[test]
     fn what_a_request_gets_before_it_fails_is_no_hole() {
         const SIZE: u64 = 128 << 20;

@@ -10,12 +10,13 @@ use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::units::PAGE;
 
-/// A span that was taken. Its entry is in the span table only once it was written there.
+/// A span that was taken, or was found in a span table. If it was just taken, the span table has no entry of
+/// it yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TakenSpan {
-    /// Offset of its first page.
+    /// Offset of the span's first page.
     pub(crate) offset: u64,
-    /// Offset of its entry in the span table.
+    /// Offset of the span's entry in the span table.
     pub(crate) entry_at: u64,
     pub(crate) entry: SpanEntry,
 }
@@ -26,7 +27,7 @@ impl TakenSpan {
         self.offset + self.bytes()
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length of the span in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.entry.pages) * PAGE
     }
@@ -37,12 +38,13 @@ impl TakenSpan {
     }
 }
 
-/// Returns the span that begins at `offset`, if there is one. `spans` are in order.
+/// Returns the span that begins at `offset`, if there is one. `spans` are sorted by offset.
 pub(crate) fn span_at(spans: &[TakenSpan], offset: u64) -> Option<&TakenSpan> {
     spans.binary_search_by_key(&offset, |span| span.offset).ok().map(|number| &spans[number])
 }
 
-/// Writes the entry of pages that are free, or that only the caller has, and flushes it. A fence must follow.
+/// Writes an entry of a span table, and flushes it. The pages of the entry are free, or only the caller has
+/// them. A fence must follow.
 #[track_caller]
 pub(crate) fn write_entry(media: &Media, heap: MetadataWords<'_>, entry_at: u64, words: [u64; 2]) {
     heap.store(media, entry_at, &words);
@@ -58,8 +60,9 @@ pub(crate) fn clear_entry(media: &Media, heap: MetadataWords<'_>, arena: &Arena,
     write_entry(media, heap, arena.entry(offset), [0, 0]);
 }
 
-/// Clears the entries of pages inside a span, which an opening does not read, before these pages begin a span
-/// themselves. Returns whether the first word of any entry was not zero; only damage can cause that.
+/// Clears the span-table entries of `pages` that an opening does not read, because the pages lie inside a
+/// span or were never used, before one of them can begin a span. Returns whether the first word of any entry
+/// was not zero; only damage can cause that.
 pub(crate) fn clear_hidden(media: &Media, heap: MetadataWords<'_>, arena: &Arena, pages: Range<u64>) -> bool {
     let entries = pages.step_by(PAGE as usize).map(|page| arena.entry(page));
     let hidden = entries.filter(|&at| heap.get(at) != 0);
@@ -73,8 +76,8 @@ pub(crate) fn all_spans(heap: MetadataWords<'_>, arenas: &[Arena]) -> Result<Vec
     spans_in(StoredHeap::mapped(heap), arenas, &HashMap::new())
 }
 
-/// Reads the spans from the tables of `arenas`, with the words at some offsets `replaced`. Entries of pages
-/// behind the first one of a span are not read: they mean nothing, and are many.
+/// Reads the spans from the tables of `arenas`, with the words at some offsets `replaced` (offset to word).
+/// Entries of pages behind the first one of a span are not read: they mean nothing, and are many.
 pub(crate) fn spans_in(
     stored: StoredHeap<'_>,
     arenas: &[Arena],
@@ -82,7 +85,7 @@ pub(crate) fn spans_in(
 ) -> Result<Vec<TakenSpan>> {
     let mut spans = Vec::new();
     for arena in arenas {
-        // Mostly, the first page of the table has all entries that are needed.
+        // Mostly, the first page of an arena's span table has all entries that are needed.
         let first: [u64; PAGE as usize / 8] = stored.read_words(arena.table())?;
         let words_at = |at: u64| match (at - arena.table()) as usize / 8 {
             word if word + 1 < first.len() => [first[word], first[word + 1]],

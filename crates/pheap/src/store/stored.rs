@@ -11,10 +11,10 @@ use super::words::MetadataWords;
 use crate::error::{Error, Result};
 use crate::os::mapping::Mapping;
 
-/// A heap to read from.
+/// A heap from which words are read, through its file or its mapping.
 #[derive(Clone, Copy)]
 pub(crate) struct StoredHeap<'a> {
-    /// The mapped heap. Callers use it directly where they read more words near by.
+    /// The words of the mapped heap. Callers read them directly where they read more words near by.
     pub(crate) heap: MetadataWords<'a>,
     file: Option<&'a File>,
 }

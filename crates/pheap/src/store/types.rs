@@ -2,7 +2,7 @@
 //! had it.
 //!
 //! It is append-only. Its extents (spans of pages) are a linked list. An extent is a line with the offset of
-//! the next one, then records:
+//! the next extent, then records:
 //!
 //! | bytes | |
 //! |---|---|
@@ -37,18 +37,19 @@ use crate::units::PAGE;
 /// The type table of an open heap.
 #[derive(Debug, Default)]
 pub(crate) struct TypeTable {
-    /// Shared with threads that look at one state of the heap.
+    /// The layouts of all types, by number. Shared with threads that look at one state of the heap.
     pub(crate) types: Arc<Vec<TypeLayout>>,
-    /// Types that may be equal have equal fingerprints. These are computed when they are first needed, and
-    /// never stored: fingerprints in the file might not fit the types.
+    /// The numbers of types by fingerprint. Types that may be equal have equal fingerprints. The fingerprints
+    /// are computed when they are first needed, and never stored: fingerprints in the file might not fit the
+    /// types.
     by_fingerprint: OnceCell<Fingerprints>,
-    /// The numbers of known descriptions, by the description's address.
+    /// The type numbers of the descriptions that were looked up before, by the description's address.
     by_desc: HashMap<usize, (&'static Desc, u32)>,
     pointer_maps: HashMap<u32, Arc<PointerMap>>,
-    /// Offset and length of the last extent, and the offset of its next record.
+    /// `extent` has the offset and length of the last extent; `end` is the offset of the next record in it.
     extent: (u64, u64),
     end: u64,
-    /// Offsets of all extents.
+    /// Offsets of all extents of the table.
     extents: Vec<u64>,
 }
 
@@ -66,7 +67,7 @@ impl TypeTable {
         }
     }
 
-    /// Reads the table, whose first extent is at the offset `first`. `spans` are all spans of the heap.
+    /// Reads the type table, whose first extent is at the offset `first`. `spans` are all spans of the heap.
     pub(crate) fn read(
         heap: MetadataWords<'_>,
         salt: u64,
@@ -96,7 +97,7 @@ impl TypeTable {
         Err(bad())
     }
 
-    /// Returns the types by their fingerprints.
+    /// Returns the numbers of the types by their fingerprints.
     fn by_fingerprint(&self) -> &Fingerprints {
         self.by_fingerprint.get_or_init(|| {
             let mut all = Fingerprints::new();
@@ -107,7 +108,7 @@ impl TypeTable {
         })
     }
 
-    /// Adds the types of a record.
+    /// Adds the types of a record that was read from the table.
     fn load(&mut self, payload: &[u8], count: u32) -> Result<()> {
         let mut new = Vec::new();
         read_layouts(payload, count, &mut new)?;
@@ -133,7 +134,7 @@ impl TypeTable {
     /// [`Error::UnsupportedType`] if the description cannot be stored.
     pub(crate) fn matches_type(&mut self, number: u32, desc: &'static Desc) -> Result<bool> {
         let found = self.cached_number(desc);
-        // The table could have one type twice.
+        // The table could have one type under two numbers.
         let is = found == Some(number) || self.difference(number, desc)?.is_none();
         if is && found.is_none() {
             self.remember(desc, number);
@@ -152,7 +153,7 @@ impl TypeTable {
         self.pointer_maps.entry(number).or_insert_with(map).clone()
     }
 
-    /// Notes that a description is of the type with this number.
+    /// Notes that `desc` describes the type with this number.
     fn remember(&mut self, desc: &'static Desc, number: u32) {
         self.by_desc.insert(std::ptr::from_ref(desc).addr(), (desc, number));
     }
@@ -175,7 +176,7 @@ impl TypeTable {
             let mut known = self.by_fingerprint().get(print).into_iter().flatten().copied();
             let known = known.find(|&number| difference((&self.types, number), here).is_none());
             let pending = || {
-                // The same type may have another description here.
+                // The type may have another description in this graph, whose layout is added already.
                 let same =
                     |&j: &usize| prints[j] == *print && difference((&graph.types, j as u32), here).is_none();
                 new.iter().position(same).map(|at| (self.types.len() + at) as u32)
@@ -198,7 +199,7 @@ impl TypeTable {
         Ok(new)
     }
 
-    /// Fails unless these types could be read again, behind those that the table has.
+    /// Fails unless the new types could be read again, behind the types that the table has.
     fn must_be_readable(&self, new: &NewTypes) -> Result<()> {
         let refused = |why: String| Error::UnsupportedType {
             type_name: new.types.first().map_or_else(String::new, |(_, ty)| ty.name.clone()),
@@ -221,8 +222,8 @@ impl TypeTable {
         if same { Ok(()) } else { Err(refused("its description cannot be read again".to_owned())) }
     }
 
-    /// Returns how this table contradicts `stored`. This one was read when the heap was opened, and types
-    /// were added to it since. `stored` is read from the heap now.
+    /// Returns how this table contradicts `stored`. This table was read when the heap was opened, and types
+    /// were added to it since. `stored` was read from the heap just now.
     pub(crate) fn problems(&self, stored: &TypeTable) -> Vec<String> {
         let mut problems = Vec::new();
         if self.types != stored.types {
@@ -245,17 +246,17 @@ impl TypeTable {
         problems
     }
 
-    /// Returns the length of the extent that is needed before these types can be [added](Self::add), if one
-    /// is needed.
+    /// Returns the length of the extent that is needed before the new types can be [added](Self::add), if an
+    /// extent is needed.
     pub(crate) fn extent_needed(&self, new: &NewTypes) -> Option<u64> {
         let (start, len) = self.extent;
         let fits = new.types.is_empty() || self.end + new.record_size() <= start + len;
         (!fits).then(|| (LINE as u64 + new.record_size()).max(2 * len).next_multiple_of(PAGE))
     }
 
-    /// Writes types to the table, [persists](Media::persist) them, and returns the number of the type that
-    /// was asked for. `extent` is the [needed](Self::extent_needed) one, as offset and length. It was stored
-    /// as zeros, and its span was recorded; neither need be durable.
+    /// Writes the new types to the table, [persists](Media::persist) them, and returns the number of the type
+    /// that was asked for. `extent` is the [needed](Self::extent_needed) extent, as offset and length. Its
+    /// zeros were stored, and its span was recorded; neither need be durable.
     pub(crate) fn add(
         &mut self,
         new: NewTypes,
@@ -278,15 +279,16 @@ impl TypeTable {
             let sum = checksum(&record[8..], self.end, salt);
             record[..8].copy_from_slice(&sum.to_le_bytes());
             heap.store_bytes(media, self.end, &record);
-            // All of a new extent, because an incomplete record ends the table.
+            // Of a new extent, all bytes are persisted, because the first bytes that are no complete record
+            // end the table.
             let (from, len) = extent.unwrap_or((self.end, record.len() as u64));
             media.persist(heap.addr(from), len as usize);
             self.end += record.len() as u64;
         }
         if let Some((next, _)) = extent {
             heap.set(media, ends, next);
-            // This comes last, because an extent exists once this word leads to it; and it comes before any
-            // of these types is in use.
+            // The link to a new extent is stored last, because the extent exists once this word leads to it.
+            // It is durable before any of the new types is in use.
             media.persist(heap.addr(ends), 8);
         }
         for (print, layout) in new.types {
@@ -300,7 +302,7 @@ impl TypeTable {
     }
 }
 
-/// Appends the layouts of a record.
+/// Decodes the `count` layouts in the payload of a record, and appends them to `types`.
 fn read_layouts(mut payload: &[u8], count: u32, types: &mut Vec<TypeLayout>) -> Result<()> {
     for _ in 0..count {
         payload = payload.get(8..).ok_or_else(|| Error::corrupt("a record of the type table is cut off"))?;
@@ -309,7 +311,8 @@ fn read_layouts(mut payload: &[u8], count: u32, types: &mut Vec<TypeLayout>) -> 
     Ok(())
 }
 
-/// Fails if the `new` types, which follow those that are `there`, are not valid. The error says why.
+/// Fails if the `new` types, which follow the types that are `there` already, are not valid. The error says
+/// why.
 fn check_layouts(there: &[TypeLayout], new: &[TypeLayout]) -> Result<(), String> {
     let name = |to: u32| {
         let to = to as usize;
@@ -331,7 +334,7 @@ pub(crate) struct NewTypes {
 }
 
 impl NewTypes {
-    /// Returns whether the table has all types.
+    /// Returns whether the table has all the types already, so that none is to be added.
     pub(crate) fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
@@ -342,7 +345,8 @@ impl NewTypes {
 }
 
 /// Returns the record at `at` of an extent that ends at `end`, with the length of its payload and its number
-/// of types, if it is complete. The lengths are checked first: a damaged one may be larger than memory.
+/// of types, if it is complete. The lengths are checked first, because a damaged length may be larger than
+/// memory.
 fn record_at(heap: MetadataWords<'_>, at: u64, end: u64, salt: u64) -> Option<(Vec<u8>, usize, u32)> {
     let room = end - at;
     if room < 16 {
@@ -368,7 +372,7 @@ mod tests {
     use crate::layout::pairs_tests::{describe_root, pair};
     use proptest::prelude::*;
 
-    /// Returns a table with this type and those that it reaches, as an opening reads it.
+    /// Returns a table with this type and the types that it reaches, as an opening reads the table.
     fn table_of(desc: &'static Desc) -> TypeTable {
         let mut table = TypeTable::default();
         let new = table.prepare(desc).unwrap();

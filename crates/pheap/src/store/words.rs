@@ -33,8 +33,8 @@ impl MetadataWords<'static> {
     /// Maps more of the heap, up to `end`, and extends the view to it.
     ///
     /// # Errors
-    /// See [`Mapping::map`]. Also an error if the tables with an entry for each page or word cannot be
-    /// extended.
+    /// See [`Mapping::map`](crate::os::mapping::Mapping::map). Also an error if the tables with an entry for
+    /// each page or word cannot be extended.
     ///
     /// # Panics
     /// If this is not the view of all of the store, if it ends behind `end`, or if `end` is behind the
@@ -47,8 +47,9 @@ impl MetadataWords<'static> {
         // SAFETY: the bytes before `end` are mapped by now. The store keeps its medium and its mapping as
         // long as it exists. The regions and threads that use the medium end before the store does.
         unsafe { store.medium.mapped(store.base(), end) };
-        // Premise 1 of `new`: the new bytes stay mapped as long as the old ones. Premise 2 is about the
-        // accesses through the view, wherever they go; and no thread has the new bytes yet.
+        // Premise 1 of `new` holds for the longer view, because the new bytes stay mapped as long as the old
+        // ones. Premise 2 is about the accesses through the view, wherever they go; and no thread has the new
+        // bytes yet.
         self.end = end;
         Ok(())
     }
@@ -76,12 +77,12 @@ impl<'a> MetadataWords<'a> {
         MetadataWords { start: at, end: at + bytes, ..self }
     }
 
-    /// Returns the offset of the first word.
+    /// Returns the offset of the view's first word.
     pub(crate) fn start(self) -> u64 {
         self.start
     }
 
-    /// Returns the address of the byte at an offset. The offset is not checked.
+    /// Returns the address of the byte at an offset in the heap. The offset is not checked.
     pub(crate) fn addr(self, at: u64) -> *mut u8 {
         self.base.wrapping_add(at as usize)
     }
@@ -106,8 +107,8 @@ impl<'a> MetadataWords<'a> {
     pub(super) fn objects(self, at: u64, words: usize) -> ObjectWords<'a> {
         let words = self.slice(at, words);
         // SAFETY: the words are mapped for `'a` (premise 1 of `new`), and definite, because they come from a
-        // file. They are no metadata, so by premise 2 no other thread has the heap, or no thread writes to
-        // it.
+        // file. Words of objects are no metadata, so by premise 2 no other thread has the heap, or no thread
+        // writes to these words.
         unsafe { ObjectWords::new(words.as_ptr().cast(), words.len()) }
     }
 
@@ -132,7 +133,8 @@ impl<'a> MetadataWords<'a> {
             .collect()
     }
 
-    /// Stores a word that makes other words count, after all earlier stores. A flush and a fence must follow.
+    /// Stores a commit word, which makes other words count, after all earlier stores. A flush and a fence
+    /// must follow.
     pub(crate) fn set(self, media: &Media, at: u64, word: u64) {
         let place = self.slice(at, 1)[0].as_ptr();
         // SAFETY: `place` comes from a slice of the view, so it is mapped and aligned (premise 1 of `new`),
@@ -140,12 +142,12 @@ impl<'a> MetadataWords<'a> {
         unsafe { media.store_word(place, word) };
     }
 
-    /// Stores words. A flush and a fence must follow.
+    /// Stores words from the offset `at` on. A flush and a fence must follow.
     pub(crate) fn store(self, media: &Media, at: u64, words: &[u64]) {
         media.store_shared(self.slice(at, words.len()), words);
     }
 
-    /// [Stores](Self::store) bytes that are whole words.
+    /// [Stores](Self::store) bytes, which are whole words, from the offset `at` on.
     pub(crate) fn store_bytes(self, media: &Media, at: u64, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks();
         debug_assert!(rest.is_empty());
@@ -153,7 +155,8 @@ impl<'a> MetadataWords<'a> {
         self.store(media, at, &words);
     }
 
-    /// Makes stored bytes durable without a record in the write-ahead log: see [`Media::persist_directly`].
+    /// Makes bytes that were stored durable without a record in the write-ahead log: see
+    /// [`Media::persist_directly`].
     #[track_caller]
     pub(crate) fn persist_directly(self, media: &Media, at: u64, bytes: usize) {
         media.persist_directly(self.base, self.addr(at), bytes);

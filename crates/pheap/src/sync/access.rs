@@ -16,12 +16,13 @@
 //! the counter. So one of the two sees the other. The first thread that uses the lock, its owner, needs none
 //! of this until a second thread comes ([`bias`]).
 //!
-//! The second thread needs a fence for that. If the system [refuses](FenceRefused) it, the second thread does
-//! not get the lock, because it cannot know whether the owner is inside.
+//! To use the lock, the second thread first needs a fence of all threads of the process. If the system
+//! [refuses](FenceRefused) the fence, the second thread does not get the lock, because it cannot know whether
+//! the owner is inside.
 //!
 //! # The word
 //! The word says which readers the lock keeps out, and which sleeping threads must be woken. A reader that is
-//! not the owner looks at it after a locked instruction.
+//! not the owner looks at the word after a locked instruction.
 //!
 //! # Turns
 //! Readers that overlap must not delay a writer's upgrade for ever. So the first read of a thread waits while
@@ -63,43 +64,46 @@ mod slots;
 mod tests;
 mod upgrade;
 
-/// Bits of the word. Keeps out readers that have no region yet.
+/// A bit of the lock's word: the lock keeps out readers that have no region yet.
 const CLOSED: u64 = 1;
-/// Keeps out all other readers, too.
+/// A bit of the lock's word: the lock keeps out all readers, even those that have a region already.
 const EXCLUSIVE: u64 = 1 << 1;
-/// Readers sleep, and the writer must let them in.
+/// A bit of the lock's word: readers sleep, and the writer must let them in when its upgrade ends.
 const SLEEPERS: u64 = 1 << 2;
-/// The writer sleeps until the readers have left.
+/// A bit of the lock's word: the writer sleeps until the readers have left, and a reader that leaves must
+/// wake it.
 const PARKED: u64 = 1 << 3;
 
-/// How many times a reader looks at the word, or a writer at the slots of readers, before it sleeps.
+/// How many times a reader looks at the word, or a writer at the slots of readers, before the thread sleeps.
 const SPINS: u32 = 60;
 
 #[derive(Default)]
 struct WaitingThreads {
-    /// Number of readers that sleep.
+    /// Number of readers that sleep until a writer lets them in.
     readers: u64,
-    /// How often all sleeping readers were let in.
+    /// How many times a writer has let in all sleeping readers.
     turns: u64,
     /// Whether all threads have passed a fence since the lock was [revoked](RegionLock::revoke).
     is_revoked: bool,
 }
 
-/// See the [module](self).
+/// The lock of a region: readers, one writer that can be upgraded, and quiescent holders (see the
+/// [module](self)).
 pub(crate) struct RegionLock {
     /// The number of the first thread that used the lock, and whether it still is the owner (see [`bias`]).
     owner: AtomicU64,
     state: AtomicU64,
     word: AtomicU64,
     slots: ReaderSlots,
-    /// Closed by writers of several regions.
+    /// The gate in front of this lock. A writer of several regions closes it.
     pub(crate) gate: Gate,
     writers: RawRwLock,
     watch: LockWatch,
     waiting: Mutex<WaitingThreads>,
-    /// Notified when the owner's state has changed, or a reader has left.
+    /// Notified when the owner of a revoked lock has changed its state, and when a reader leaves while the
+    /// writer sleeps.
     changed: Condvar,
-    /// Notified when readers are let in.
+    /// Notified when readers that sleep may come in, or some of them may.
     admitted: Condvar,
 }
 
@@ -130,11 +134,11 @@ impl RegionLock {
     }
 
     /// Waits until this thread is the writer. The thread must not have this region in any way before.
-    /// `is_nested` says whether it has another region. Like all functions here that lock, this fails if it
-    /// needs the fence, and the system [refuses](FenceRefused) it.
+    /// `is_nested` says whether the thread has another region. Like all functions here that lock, this fails
+    /// if the lock must be revoked, and the system [refuses](FenceRefused) the fence for that.
     ///
-    /// The owner does not look at the gate: the thread that has closed the gate revokes the lock when it
-    /// wants this region, before it waits for it.
+    /// The owner does not look at the gate. The thread that has closed the gate revokes the lock when it
+    /// wants this region, and only then waits for the owner.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), FenceRefused> {
@@ -144,8 +148,8 @@ impl RegionLock {
     #[inline(never)]
     #[track_caller]
     fn wait_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), FenceRefused> {
-        // The gate counts even if the lock is free. The lock may be free only for the moment between two
-        // transactions of this thread, and a writer of several regions might never find it free.
+        // This thread waits at the gate even if the lock is free. The lock may be free only for the moment
+        // between two transactions of this thread, and a writer of several regions might never find it free.
         if !bug(Bug::GatesForReads) {
             self.gate.pass(is_nested);
         }
@@ -165,7 +169,7 @@ impl RegionLock {
     }
 
     /// [`lock_upgradable`](Self::lock_upgradable), if this thread can have the lock without waiting. Returns
-    /// whether it has it.
+    /// whether this thread has the lock.
     #[track_caller]
     pub(crate) fn try_lock_upgradable(&self) -> Result<bool, FenceRefused> {
         if self.enter_as_first() {
@@ -178,7 +182,7 @@ impl RegionLock {
     }
 
     /// [`lock_collected`](Self::lock_collected), but waits at most `patience`. Returns whether this thread
-    /// has the lock: it fails to get it if it already has the region in any way except as a reader.
+    /// has the lock: a thread that already has the region, except as a reader, does not get it.
     #[track_caller]
     pub(crate) fn try_lock_for(&self, patience: Duration) -> Result<bool, FenceRefused> {
         let end = Instant::now() + patience;
@@ -191,9 +195,9 @@ impl RegionLock {
         self.make_way(LockMode::Exclusive, || Some(end))
     }
 
-    /// Waits until the owner is not a writer, at most until `end`. The caller has the lock of the writers. If
-    /// the owner still is a writer, or its state cannot be known, this releases that lock. Returns whether
-    /// the caller has it.
+    /// Waits until the owner of the lock is not a writer, at most until `end`. The caller has locked
+    /// `writers`. If the owner still is a writer, or its state cannot be known, this releases `writers`.
+    /// Returns whether the caller still has `writers`.
     #[inline(always)]
     fn make_way(&self, want: LockMode, end: impl FnOnce() -> Option<Instant>) -> Result<bool, FenceRefused> {
         if self.owner.load(Acquire) == bias::GONE {
@@ -216,7 +220,7 @@ impl RegionLock {
         }
     }
 
-    /// Releases the lock of a writer that is not the owner, or is not the owner any more.
+    /// Releases the lock of a writer that is not the owner, or that is the owner of a revoked lock.
     #[inline(never)]
     fn unlock_taken(&self) {
         self.open();
@@ -225,12 +229,14 @@ impl RegionLock {
         }
     }
 
-    /// Waits until there is no writer. `overtakes` says whether this thread passes writers that only wait.
+    /// Waits until there is no writer, and makes this thread a quiescent holder. `overtakes` says whether
+    /// this thread passes writers that wait for the lock.
     #[track_caller]
     pub(crate) fn lock_quiescent(&self, overtakes: bool) -> Result<(), FenceRefused> {
         let want = if overtakes { LockMode::Nested } else { LockMode::Shared };
         self.writers.lock(want);
-        // If this thread is the owner, it is not the writer: a quiescent holder has no transaction here.
+        // If this thread is the owner, it is not the writer: a thread that becomes a quiescent holder has no
+        // transaction on the region.
         if self.mine().is_some() || self.claim() { Ok(()) } else { self.make_way(want, || None).map(drop) }
     }
 

@@ -1,5 +1,5 @@
-//! An asymmetric fence (`membarrier`): it costs nothing on the side that passes it often, and much on the
-//! side that passes it once.
+//! An asymmetric fence (`membarrier`): it costs nothing on the side that passes it often (`light`), and much
+//! on the side that passes it once (`heavy`).
 //!
 //! If a thread stores, passes [`light`] and loads, and another thread stores, passes [`heavy`] and loads,
 //! then one of them sees the other's store. The heavy fence makes the system let each processor on which the
@@ -51,8 +51,8 @@ pub(crate) fn heavy() -> Result<(), FenceRefused> {
     };
     let fenced = super::schedule::pass_fences()
         || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
-        // The process is not registered yet; or it was restored from a checkpoint, and is not registered any
-        // more.
+        // The first command fails if the process is not registered yet, or if it was restored from a
+        // checkpoint, and so is not registered any more.
         || membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
             && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
     if fenced { Ok(()) } else { Err(FenceRefused) }

@@ -1,5 +1,5 @@
-//! A gate in front of a lock. Threads that arrive, and have no region, wait there while another thread locks
-//! or upgrades several regions, but not for ever.
+//! A gate in front of a lock. Threads that arrive at the gate, and have no region, wait there while another
+//! thread locks or upgrades several regions, but not for ever.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use super::mutex::{Condvar, Mutex, MutexGuard};
 
-/// The longest wait of a thread at a gate, the first time. A thread must not wait for ever: the thread that
-/// has closed the gate may wait for a transaction on another root, which the waiting threads do not even
-/// read. That transaction may wait for a lock of the program that a thread at the gate holds.
+/// The longest wait of a thread at a gate, until the closer lengthens it. A thread must not wait for ever:
+/// the thread that has closed the gate may wait for a transaction on another root, which the waiting threads
+/// do not even read. That transaction may wait for a lock of the program that a thread at the gate holds.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// The longest wait after the closer has [lengthened](Closer::lengthen) it.
+/// The longest wait of a thread at a gate, however often the closer [lengthens](Closer::lengthen) it.
 const LONGEST: Duration = PATIENCE.saturating_mul(64);
 
-/// Nothing depends on the gate except the order of threads, so one relaxed load is enough to look at it.
+/// A gate in front of a lock. Nothing depends on it except the order of threads, so one relaxed load is
+/// enough to see whether it is closed.
 pub(crate) struct Gate {
     /// Number of entries in `closers`.
     closed: AtomicU64,
@@ -25,12 +26,12 @@ pub(crate) struct Gate {
 /// A thread that closes gates.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Closer {
-    /// Increases from one closer to the next.
+    /// The closer's number, which is larger than those of all closers that were made before.
     number: u64,
     patience: Duration,
-    /// The time at which waiting ends, the same for all threads that arrive before the next time is set. So
-    /// all threads that have waited in vain enter together, however many there are, and leave a gap behind
-    /// them.
+    /// The time at which threads stop waiting for this closer, the same for all threads that arrive before
+    /// the next time is set. So all threads that have waited in vain enter together, however many there are,
+    /// and leave a gap behind them.
     until: Instant,
 }
 
@@ -42,9 +43,10 @@ impl Closer {
         Closer { number, patience: PATIENCE, until: Instant::now() + PATIENCE }
     }
 
-    /// Sets a new deadline if the last one has passed. Called when the closer could not get all its locks.
-    /// The new wait is twice as long, up to [`LONGEST`]: otherwise threads whose turns take longer than the
-    /// wait would come back again and again. Returns whether there is a new deadline.
+    /// Sets a new deadline if the last one has passed. Called when the closer has tried again to lock or
+    /// upgrade all its regions, and could not. The new wait is twice as long, up to [`LONGEST`]: otherwise
+    /// threads whose work takes longer than the wait would come back again and again. Returns whether there
+    /// is a new deadline.
     pub(crate) fn lengthen(&mut self) -> bool {
         let now = Instant::now();
         let is_over = now >= self.until;
@@ -64,7 +66,7 @@ impl Gate {
     /// Waits for the threads that have closed the gate by now, at most until their latest
     /// [deadline](Closer::until). It does not wait for a [`Closer`] that is made later, because there may
     /// always be another one. It does not wait at all if this thread has a region already, because the
-    /// closers may wait for that.
+    /// closers may wait for that region.
     #[inline(always)]
     pub(crate) fn pass(&self, has_something: impl FnOnce() -> bool) {
         if self.closed.load(Relaxed) != 0 && !has_something() {
@@ -88,7 +90,7 @@ impl Gate {
         let mut closers = self.closers();
         let before =
             |closers: &[Closer]| closers.iter().filter(|one| one.number < next).map(|one| one.until).max();
-        // A deadline that is extended from now on applies to threads that arrive later.
+        // A deadline that a closer sets after this point applies to threads that arrive later.
         let Some(end) = before(&closers) else { return };
         while before(&closers).is_some() && !self.changed.wait_until(&mut closers, end) {}
     }
@@ -110,7 +112,7 @@ impl Gate {
     }
 }
 
-/// The gates of several locks, closed until this is dropped.
+/// The gates of several locks, which one closer keeps closed until this value is dropped.
 pub(crate) struct ClosedGates<'a> {
     gates: Vec<&'a Gate>,
     closer: Closer,
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     impl Closer {
-        /// A closer for which other threads wait longer than any test takes.
+        /// Returns a closer for which other threads wait longer than any test takes.
         pub(crate) fn patient() -> Closer {
             Closer { until: Instant::now() + Duration::from_secs(3600), ..Closer::new() }
         }

@@ -1,9 +1,9 @@
 //! The lock at which the writers of a region queue: how long a thread spins, and how it parks and is woken.
 //! Either one thread holds it exclusively, or several threads share it.
 //!
-//! All its state is in the lock. Libraries that keep the waiting threads of all locks of a process in one
-//! table cannot be used: in a forked child that table still has the threads of the parent, and perhaps a part
-//! that stays locked for ever. So a lock that a child creates works as in any process.
+//! All state of the lock is in the lock itself. Libraries that keep the waiting threads of all locks of a
+//! process in one table cannot be used: in a forked child that table still has the threads of the parent, and
+//! perhaps a part that stays locked for ever. So a lock that a child creates works as in any process.
 //!
 //! **Turns.** Waiting threads are served in order of arrival, except that [nested](LockMode::Nested) threads
 //! come first. A new thread may overtake them, so that a lock that is often taken does not pass through a
@@ -25,20 +25,23 @@ use super::{AtomicU64, LockMode, Mistake, mistake, schedule, spins};
 /// overtaking the first waiting thread.
 const OVERTAKE: Duration = Duration::from_micros(500);
 
-/// Bits of the word. A thread holds the lock exclusively.
+/// A bit of the lock's word: a thread holds the lock exclusively.
 const EXCLUSIVE: u64 = 1;
-/// The thread that releases the lock must wake the waiting threads. If any thread waits, this bit is set, or
-/// one of them is awake and sets it.
+/// A bit of the lock's word: the thread that releases the lock must wake the waiting threads. If any thread
+/// waits, this bit is set, or one of them is awake and sets it.
 const WAITING: u64 = 1 << 1;
-/// A thread waits for exclusive access.
+/// A bit of the lock's word: a thread waits for exclusive access.
 const CLOSED: u64 = 1 << 2;
-/// New threads that want exclusive access must not overtake the thread at the front of the queue.
+/// A bit of the lock's word: new threads that want exclusive access must not overtake the thread at the front
+/// of the queue.
 const FAIR: u64 = 1 << 3;
-/// One thread that shares the lock. This bit and all higher ones are the number of these threads.
+/// One thread that shares the lock, as a number in the lock's word: this bit and all higher ones are the
+/// number of threads that share the lock.
 const READER: u64 = 1 << 4;
 
 impl LockMode {
-    /// Bits of the word that keep a thread out when it is its turn. One of them is enough.
+    /// Returns the bits of the lock's word that keep a thread out when it is the thread's turn. If any of
+    /// them is set, the thread waits.
     fn kept_out_by(self) -> u64 {
         match self {
             LockMode::Exclusive => !(WAITING | CLOSED | FAIR),
@@ -46,7 +49,8 @@ impl LockMode {
         }
     }
 
-    /// Further bits that keep a thread out which has just arrived.
+    /// Returns further bits of the lock's word, which keep a thread out only if it has just arrived and is
+    /// not in the queue.
     fn overtaken_by(self) -> u64 {
         match self {
             LockMode::Exclusive => FAIR,
@@ -67,7 +71,7 @@ struct Waiter {
     number: u64,
     want: LockMode,
     since: Instant,
-    /// Notified when this thread should look at the word again.
+    /// Notified when the waiting thread should look at the lock's word again.
     woken: Arc<Condvar>,
 }
 
@@ -76,24 +80,24 @@ impl Waiter {
         self.want == LockMode::Exclusive
     }
 
-    /// Whether other threads must not overtake this one any more.
+    /// Whether other threads must not overtake this waiting thread any more.
     fn waits_for_long(&self) -> bool {
         if cfg!(all(test, pheap_loom)) || schedule::is_scheduled() {
-            return self.number.is_multiple_of(2); // no time passes there: try both answers
+            return self.number.is_multiple_of(2); // no time passes in models and labs: try both answers
         }
         self.since.elapsed() >= OVERTAKE
     }
 }
 
 struct WaitQueue {
-    /// How many threads have waited since the lock was made.
+    /// How many threads have waited for the lock since it was made.
     count: u64,
-    /// [Nested](LockMode::Nested) threads come first.
+    /// The waiting threads in order of arrival, except that [nested](LockMode::Nested) threads come first.
     waiters: VecDeque<Waiter>,
 }
 
 impl WaitQueue {
-    /// Adds this thread to the queue. Returns its number.
+    /// Adds this thread to the queue. Returns the number by which the queue knows the thread.
     fn add(&mut self, want: LockMode, woken: Arc<Condvar>) -> u64 {
         self.count += 1;
         let waiter = Waiter { number: self.count, want, since: Instant::now(), woken };
@@ -129,12 +133,12 @@ impl WaitQueue {
     }
 }
 
-/// The lock guards no value itself. Code that uses it must ensure that only a thread that has the lock
+/// A lock that guards no value itself. Code that uses it must ensure that only a thread that has the lock
 /// releases it.
 pub(crate) struct RawRwLock {
     watch: LockWatch,
     word: AtomicU64,
-    /// The threads that wait. Locked for short moments only.
+    /// The threads that wait for the lock. This mutex is locked for short moments only.
     queue: Mutex<WaitQueue>,
 }
 
@@ -146,7 +150,7 @@ impl RawRwLock {
     }
 
     /// Waits until this thread has the lock. A thread that has the lock already may wait for ever, unless it
-    /// shares it and comes again as [`LockMode::Nested`].
+    /// shares the lock and asks for [`LockMode::Nested`].
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock(&self, want: LockMode) {
@@ -165,7 +169,8 @@ impl RawRwLock {
         self.spin(want) || self.wait(want, end)
     }
 
-    /// [`lock`](Self::lock), if this thread can have the lock without waiting. Returns whether it has it.
+    /// [`lock`](Self::lock), if this thread can have the lock without waiting. Returns whether this thread
+    /// has the lock.
     #[inline]
     #[track_caller]
     pub(crate) fn try_lock(&self, want: LockMode) -> bool {
@@ -184,7 +189,8 @@ impl RawRwLock {
         self.try_acquire(want, want.kept_out_by() | want.overtaken_by())
     }
 
-    /// Takes the lock, unless one of the bits `kept_out_by` is set. Returns whether it did.
+    /// Takes the lock, unless one of the bits `kept_out_by` of the word is set. Returns whether this thread
+    /// has the lock.
     #[inline(always)]
     fn try_acquire(&self, want: LockMode, kept_out_by: u64) -> bool {
         let mut word = self.word.load(Relaxed);
@@ -197,7 +203,8 @@ impl RawRwLock {
         false
     }
 
-    /// Tries to take the lock for a while, unless other threads wait already.
+    /// Tries to take the lock for a while, unless other threads wait already. Returns whether this thread has
+    /// the lock.
     fn spin(&self, want: LockMode) -> bool {
         for round in 0..spins(10) {
             if self.try_once(want) {
@@ -230,8 +237,8 @@ impl RawRwLock {
         }
         let mut is_over = false;
         loop {
-            // Set before the last look at the word: a thread that holds the lock then sees the bit when it
-            // releases the lock.
+            // `WAITING` is set before the last look at the word: a thread that holds the lock then sees the
+            // bit when it releases the lock.
             if !mistake(Mistake::WaitUnseen) {
                 self.word.fetch_or(WAITING, Relaxed);
             }
@@ -255,7 +262,7 @@ impl RawRwLock {
             over |= WAITING;
         }
         self.word.fetch_and(!over, Relaxed);
-        // Another thread may have waited only for this one to go.
+        // Another thread may have waited only because this one was before it in the queue.
         if !taken && !mistake(Mistake::GiveUpQuietly) {
             queue.wake();
         }
@@ -286,7 +293,8 @@ impl RawRwLock {
     #[cold]
     fn unlock_and_wake(&self, bit: u64) {
         let queue = self.queue();
-        // Set before an exclusive lock is released: another thread could overtake the first one once more.
+        // `FAIR` is set before an exclusive lock is released. Otherwise another thread could overtake the
+        // first waiting thread once more.
         if queue.waiters.front().is_some_and(Waiter::waits_for_long) {
             self.word.fetch_or(FAIR, Relaxed);
         }

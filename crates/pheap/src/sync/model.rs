@@ -17,11 +17,11 @@ type CallSite = &'static Location<'static>;
 struct Seeds {
     mistake: Option<Mistake>,
     dropped: Option<CallSite>,
-    /// The places in the source from which threads were notified.
+    /// The places in the source from which condition variables were notified.
     met: BTreeSet<CallSite>,
 }
 
-// All threads of a model run on the thread of its test.
+// A thread-local is enough, because all threads of a model run on the thread of its test.
 thread_local! {
     static SEEDS: RefCell<Seeds> = RefCell::default();
 }

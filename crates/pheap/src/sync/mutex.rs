@@ -1,9 +1,9 @@
-//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each has all its state in itself, so
-//! one that a forked child creates works there.
+//! `Mutex`, `RwLock` and `Condvar`, made of those of std (of loom in models). Each has all its state in
+//! itself, so a lock that a forked child creates works in the child.
 //!
-//! They are not poisoned: data that must not be used after a panic have a separate mark. In builds with the
-//! simulator they report where they are taken, and a [scheduler](super::schedule) may decide which thread
-//! continues.
+//! A panic does not poison them: data that must not be used after a panic have a separate mark. In builds
+//! with the simulator they report where they are taken, and a [scheduler](super::schedule) may decide which
+//! thread continues.
 
 use std::fmt;
 use std::hint;
@@ -47,7 +47,8 @@ impl<L> fmt::Debug for Lock<L> {
 }
 
 pub(crate) struct Guard<'a, G, L> {
-    /// `None` only within [`unlocked`](Self::unlocked) and while it [waits](Condvar::wait).
+    /// The guard of std or loom. `None` while this guard does not hold the lock: within
+    /// [`unlocked`](Self::unlocked), during a [wait](Condvar::wait), and while it is dropped.
     guard: Option<G>,
     lock: &'a Lock<L>,
     want: LockMode,
@@ -119,9 +120,9 @@ impl<T> Mutex<T> {
     }
 
     /// [`lock`](Self::lock) for a mutex that is held for less time than a thread needs to fall asleep: this
-    /// tries again and again for a while, at growing intervals. The unlocking thread has to wake a thread
-    /// that sleeps, which takes longer than the work under the lock, and then all other threads are late,
-    /// too.
+    /// tries to lock again and again for a while, at growing intervals, before it sleeps. The unlocking
+    /// thread has to wake a thread that sleeps, which takes longer than the work under the lock, and then all
+    /// other threads are late, too.
     #[inline]
     #[track_caller]
     pub(crate) fn lock_briefly(&self) -> MutexGuard<'_, T> {
@@ -171,7 +172,7 @@ impl<T> RwLock<T> {
         Lock { watch: Default::default(), inner: below::RwLock::new(value) }
     }
 
-    /// Locks it for reading, if this thread need not wait.
+    /// Locks the value for reading, if this thread need not wait.
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         schedule::lock_step();
@@ -191,9 +192,9 @@ impl<T> RwLock<T> {
 /// Lets a thread that has locked a [`Mutex`] wait for a change. A thread may wake up for no reason.
 #[derive(Default)]
 pub(crate) struct Condvar {
-    /// Number of threads that wait. It changes only while the mutex is locked. So a thread that changes
-    /// something under the mutex, and notifies afterwards, knows whether a thread waits. The `Condvar` of std
-    /// would make a system call each time.
+    /// Number of threads that wait. It changes only while the mutex of the waiting threads is locked. So a
+    /// thread that changes something under the mutex, and notifies afterwards, knows whether a thread waits.
+    /// The `Condvar` of std would make a system call each time.
     waiting: AtomicUsize,
     changed: below::Condvar,
 }
@@ -203,7 +204,7 @@ impl Condvar {
         Condvar::default()
     }
 
-    /// Unlocks the mutex until this is notified, then locks it again.
+    /// Unlocks the mutex, waits for a notification, and locks the mutex again.
     #[track_caller]
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         self.sleep(guard, None);
@@ -234,7 +235,8 @@ impl Condvar {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let is_over;
         (guard.guard, is_over) = if schedule::is_scheduled() {
-            // No thread runs in between: this thread runs until it waits.
+            // No other scheduled thread runs between the unlocking and the wait: this thread runs until it
+            // waits.
             drop(inner);
             let woken = left.is_none_or(|left| !left.is_zero()) && schedule::wait_for(self, left.is_some());
             (Some(guard.lock.wait()), !woken)

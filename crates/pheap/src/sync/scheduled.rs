@@ -1,10 +1,10 @@
 //! Threads that run when a [`Scheduler`] lets them, and the times at which other threads see their stores.
-//! For a lab that tries all orders.
+//! The crash lab uses this to try all orders.
 //!
 //! A scheduled thread asks whether it is its turn at each lock, condition variable and atomic, and wherever
-//! else the code calls [`step`](step()). A thread that has to wait names the address that it waits for. So
-//! one thread runs at a time, and the scheduler knows when no thread can run. Threads that are not scheduled
-//! use the types of std.
+//! else the code calls [`step`](step()). A thread that has to wait gives the scheduler the address of the
+//! lock or condition variable. So one thread runs at a time, and the scheduler knows when no thread can run.
+//! Threads that are not scheduled use the types of std.
 //!
 //! Plain stores of a thread to an `AtomicU64`, and write-backs of the lines that it has flushed, are *late*:
 //! they happen in order, and other threads see them only after this thread has passed a fence (a locked
@@ -29,13 +29,14 @@ pub(super) mod below {
 /// Number of threads that can be scheduled.
 pub const THREADS: usize = 2;
 
-/// Decides which thread continues.
+/// Decides which scheduled thread continues.
 pub trait Scheduler: Send + Sync + fmt::Debug {
     /// Thread number `me` is about to do `what`. Returns when it is its turn.
     fn step(&self, me: usize, what: &'static str);
 
     /// Thread number `me` waits until it is [woken](Self::wake) for the lock or condition variable at
-    /// `address`. If its time is `limited`, it may continue when no thread can. Returns whether it was woken.
+    /// `address`. If its time is `limited`, the scheduler may let it continue without a wake when no thread
+    /// can continue. Returns whether it was woken.
     fn wait(&self, me: usize, address: usize, limited: bool) -> bool;
 
     /// Lets the threads continue that wait for `address`.
@@ -60,7 +61,7 @@ pub(super) fn is_seeded(mistake: Mistake) -> bool {
     MISTAKE.get() == Some(mistake)
 }
 
-/// A number for each thread.
+/// A counter for each scheduled thread.
 type ThreadCounts = [atomic::AtomicU64; THREADS];
 
 /// For each thread, `STORED` counts its stores and flushes, and `LAST` is the count at its last store. Other
@@ -95,12 +96,12 @@ impl StoreMoment {
         StoreMoment(me, STORED[me].fetch_add(1, Relaxed) + 1)
     }
 
-    /// Whether the line is written back.
+    /// Whether the line that was flushed at this moment is written back.
     pub(crate) fn is_over(self) -> bool {
         self.1 <= WRITTEN[self.0].load(Relaxed)
     }
 
-    /// Whether other threads see the store.
+    /// Whether other threads see the store of this moment.
     fn is_seen(self) -> bool {
         self.1 <= SEEN[self.0].load(Relaxed)
     }
@@ -191,7 +192,7 @@ pub(super) fn acquire_scheduled<T, G>(
 }
 
 /// Waits until another thread [wakes](wake) the threads that wait for `what`. `limited` says that this thread
-/// may continue when no thread can. Returns whether it was woken.
+/// may continue without a wake when no thread can continue. Returns whether it was woken.
 pub(super) fn wait_for<T>(what: &T, limited: bool) -> bool {
     call(|scheduler, me| {
         pass_lock(me);

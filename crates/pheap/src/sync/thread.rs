@@ -2,7 +2,8 @@
 //!
 //! A slot belongs to one thread while that thread lives, and later perhaps to another. The content of a slot
 //! outlives both. A thread that reads while its thread-locals are destroyed may have no slot any more, and
-//! when all slots are taken, the next thread gets none. Such threads share one counter at each lock.
+//! when all slots are taken, the next thread gets none. Threads without a slot share one counter at each
+//! lock.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -11,11 +12,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// Number of threads that can have a slot at a time.
 pub(super) const SLOTS: usize = u64::BITS as usize;
 
-/// Values of [`SLOT`]: the thread has not asked for a slot yet; the thread gets none.
+/// Values of [`SLOT`]: `UNKNOWN` if the thread has not asked for a slot yet, `NONE` if it gets no slot.
 const UNKNOWN: usize = usize::MAX;
 const NONE: usize = usize::MAX - 1;
 
-/// A bit for each slot that is taken.
+/// The slots that threads have: bit `i` is set while slot `i` is taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 /// Gives the slot back when the thread ends.
@@ -75,7 +76,8 @@ fn take_slot() -> usize {
         Err(_) => NONE,
     };
     if slot != NONE && GUARD.try_with(|guard| guard.set(Some(TakenSlot(slot)))).is_err() {
-        // This thread ends, and has not asked before. (`TakenSlot` was dropped, so the slot is free again.)
+        // This thread is ending, and has not asked for a slot before. (`TakenSlot` was dropped, so the slot
+        // is free again.)
         return NONE;
     }
     SLOT.set(slot);
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_given_to_another_thread_when_its_own_has_ended() {
-        /// Asks for the slot when it is dropped.
+        /// Asks for the slot of its thread when it is dropped.
         struct Late(std::sync::mpsc::Sender<usize>);
         impl Drop for Late {
             fn drop(&mut self) {
@@ -120,11 +122,11 @@ mod tests {
         let mine = slot_of_thread();
         assert!(mine < SLOTS && slot_of_thread() == mine);
         let (tell, told) = std::sync::mpsc::channel();
-        // Many more threads than there are slots.
+        // Starts many more threads, one after the other, than there are slots.
         for _ in 0..3 * SLOTS {
             let tell = tell.clone();
             let other = thread::spawn(|| {
-                LATE.set(Some(Late(tell))); // set before the slot: destroyed after it
+                LATE.set(Some(Late(tell))); // set before the thread has a slot: dropped after that
                 slot_of_thread()
             });
             let other = other.join().unwrap();

@@ -1,4 +1,5 @@
-//! Threads that run as the system schedules them.
+//! The locks and atomics of builds without a scheduler of pheap: the system, or loom in models, schedules the
+//! threads.
 
 /// The types of which the locks are made.
 pub(super) mod below {
@@ -27,7 +28,7 @@ pub(crate) fn step(_what: &'static str) {}
 #[inline(always)]
 pub(super) fn lock_step() {}
 
-/// Takes a lock by `wait`.
+/// Takes a lock by `wait`, as no thread is scheduled.
 #[inline(always)]
 pub(super) fn acquire_scheduled<T, G>(
     _lock: &T,

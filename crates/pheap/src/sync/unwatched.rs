@@ -1,4 +1,4 @@
-//! Locks that record nothing.
+//! Locks in builds without the simulator, and in models: they do not record where they are taken.
 
 use super::LockMode;
 
@@ -6,7 +6,7 @@ use super::LockMode;
 pub(crate) struct LockWatch;
 
 impl LockWatch {
-    /// Takes a lock by `wait`.
+    /// Takes a lock by `wait`, and records nothing.
     #[inline(always)]
     pub(crate) fn acquire_watched<G>(
         &self,

@@ -1,10 +1,11 @@
 //! Locks in builds with the simulator: they report to the [mutants](crate::faults::mutant) where they are
 //! taken.
 //!
-//! A mutant is an acquisition that is left out. It still waits, because two threads inside at once could do
-//! anything. Instead this records whether the mutant would have met another thread: it arrives while another
-//! thread is inside, or another thread arrives while it is inside. To make that likely, the mutant stays
-//! inside for a while, until another thread arrives. No meeting is recorded that could not have happened.
+//! A mutant is an acquisition of a lock that counts as left out. The thread still waits for the lock, because
+//! two threads inside at once could do anything. Instead this module records whether the mutant would have
+//! met another thread: the mutant arrives while another thread is inside, or another thread arrives while the
+//! mutant is inside. To make that likely, the mutant stays inside for a while, until another thread arrives.
+//! No meeting is recorded that could not have happened without the acquisition.
 
 use std::panic::Location;
 use std::sync::PoisonError;
@@ -15,7 +16,8 @@ use super::LockMode;
 use crate::faults::mutant;
 use crate::faults::mutant::{Kind, Mutation};
 
-/// How long a mutant waits for other threads at most, and how many times at most it does so.
+/// The longest time for which a mutant stays inside a lock to meet other threads, and the most times that it
+/// stays.
 const STAY: Duration = Duration::from_millis(25);
 const STAYS: u64 = 40;
 
@@ -27,8 +29,8 @@ fn is_left_out(site: &'static Location<'static>) -> bool {
 
 #[derive(Debug, Default)]
 struct SeenThreads {
-    /// Number of threads that are inside exclusively, and number that share the lock; then the numbers of
-    /// threads that wait for either.
+    /// `inside` has the number of threads that have the lock exclusively, and the number of threads that
+    /// share it; `waiting` has the numbers of threads that wait for exclusive and for shared access.
     inside: [u32; 2],
     waiting: [u32; 2],
     /// The threads inside that are mutants, and how each wanted the lock.
@@ -97,7 +99,8 @@ impl LockWatch {
             return;
         }
         let mut seen = self.seen_threads();
-        // Not below 0: threads that were inside when the mutant was switched on were not counted.
+        // The count stays at 0 or more: threads that were inside when the mutant was switched on were not
+        // counted.
         let inside = &mut seen.inside[mode_index(want)];
         *inside = inside.saturating_sub(1);
         let me = (std::thread::current().id(), want);

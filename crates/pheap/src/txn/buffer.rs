@@ -1,5 +1,5 @@
-//! Memory for the copies of a write set. Its pieces never move, because references into them live as long as
-//! the transaction.
+//! Memory for the copies of a write set. The pieces of that memory never move, because references into them
+//! live as long as the transaction.
 
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -18,7 +18,7 @@ pub(super) const CAPACITY: usize = FIRST << (PIECES - 1);
 #[repr(align(64))]
 struct BumpLine(#[expect(dead_code, reason = "copies are made in it")] [u8; LINE]);
 
-/// A bump allocator.
+/// A bump allocator for copies, whose memory is freed all at once.
 pub(super) struct BumpAllocator {
     pieces: Vec<Box<[MaybeUninit<BumpLine>]>>,
     /// Number of pieces in use.
@@ -39,7 +39,7 @@ impl BumpAllocator {
         BumpAllocator { pieces: Vec::new(), used: 0, next: null_mut(), end: 0 }
     }
 
-    /// Returns memory for a copy; `None` if there is none left.
+    /// Returns memory for a copy; `None` if the buffer has no memory left.
     ///
     /// `align` is a power of two, at most that of a line; `bytes` is at most the size of the first piece.
     #[inline(always)]
@@ -92,7 +92,7 @@ impl BumpAllocator {
         self.used > 1
     }
 
-    /// Makes all pieces free again. No reference to memory that was taken is alive.
+    /// Makes the memory of all pieces free again. No reference to memory that was taken is alive.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         if self.used > 0 {

@@ -1,5 +1,5 @@
-//! The work that transactions do for the collection of their region: slices between transactions, cycles that
-//! are completed at once, and the write barrier.
+//! The work that transactions do for the garbage collection of their region: slices between transactions,
+//! cycles that are completed at once, and the write barrier.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ impl Context {
     }
 
     /// [`collect_some`](Self::collect_some) after a rollback. If the transaction failed for lack of space, a
-    /// cycle must begin, so this waits for readers first.
+    /// cycle must begin. So this first waits until no thread reads.
     #[cold]
     pub(crate) fn collect_after_rollback(&mut self) {
         if self.gc.wanted && self.gc.is_idle() {
@@ -77,7 +77,7 @@ impl Context {
     }
 
     /// Does one slice: marks about `bytes` bytes, or what is left, and sweeps once all is marked, for about
-    /// `length` at most. In a simulation the time is not limited. Returns how many bytes it marked.
+    /// `length` at most. In a simulation the time is not limited. Returns the number of marked bytes.
     pub(crate) fn slice(&mut self, bytes: u64, length: Duration) -> u64 {
         let start = Instant::now();
         let deadline = (!self.store().is_simulated()).then(|| start + length);
@@ -90,7 +90,7 @@ impl Context {
         budget.marked_bytes()
     }
 
-    /// Continues the cycle.
+    /// Continues the running cycle: marks within `budget`, and sweeps until `deadline` once all is marked.
     fn advance(&mut self, budget: &mut Budget, deadline: Option<Instant>) {
         let store = self.store();
         if self.gc.is_marking() {

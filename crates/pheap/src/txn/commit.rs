@@ -7,14 +7,16 @@ use crate::log::{EntryId, EntryKind};
 use crate::store::spans::TakenSpan;
 
 /// While the log of records has fewer bytes than this, it grows when it is full, if there is space. A longer
-/// log is emptied then, which costs two fences, and a flush for each dirty line.
+/// log is emptied when it is full, which costs two fences, and a flush for each dirty line.
 const RECORD_LOG: u64 = 256 << 10;
 
-/// The result of a commit, in one word. A `Result` with an `Error` in it is written in pieces and copied as a
-/// whole. A processor delays such a copy until the pieces have left its store queue, after the fence.
+/// The result of a commit, which fits into one word. A `Result` with an `Error` in it is written in pieces
+/// and copied as a whole. A processor delays such a copy until the pieces have left its store queue, after
+/// the fence.
 pub(crate) type CommitResult = Result<(), Box<Error>>;
 
-/// Commits the transaction of one root, which has done something. If that fails, rolls it back.
+/// Commits a transaction on one root, which has done something. If the commit fails, rolls the transaction
+/// back.
 pub(crate) fn commit(context: &mut Context) -> CommitResult {
     let result = match context.mode {
         Mode::Short => commit_alone(context),
@@ -28,7 +30,8 @@ pub(crate) fn commit(context: &mut Context) -> CommitResult {
     result
 }
 
-/// Commits one transaction over several roots: all of it or nothing. If that fails, rolls it back.
+/// Commits one transaction over several roots: all of it or nothing. If the commit fails, rolls the
+/// transaction back.
 pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
     if contexts.iter().all(|context| context.mode == Mode::Short && context.is_untouched()) {
         return Ok(());
@@ -46,8 +49,8 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
     };
     match &result {
         Ok(()) => {
-            // The transaction has taken place. It cannot be rolled back any more, although some roots have
-            // not finished yet.
+            // The transaction has taken place. It cannot be rolled back any more, although the work after the
+            // commit is not done for all roots yet.
             contexts.iter_mut().for_each(|context| context.is_between = true);
             contexts.iter_mut().for_each(|context| finish_commit(context));
         }
@@ -57,8 +60,8 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> CommitResult {
 }
 
 /// Commits with one redo record and one fence. There is another fence if there are more fresh objects than
-/// the record holds, and more if the log is full. If nothing has changed, there is neither record nor fence.
-/// Commits with the write-ahead log, if there is one.
+/// the record holds, and further fences if the log is full. If nothing has changed, there is neither record
+/// nor fence. Commits with the write-ahead log, if there is one.
 #[inline(always)]
 fn commit_alone(context: &mut Context) -> CommitResult {
     if context.media.wal().is_some() {
@@ -76,9 +79,9 @@ fn commit_alone(context: &mut Context) -> CommitResult {
     Ok(())
 }
 
-/// Commits with a redo record in [parts](super::parts), one in the log of each root that has changed, and
-/// one fence. There is another fence if there are more fresh objects than the parts hold, and more if a log
-/// is full.
+/// Commits with a redo record in [parts](super::parts), one in the log of each root that has changed, and one
+/// fence. There is another fence if there are more fresh objects than the parts hold, and further fences if a
+/// log is full.
 fn commit_parts(contexts: &mut [&mut Context]) -> CommitResult {
     let mut flushed = false;
     for context in contexts.iter_mut() {
@@ -87,24 +90,25 @@ fn commit_parts(contexts: &mut [&mut Context]) -> CommitResult {
         flushed |= context.stage();
     }
     if flushed {
-        // Fresh objects must be durable before the record that makes them reachable, which may be a later
-        // one.
+        // Fresh objects must be durable before the record that makes them reachable, which may be the record
+        // of a later transaction.
         contexts[0].media.fence();
     }
     let Some(stale) = last_part(contexts) else {
         if flushed {
-            Context::upgrade_all(contexts); // as with a record: a cycle may begin
+            Context::upgrade_all(contexts); // a collection may begin, as after a record
         }
         return Ok(());
     };
-    contexts[0].is_between = true; // for the reason in `commit_to_log`
+    contexts[0].is_between = true; // from here on only recovery can tell whether it commits
     for context in with_record(contexts) {
         context.log.staged.make_part();
         if !context.log.has_room() {
             make_room(context)?;
         }
     }
-    // Named only now: a log that was emptied to make room has a new generation.
+    // The parts name one another only after the logs have room: a log that was emptied to make room has a new
+    // generation.
     let last = if bug(Bug::NameBeforeRoom) { Some(stale) } else { last_part(contexts) };
     let mut other = last.expect("some have a record");
     for context in with_record(contexts) {
@@ -123,7 +127,7 @@ fn with_record<'a>(contexts: &'a mut [&mut Context]) -> impl Iterator<Item = &'a
     contexts.iter_mut().map(|context| &mut **context).filter(|context| !context.log.staged.is_empty())
 }
 
-/// Returns the name of the last part of the record, if there is one.
+/// Returns the name of the last part of the staged record, if any context has a part.
 fn last_part(contexts: &[&mut Context]) -> Option<EntryId> {
     contexts.iter().rfind(|context| !context.log.staged.is_empty()).map(|context| context.next_entry())
 }
@@ -157,8 +161,9 @@ fn prepare(context: &mut Context) {
     }
 }
 
-/// Makes the staged record durable in the log. If there is no room for it, this fails before the record is
-/// written. After the record is durable, nothing can fail until its words are stored in place.
+/// Makes the staged record durable in the region's log. If the log cannot get room for the record, this fails
+/// before the record is written. After the record is durable, nothing can fail until its words are stored in
+/// place.
 #[inline(always)]
 fn commit_to_log(context: &mut Context, flushed: bool) -> CommitResult {
     // From here on the record may be in the log. After a panic, only recovery can find out whether the
@@ -179,14 +184,14 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> CommitResult {
 /// Appends the staged record, if it is not empty, to the write-ahead log, and stores its words in place.
 #[inline(never)]
 fn commit_to_wal(contexts: &mut [&mut Context]) -> CommitResult {
-    // Upgraded before there is a record: a checkpoint may bring the record to the file before its words are
-    // stored here, and readers see the file where this process has not stored to a page.
+    // The contexts are upgraded before there is a record: a checkpoint may bring the record to the file
+    // before its words are stored here, and readers see the file where this process has not stored to a page.
     Context::upgrade_all(contexts);
-    contexts[0].is_between = true; // for the reason in `commit_to_log`
+    contexts[0].is_between = true; // from here on only recovery can tell whether it commits
     for context in contexts.iter() {
         if let Some(wal) = context.media.wal() {
-            // These are fresh objects that the record does not hold. They may come before it, because nothing
-            // points to them yet.
+            // This records the fresh objects that the staged record does not hold. They may come before it in
+            // the log, because nothing points to them yet.
             context.media.record(wal)?;
         }
     }
@@ -201,16 +206,16 @@ fn commit_to_wal(contexts: &mut [&mut Context]) -> CommitResult {
     Ok(())
 }
 
-/// Gives all contexts the largest of their positions. If there is a record, that of the first context is for
-/// all of them. If there is none, each root may have read data that depend on an older record of another
-/// root.
+/// Gives all contexts the largest of their log positions. If the transaction has a record, only the first
+/// context has its position so far. If it has none, each root may have read data that depend on an older
+/// record of another root.
 fn share_position(contexts: &mut [&mut Context]) {
     let position = contexts.iter().map(|context| context.media.position()).max().unwrap_or(0);
     contexts.iter().for_each(|context| context.media.set_position(position));
 }
 
-/// Makes room for the staged record: grows the log while it is small, and empties it otherwise, or if it
-/// cannot grow. If the emptied log is still too short, it grows.
+/// Makes room for the staged record: grows the log while it is small, and empties it if it is large or cannot
+/// grow. If the emptied log is still too short, grows it.
 #[cold]
 fn make_room(context: &mut Context) -> Result<()> {
     if context.log.capacity() < RECORD_LOG && context.grow_log().is_ok() {
@@ -224,8 +229,8 @@ fn make_room(context: &mut Context) -> Result<()> {
     context.grow_log().inspect_err(|_| context.gc.wanted = true)
 }
 
-/// Makes the data durable, and then empties the undo log. The new generation is the commit word. With a
-/// write-ahead log, a record of the data commits the transaction instead.
+/// Commits a long transaction: makes its data durable, and then empties the undo log. The new generation of
+/// the log is the commit word. With a write-ahead log, a record of the data commits the transaction instead.
 fn commit_long(contexts: &mut [&mut Context]) -> CommitResult {
     // Span-table entries are logged like objects, so that a crash leaks no span.
     let mut taken: Vec<TakenSpan> = Vec::new();
@@ -251,7 +256,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> CommitResult {
             media.flush(words, len);
         });
     }
-    contexts[0].is_between = true; // for the reason in `commit_to_log`
+    contexts[0].is_between = true; // from here on only recovery can tell whether it commits
     if let Some(wal) = contexts[0].media.wal() {
         contexts[1..].iter().for_each(|context| contexts[0].media.take_noted(&context.media));
         contexts[0].media.record(wal)?;
@@ -268,7 +273,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> CommitResult {
 #[inline(always)]
 fn finish_commit(context: &mut Context) {
     if !context.alloc.is_untouched() {
-        context.is_between = true; // not set yet for a commit without a record
+        context.is_between = true; // a commit without a record has not set it
         may_panic();
         context.gc.remember_fresh(&mut context.alloc);
         context.alloc.commit(context.store());

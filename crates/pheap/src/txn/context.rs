@@ -1,5 +1,5 @@
-//! The state of a region that its lock guards, and of its open transaction: its path, and the memory that it
-//! has touched.
+//! The state of a region that its lock guards, with that of its open transaction: how the transaction keeps
+//! its writes, and the memory that it has touched.
 
 #![allow(unsafe_code)]
 
@@ -38,8 +38,8 @@ pub(crate) struct RegionFront {
     pub(crate) lock: RegionLock,
 }
 
-/// The fields that an access looks at first. The `View` of a transaction points to those of its region. Views
-/// that read all objects in place point to static ones.
+/// The fields that an access to an object in a transaction looks at first. The `View` of a transaction points
+/// to those of its region. Views that read all objects in place point to static ones.
 ///
 /// Aligned to separate lines, like [`Counters`](crate::stats::Counters).
 #[repr(align(128))]
@@ -49,12 +49,12 @@ pub(crate) struct HotFields {
     pub(crate) filter: Cell<u64>,
     /// The context of the region; null in a `HotFields` that belongs to no region.
     pub(crate) context: Cell<*mut Context>,
-    /// The places of values that the transaction has accessed lately: in copies, or in the heap.
+    /// The places, in copies or in the heap, of values that the transaction has accessed lately.
     pub(crate) recent: Recent,
     /// The table of logged words of a long transaction, shifted so that the index is the block's number
     /// counted from address 0. Each word has the bits of one block. Null if each store must ask the context.
     logged: Cell<*const AtomicU64>,
-    /// Whether the transaction is long, and no copies are pending.
+    /// Whether the transaction is long, and none of its copies are still to be stored in place.
     pub(crate) logs_in_place: Cell<bool>,
 }
 
@@ -125,15 +125,16 @@ impl HotFields {
 /// place in every mode.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// In copies, in the write set.
+    /// Writes go to copies in the write set.
     Short,
-    /// In place, with the old content in the undo log.
+    /// Writes go in place, after the old content is in the undo log.
     Long,
-    /// In copies in DRAM, because the log cannot grow. The transaction will be rolled back.
+    /// Writes go to separate copies in DRAM, because the undo log cannot grow. The transaction will be rolled
+    /// back.
     Doomed,
 }
 
-/// How a store gets its place: as [`Mode`] says, or with more steps.
+/// How a store gets its place: by the steps of the [`Mode`] alone, or with further steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreRoute {
     Short,
@@ -142,7 +143,7 @@ pub(crate) enum StoreRoute {
     Other,
 }
 
-/// The state of a region that its lock guards.
+/// The state of a region that its lock guards, with that of its open transaction.
 //
 // Premises of the `unsafe` code here:
 // (1) `store` and `front` are valid as long as the context exists.
@@ -197,19 +198,20 @@ pub(crate) struct Context {
     pub(super) looks: usize,
     /// The value of `looks` at which to reconsider spilling.
     pub(super) enough_looks: usize,
-    /// Whether there is room to log words ahead of stores; `None` if this transaction has not checked.
+    /// Whether the heap has room to log words ahead of stores to them; `None` if this transaction has not
+    /// checked.
     pub(super) room_ahead: Option<bool>,
     /// Values whose padding is to be zeroed before the commit.
     pub(crate) padded: Padded,
     /// Places that the transaction is about to write, and that are to be logged together (address, bytes).
     pub(crate) ahead: Vec<(usize, usize)>,
-    /// The ranges that are being logged. A field only to keep its memory.
+    /// The list of ranges that an undo entry is made of. It is a field only to keep the memory of the list.
     pub(super) scratch: Vec<(usize, usize)>,
     /// Slots of the held pointers that this transaction has made.
     pub(crate) held: Vec<u32>,
     front: *const RegionFront,
     /// All contexts of a transaction over several roots; `None` if there is one root. Only the thread that
-    /// has them all locked touches the count.
+    /// has all their regions locked changes the count of the `Rc`.
     pub(crate) group: Option<Rc<[*mut Context]>>,
     txn: u64,
 }
@@ -231,7 +233,7 @@ impl Context {
         let store_ref = unsafe { &*store };
         let tuning = &store_ref.tuning;
         let copies = tuning.copies.min(MAX_ENTRIES);
-        // Without fences the undo log costs hardly more than copies, so fewer of them are useful.
+        // Without fences the undo log costs hardly more than copies, so fewer copies are useful.
         let limit = if media.fences_undo() { copies } else { copies / 2 };
         Context {
             store,
@@ -358,8 +360,9 @@ impl Context {
         self.hot().logs_in_place.set(false);
     }
 
-    /// Gives the map of logged words the table of the heap, if the heap has one. Called before the mode
-    /// becomes [`Mode::Long`], and before anything is logged. Without a table, each store would need a call.
+    /// Gives the map of logged words the table that all regions of the heap share, if the heap has one.
+    /// Called before the mode becomes [`Mode::Long`], and before anything is logged. Without a table, each
+    /// store would need a call.
     pub(super) fn share_logged(&mut self) {
         if self.logged.table().is_none() {
             self.logged.share(self.store().logged());
@@ -390,11 +393,12 @@ impl Context {
     }
 
     /// Allocates a new object of zero or more bytes.
-    #[inline(always)] // a third of the size if the type is known; the compiler would not always inline it
+    #[inline(always)] // a third of the code if the type is known; the compiler would not always inline it
     pub(crate) fn alloc(&mut self, request: AllocRequest) -> Result<*mut u8> {
         let addr = match self.alloc.try_alloc(&request) {
             Some(addr) => addr,
-            // Passed in parts: a reference would force the request into memory, on the fast path, too.
+            // The request is passed in parts: a reference would force the request into memory, on the fast
+            // path, too.
             None => self.between_states(|context| {
                 context.alloc_slow(request.desc, request.bytes, request.align, request.unsized_)
             })?,
@@ -431,7 +435,7 @@ impl Context {
                     }
                     match store.take_span(&bytes, entry) {
                         Ok(span) => span,
-                        // The running cycle may free enough.
+                        // The running cycle of the collector may free enough space.
                         Err(_) if !self.gc.is_idle() => {
                             self.complete_collection();
                             continue;
@@ -507,8 +511,8 @@ impl Context {
         if self.media.wal().is_some() { 0 } else { bytes.saturating_sub(self.log.capacity()) }
     }
 
-    /// Makes the data of all records in the log durable, empties it, and ends the quarantine. Does nothing if
-    /// the log is empty.
+    /// Makes the data of all records in the log durable, empties the log, and ends the quarantine of freed
+    /// memory. Does nothing if the log is empty.
     pub(crate) fn retire_records(&mut self) {
         if !self.log.is_empty() {
             self.between_states(Context::retire_some_records);
@@ -547,8 +551,8 @@ impl Context {
 /// Steps at the end of a transaction.
 impl Context {
     /// Adds the transaction's changes to the record of its own log: the words that differ in copies, the
-    /// span-table entries that it records, and fresh objects. If there are many fresh objects, this starts to
-    /// flush them instead. Returns whether it did.
+    /// span-table entries that it records, and fresh objects. If there are too many fresh objects for a
+    /// record, this starts to flush them instead, and returns whether it did.
     #[inline(always)]
     pub(super) fn stage(&mut self) -> bool {
         let Context { set, log, alloc, media, base, fresh_in_record, .. } = self;
@@ -560,8 +564,9 @@ impl Context {
         stage(&self.set, &mut self.alloc, &self.media, self.base, self.fresh_in_record, record)
     }
 
-    /// Zeroes the padding of values that were written. Only before the commit, or when a savepoint is taken
-    /// back: a spill may come while there are references to a value, and these cover its padding.
+    /// Zeroes the padding of values that were written. Called only before the commit, or when a savepoint is
+    /// taken back. A spill must not zero padding: it may come while there are references to a value, and
+    /// these cover its padding.
     #[inline(always)]
     pub(super) fn zero_padding(&mut self) {
         if !self.padded.is_empty() {
@@ -589,8 +594,8 @@ impl Context {
     pub(super) fn apply(&mut self) {
         let base = self.store().base();
         let Context { log, media, dirty, .. } = self;
-        // The records of these lines are durable. The next fence waits for their flushes, so that few lines
-        // are left when the log is emptied. The next fence may be one of another processor; see
+        // The records of these lines are durable. The next fence waits for their flushes, so that few dirty
+        // lines are left when the log is emptied. The next fence may be one of another processor; see
         // `Exclusive::let_go`.
         dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
         let needs_flush = media.needs_flush();
@@ -605,8 +610,8 @@ impl Context {
         }
     }
 
-    /// Stores the old content in the undo entries in place, newest first, and starts to flush it. Returns
-    /// whether there was any entry.
+    /// Stores the old content from the undo entries in place, newest entry first, and starts to flush it.
+    /// Returns whether there was any entry.
     ///
     /// Entries may hold words that were not stored to, and a thread may read these without a lock, through a
     /// snapshot. So this stores only words that differ.
@@ -634,7 +639,7 @@ impl Context {
     }
 }
 
-/// See [`Context::stage`].
+/// Adds the changes of a transaction to `record`; see [`Context::stage`].
 #[inline(always)]
 fn stage(
     set: &WriteSet,
@@ -699,8 +704,9 @@ fn grow_log(store: &Store, region: u32, media: &Media, log: &mut RegionLog, byte
 }
 
 /// Marks a transaction in which a change of the region's internal structures has panicked. The program may
-/// catch the panic. A transaction that has done nothing commits without a check, and this one must not count
-/// as such. So `drop` adds a free to it. The free never happens, because the transaction never commits.
+/// catch the panic. A transaction that has done nothing commits without a check, and a marked transaction
+/// must not count as such. So `drop` adds a free to the transaction. The free never happens, because the
+/// transaction never commits.
 struct PanickedChange<'a>(&'a mut Context);
 
 impl Drop for PanickedChange<'_> {

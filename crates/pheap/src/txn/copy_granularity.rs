@@ -1,25 +1,26 @@
-//! Decides whether a store to a field copies the whole object, if that is small, or the field only.
+//! Decides whether a store to a field copies the whole object, if the object is small, or the field only.
 //!
-//! A copy of the object costs more to make and to compare, but every later access to the object finds it. A
-//! program that stores to one field of each object gains from copies of fields, unless it comes back to them
-//! again and again: fields of neighbouring objects share slots of the [cache](super::recent) more often than
-//! the objects do. Earlier transactions decide, because most programs repeat themselves.
+//! A copy of the object costs more to make and to compare, but every later access to the object finds the
+//! copy. A program that stores to one field of each object gains from copies of fields, unless it comes back
+//! to them again and again: fields of neighbouring objects share slots of the [cache](super::recent) more
+//! often than the objects do. Earlier transactions decide, because most programs repeat themselves.
 
-/// If a transaction looks up each copy more often than this, copies of objects would have cost less. (A
-/// program that comes back looks up each copy at least once, because making a copy of a field does not enter
-/// it into the cache.)
+/// If a transaction looks up copies of fields more than this many times for each copy, copies of whole
+/// objects would have cost less. (A program that comes back looks up each copy at least once, because making
+/// a copy of a field does not enter it into the cache.)
 const LOOKS: usize = 4;
 
 /// The extent of a copy for a store to a field, and the counts that decide it.
 #[derive(Debug)]
 pub(crate) struct CopyGranularity {
     fields: bool,
-    /// How often this transaction has looked up a value that had a copy and was not in the cache; and how
-    /// many copies it had at the last such lookup.
+    /// How many times this transaction has looked up a value that had a copy and was not in the cache; and
+    /// how many copies it had at the last such lookup.
     again: usize,
     copies: usize,
     /// Number of successive transactions that have looked up no copy again, while stores copy whole objects.
     quiet: u32,
+    /// The value of `quiet` at which stores begin to copy fields only:
     /// [`Tuning::patience`](crate::tuning::Tuning::patience).
     patience: u32,
 }
@@ -35,7 +36,7 @@ impl CopyGranularity {
         self.fields
     }
 
-    /// Records a lookup that has found a copy. The write set has `copies` copies.
+    /// Records a lookup that has found a copy, in a write set of `copies` copies.
     #[inline(always)]
     pub(crate) fn note_again(&mut self, copies: usize) {
         self.again += 1;
@@ -77,7 +78,7 @@ mod tests {
         assert!(!granularity.is_fields());
         quiet(&mut granularity, 1);
         assert!(granularity.is_fields());
-        granularity.note_again(1); // the same field
+        granularity.note_again(1); // another access to the same field
         quiet(&mut granularity, 2 * PATIENCE);
         assert!(granularity.is_fields());
         granularity.note_part();

@@ -1,20 +1,23 @@
-//! Lines that redo records cover, and that were not flushed yet.
+//! Cache lines that redo records in the log cover, and that were not flushed yet.
 
 use std::collections::VecDeque;
 
 use crate::tuning::Tuning;
 use crate::units::{LINE, lines};
 
-/// Number of contiguous lines of which each is noted once only.
+/// Number of slots of `recent`. As many contiguous lines do not share slots, so each of them is noted only
+/// once.
 const RECENT_LINES: usize = 1024;
 
 /// Cache lines that wait to be flushed. A line that is written again and again is mostly noted once.
 pub(crate) struct DirtyLines {
     /// Addresses of lines, oldest first.
     lines: VecDeque<usize>,
-    /// For each hash of a line: the address of the line that was noted last.
+    /// A direct-mapped cache of noted lines: in each slot, the address of the line with this slot that was
+    /// noted last.
     recent: [usize; RECENT_LINES],
-    /// The number of lines from which on some are flushed; and how many are flushed then.
+    /// The number of noted lines from which on `drain_some` removes lines; and the number of lines that it
+    /// removes.
     many: usize,
     some: usize,
 }
@@ -47,7 +50,7 @@ impl DirtyLines {
             return;
         }
         for oldest in self.lines.drain(..self.some) {
-            // If the line is written again, it must be noted again.
+            // If the line is written again, it must be noted again, so `recent` forgets it.
             let recent = &mut self.recent[oldest / LINE % RECENT_LINES];
             if *recent == oldest {
                 *recent = usize::MAX;

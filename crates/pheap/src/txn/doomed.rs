@@ -1,8 +1,9 @@
-//! Writes of a transaction that cannot be logged for lack of space. The transaction will be rolled back.
+//! The writes of a transaction whose undo log cannot grow for lack of space. The transaction will be rolled
+//! back.
 //!
-//! `Index` cannot fail, so the transaction continues with copies in DRAM. An access that overlaps copies, and
-//! lies within none of them, merges them into a new copy of all their bytes and its own. Buffers are kept
-//! until the rollback, because references into them may be alive.
+//! `Index` and `IndexMut` cannot return an error, so the transaction continues with copies in DRAM. An access
+//! that overlaps copies, and lies within none of them, merges them into a new copy of all their bytes and its
+//! own. Buffers are kept until the rollback, because references into them may be alive.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -12,25 +13,27 @@ use crate::units::PAGE;
 /// A byte that may be padding, and so may be indefinite.
 pub(crate) type Byte = MaybeUninit<u8>;
 
-/// Copies of ranges that were written, or that were read and overlap these, by address. They do not overlap.
+/// Copies of ranges that were written, or that were read and overlap written ranges, by address. The copies
+/// do not overlap.
 #[derive(Default)]
 pub(crate) struct DoomedCopies {
     copies: BTreeMap<usize, DoomedCopy>,
-    /// Vectors and not boxes: moving a box would invalidate the pointers that were made from it.
+    /// The memory of the copies. These are vectors and not boxes: moving a box would invalidate the pointers
+    /// that were made from it.
     buffers: Vec<Vec<Byte>>,
 }
 
 struct DoomedCopy {
     len: usize,
-    /// Index of its buffer, and the offset in that.
+    /// Index of the copy's buffer in `buffers`, and the offset of the copy in the buffer.
     buffer: usize,
     at: usize,
     data: *mut u8,
 }
 
 impl DoomedCopies {
-    /// Returns where to read `len` bytes at `addr`: in their place if no copy overlaps them or `len` is 0, or
-    /// else in a copy, as [`copy`](Self::copy) does.
+    /// Returns where to read `len` bytes at `addr`: at `addr` if no copy overlaps these bytes or `len` is 0,
+    /// or else in a copy, which is made as by [`copy`](Self::copy).
     pub(crate) fn readable(
         &mut self,
         addr: usize,
@@ -53,8 +56,8 @@ impl DoomedCopies {
         found
     }
 
-    /// Returns a copy of `len` bytes at `addr`, to read or write. `original` fills a buffer with the present
-    /// bytes at an address, before older copies are merged into it.
+    /// Returns a copy of `len` bytes at `addr`, to read or write. `original` fills a buffer with the heap's
+    /// bytes at an address, before older copies are merged into the buffer.
     pub(crate) fn copy(
         &mut self,
         addr: usize,
@@ -71,8 +74,8 @@ impl DoomedCopies {
         let ends = starts.iter().map(|start| start + self.copies[start].len);
         let end = ends.chain([addr + len]).max().expect("not empty");
         let start = starts.iter().copied().chain([addr]).min().expect("not empty");
-        // Aligned like the original, up to a cache line. A longer copy is aligned up to a page, because a
-        // value with a larger alignment may be in it.
+        // The copy is aligned like the original: up to a cache line, and up to a page if the copy is longer
+        // than a line, because a value with a larger alignment may be in it.
         let unit = if end - start > 64 { PAGE as usize } else { 64 };
         let shift = start % unit;
         let mut buffer = vec![Byte::uninit(); unit + shift + end - start];

@@ -1,36 +1,38 @@
 //! Finds the entries of a write set that cover a cache line: a hash table with chains, by line.
 //!
-//! A write set uses it when it has too many entries to look at each of them.
+//! A write set uses this index when it has too many entries to look at each of them.
 
 use crate::units::LINE;
 
-/// The largest number of lines: their indices take 16 bits.
+/// The largest number of lines that an index takes: the index of a line in `covered` takes 16 bits.
 pub(super) const MAX_LINES: usize = u16::MAX as usize;
 /// Number of heads of an index that has not grown; a power of two.
 const HEADS: usize = 2 << 10;
-/// Lines of a group. The lines of one group have successive places, modulo the number of heads.
+/// Number of lines of a group. The lines of one group have successive places in `heads`, modulo the number of
+/// heads.
 const GROUP: u32 = 1024;
 
-/// Says that an entry covers a line, at least in part.
+/// Says that an entry of the write set covers a line, at least in part.
 #[derive(Clone, Copy)]
 struct CoveredLine {
-    /// The lower half of the line's number. The entry itself decides whether it overlaps a range.
+    /// The lower half of the line's number. Lines may share it, so a lookup must compare the entry's
+    /// addresses, too.
     line: u32,
     entry: u16,
-    /// One more than the index of the next element with the same place; 0 for none.
+    /// One more than the index of the next element of `covered` with the same place in `heads`; 0 for none.
     next: u16,
 }
 
 pub(super) struct LineIndex {
-    /// For each place: one more than the index of the newest element of `covered`; 0 for none.
+    /// For each place of lines: one more than the index of the newest element of `covered`; 0 for none.
     heads: Box<[u16]>,
     covered: Vec<CoveredLine>,
 }
 
-/// Returns the place of a line among `heads` heads; `heads` is a power of two.
+/// Returns the place of a line's chain among `heads` heads; `heads` is a power of two.
 ///
-/// There may be many objects of one size, each of which is written at the same offset. So the places of
-/// successive groups are scattered.
+/// A program may write many objects of one size, each at the same offset. So the places of successive groups
+/// are scattered.
 #[inline(always)]
 fn head_index(line: u32, heads: usize) -> usize {
     line.wrapping_add((line / GROUP).wrapping_mul(0x9e37_79b9)) as usize & (heads - 1)
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn objects_of_one_size_have_chains_of_their_own() {
         let mut index = LineIndex::new();
-        // The same line of every second one of many objects of 2 KiB.
+        // Adds the same line of every second one of many objects of 2 KiB.
         for i in 0..2000 {
             index.insert(i * 64 + 2, i * 64 + 2, i as u16);
         }

@@ -1,6 +1,6 @@
-//! The log of a region: appends entries, and finds the complete entries when it is read. It holds redo
-//! records of short transactions, or the undo entries of one long transaction. (With a write-ahead log it
-//! holds undo entries only, in DRAM.)
+//! The log of a region: appends entries, and finds the complete entries after a crash. It holds redo records
+//! of short transactions, or the undo entries of one long transaction. (With a write-ahead log it holds undo
+//! entries only, in DRAM.)
 //!
 //! The log is a chain of segments, filled from the front. An entry in it is a whole number of cache lines:
 //!
@@ -32,15 +32,15 @@ use crate::store::region_header::{REGION_SIZE, RegionHeader};
 use crate::store::stored::StoredHeap;
 use crate::units::LINE;
 
-/// Words that a buffer may keep allocated when a long transaction has ended.
+/// Words for which each list of this log may keep memory when the log is emptied.
 const KEPT: usize = 64 << 10;
 
 /// An undo entry takes no further words once it has this many. (With the heads of its ranges it may have two
 /// more, and is then padded to whole lines.)
 const PIECE: usize = 4096;
 
-/// A run of pages that holds entries. Its first word holds the heap offset of the next segment; 0 in the
-/// last one.
+/// A part of the heap that holds entries of a log. Its first word holds the heap offset of the next segment;
+/// 0 in the last segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionLogSegment {
     pub(crate) start: u64,
@@ -76,7 +76,7 @@ pub(crate) struct RegionLog {
     identity: u64,
     segments: Vec<RegionLogSegment>,
     generation: u64,
-    /// Index of the current segment.
+    /// Index in `segments` of the segment that takes the next entry, if it has room.
     segment: usize,
     /// Heap offset of the next entry.
     at: u64,
@@ -84,16 +84,16 @@ pub(crate) struct RegionLog {
     left: u64,
     /// Number of the next entry in its generation.
     sequence: u64,
-    /// The places of the open transaction's undo entries: heap offsets, or indices in `kept`.
+    /// The places of the open transaction's undo entries: heap offsets, or indices in `kept` if there is one.
     undo: Vec<u64>,
-    /// In a heap with a write-ahead log, this log holds only the undo entries of the open transaction, for
-    /// its rollback. They are here, in DRAM. `None` in other heaps.
+    /// The words of the undo entries in a heap with a write-ahead log: there, a region's log holds only the
+    /// undo entries of the open transaction, for its rollback, in DRAM. `None` in other heaps.
     kept: Option<Vec<u64>>,
     /// The entry under construction.
     pub(crate) staged: StagedEntry,
 }
 
-/// The content of a log.
+/// The content of a log that was read after a crash.
 pub(crate) struct LogScan {
     pub(crate) kind: EntryKind,
     pub(crate) entries: Vec<*const [u64]>,
@@ -101,8 +101,8 @@ pub(crate) struct LogScan {
 }
 
 impl RegionLog {
-    /// Makes the log of the region with this header. It counts as empty: if the generation has entries, a new
-    /// one must be durable before anything is appended.
+    /// Makes the log of the region with this header. The log counts as empty: if the generation has entries,
+    /// a new generation must be durable before anything is appended.
     ///
     /// # Safety
     /// As long as the log is used, the heap is mapped at `base`, and `segments` are in the heap and belong to
@@ -174,7 +174,7 @@ impl RegionLog {
     }
 
     /// Adds a segment to the chain. The link is durable after the next fence, like entries in the segment.
-    /// Lines that were flushed before this call are durable before the link is.
+    /// Lines that were flushed before this call are durable before the link.
     ///
     /// # Safety
     /// The pages of `segment` belong to this log alone, and are mapped.
@@ -182,7 +182,8 @@ impl RegionLog {
         let last = self.segments[self.segments.len() - 1];
         let first_word = |of: RegionLogSegment| self.base.wrapping_add(of.start as usize).cast::<u64>();
         let (new, link) = (first_word(segment), first_word(last));
-        // The new segment must durably end the chain before it becomes a part of it.
+        // The new segment must durably mark the end of the chain (next segment 0) before the chain leads to
+        // it.
         // SAFETY: the caller guarantees that `segment` is mapped. Its first line holds no entries.
         unsafe { media.store_word(new, 0) };
         media.persist(new.cast(), 8);
@@ -296,8 +297,8 @@ impl RegionLog {
         Ok(())
     }
 
-    /// Empties the log by making the next generation durable; or only clears it, if it keeps its entries in
-    /// DRAM. Everything that its entries cover must be durable before.
+    /// Empties the log by making the next generation durable; or only clears the log, if it keeps its entries
+    /// in DRAM. All words that the entries cover must be durable before the call.
     #[track_caller]
     pub(crate) fn reset(&mut self, media: &Media) {
         self.undo.clear();
@@ -359,7 +360,7 @@ impl RegionLog {
         unsafe { std::slice::from_raw_parts(entry, len) }
     }
 
-    /// Reads the log after a crash: the complete entries of the present generation. Calls `look` with each of
+    /// Reads the complete entries of the present generation after a crash, and calls `look` with each of
     /// them.
     pub(crate) fn scan(&self, mut look: impl FnMut(&[u64])) -> Result<LogScan> {
         let mut entries: Vec<*const [u64]> = Vec::new();

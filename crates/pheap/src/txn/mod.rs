@@ -1,7 +1,9 @@
-//! Transactions: the two protocols, and the state of the open transaction.
+//! Transactions: the two protocols, and the state of the open transaction. A *short* transaction writes to
+//! copies in DRAM, and commits by a redo record. A *long* one writes in place, after it has logged the old
+//! content in an undo log.
 //!
 //! This module knows objects, the allocator, the collector and the log of one region. Its caller has locked
-//! the region; this module may upgrade that lock. It must not take locks, nor know roots.
+//! the region; this module may upgrade that lock. It must not lock regions, nor know roots.
 //!
 //! | file | |
 //! |---|---|

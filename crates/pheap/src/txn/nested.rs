@@ -1,4 +1,4 @@
-//! Parts of a transaction that can be taken back alone, by [savepoints](super::savepoint).
+//! Nested parts of a transaction, which can be taken back alone, by [savepoints](super::savepoint).
 //!
 //! While a savepoint is open, each store to an object that is older than the savepoint gets its place from
 //! [`Context::writable`], or from the cache of [`recent`](super::recent) places, or follows a call of
@@ -39,8 +39,8 @@ impl Context {
         }
     }
 
-    /// Closes the newest savepoint and leaves its changes alone: the region is between two states, or the
-    /// transaction belongs to the parent of this process.
+    /// Closes the newest savepoint, and neither keeps nor takes back the changes since it was opened: the
+    /// region is between two states, or the transaction belongs to the parent of this process.
     pub(crate) fn drop_savepoint(&mut self) {
         self.savepoints.close();
         self.set_route();
@@ -54,8 +54,8 @@ impl Context {
         // reference to them is alive (premise 4).
         unsafe {
             let Some(mut savepoint) = (*cx).savepoints.close() else { return Vec::new() };
-            // Done now: new objects become garbage, which must not keep stray padding, and the noted places
-            // may soon hold no valid values of their types.
+            // Padding is zeroed before the changes are taken back: new objects become garbage, which must not
+            // keep stray padding, and the noted places may then hold no valid values of their types.
             if (*cx).mode != Mode::Doomed {
                 (*cx).write_back_copies();
                 (*cx).zero_padding();
@@ -75,8 +75,8 @@ impl Context {
             }
             (*cx).set_route();
             (*cx).ahead.clear();
-            // `writable` has returned the cached places since the inner savepoint was opened. The outer one
-            // may not know the words there.
+            // The cache has places that `writable` has returned since the inner savepoint was opened. For the
+            // outer savepoint, the old content of the words there may not be saved.
             if !bug(Bug::RecentAfterTakenBack) {
                 (*cx).hot().recent.forget();
             }
@@ -126,14 +126,15 @@ impl Context {
         }
     }
 
-    /// Saves the words for the newest savepoint, if one is open, unless their object was allocated since it
-    /// was opened.
+    /// Saves the words at `addr`, whose present content is at `place`, for the newest savepoint, if one is
+    /// open, unless their object was allocated since that savepoint was opened.
     ///
     /// # Safety
     /// At `place` are `len` bytes, which are whole words, and no thread writes to them during the call.
     unsafe fn save_words(&mut self, addr: usize, place: *const u8, len: usize) {
         let Some(savepoint) = self.savepoints.last() else { return };
-        // Once the savepoint is taken back, no pointer to an object that was allocated since can exist.
+        // Once the savepoint is taken back, no pointer to an object that was allocated since its opening can
+        // exist.
         if self.alloc.is_fresh_since(addr, savepoint.allocated) {
             return;
         }

@@ -1,5 +1,5 @@
-//! Padding: bytes of a value that have no meaning. Those of written values are zeroed before the transaction
-//! commits.
+//! Padding: bytes of a value that have no meaning. The padding of written values is zeroed before the
+//! transaction commits.
 
 use crate::layout::Padding;
 
@@ -8,7 +8,7 @@ use crate::layout::Padding;
 #[derive(Default)]
 pub(crate) struct Padded {
     values: Vec<(usize, Padding)>,
-    /// The number of values above which to remove duplicates, if it is larger than [`FEW`].
+    /// The number of values above which duplicates are removed; at least [`FEW`] values may stay.
     limit: usize,
 }
 

@@ -1,13 +1,14 @@
-//! Decides which parts of a record count. Without a write-ahead log, a short transaction over several roots
-//! has one part in the log of each root that it has changed.
+//! Decides, when a heap is opened, which parts of a redo record count. Without a write-ahead log, a short
+//! transaction over several roots has one part in the log of each root that it has changed.
 //!
-//! The parts of a record form a ring: each names another one. (A single part names itself.) They become
-//! durable together, by one fence, before these logs are used in another way. So a part counts if the part
-//! that it names is complete, by one of these signs:
+//! The parts of a record form a ring: each names another part. (A single part names itself.) They become
+//! durable together, by one fence, before the logs with these parts are used in another way. So a part counts
+//! if the part that it names is complete, by one of these signs:
 //!
 //! * the named log is gone, because its root was removed;
 //! * the named log has a newer generation, or goes on behind the named part;
-//! * the named log ends with the named part, and the same holds of that part, or the ring closes.
+//! * the named log ends with the named part, and the part that this names is complete by one of these signs,
+//!   or the ring closes.
 //!
 //! Only the last entry of a log can be a part of an incomplete record.
 
@@ -17,14 +18,14 @@ use std::collections::HashMap;
 use crate::faults::{Bug, bug};
 use crate::log::EntryId;
 
-/// The end of a log.
+/// The end of a region's log, as recovery finds it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogEnd {
     pub(crate) region: u32,
     pub(crate) generation: u64,
-    /// Number of complete entries.
+    /// Number of complete entries of the log in this generation.
     pub(crate) entries: u64,
-    /// The entry that the last entry names, if that is a part.
+    /// The part that the log's last entry names, if the last entry is a part itself.
     pub(crate) next: Option<EntryId>,
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct LogEnd {
 enum PartProof {
     Complete,
     Incomplete,
-    /// The result is that for the last entry of this log (an index).
+    /// The result is the same as for the last entry of another log, whose index this is.
     Ask(usize),
 }
 
@@ -72,7 +73,7 @@ fn follow_part(ends: &[LogEnd], by_region: &HashMap<u32, usize>, log: usize) -> 
         return if bug(Bug::RemovedPartsMiss) { PartProof::Incomplete } else { PartProof::Complete };
     };
     match ends[other].generation.cmp(&next.generation) {
-        Ordering::Less => PartProof::Incomplete, // pheap writes no such name
+        Ordering::Less => PartProof::Incomplete, // pheap names no later generation than the log's
         Ordering::Equal => match ends[other].entries.cmp(&(u64::from(next.number) + 1)) {
             Ordering::Less => PartProof::Incomplete,
             Ordering::Equal => PartProof::Ask(other),
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A log of region `region`, in generation 7, with 3 entries.
+    /// Returns the end of the log of region `region`, in generation 7, with 3 entries.
     fn end(region: u32, next: Option<(u32, u32, u64)>) -> LogEnd {
         let next = next.map(|(region, number, generation)| EntryId { region, number, generation });
         LogEnd { region, generation: 7, entries: 3, next }
@@ -104,8 +105,8 @@ mod tests {
             (ring[missing].entries, ring[missing].next) = (2, None);
             let expected: Vec<bool> = (0..4).map(|log| log < 3 && log != missing).collect();
             assert_eq!(incomplete(&ring), expected);
-            // Its log is empty and has a newer generation; or goes on behind the part; or its root was
-            // removed.
+            // The log of the missing part is empty and has a newer generation; or it goes on behind the part;
+            // or its root was removed.
             (ring[missing].entries, ring[missing].generation) = (0, 8);
             assert_eq!(incomplete(&ring), [false; 4]);
             (ring[missing].entries, ring[missing].generation) = (4, 7);
@@ -121,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any names give a result, and it is `false` for a log that does not end with a part.
+        /// Parts with any names give a result, and it is `false` for a log that does not end with a part.
         #[test]
         fn any_names_have_an_answer(
             names in prop::collection::vec(prop::option::of((0u32..8, 0u32..4, 6u64..9)), 0..8),

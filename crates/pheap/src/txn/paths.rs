@@ -13,11 +13,12 @@ use super::write_set::{RangeLookup, filter_bits, filter_bits_aligned};
 use crate::faults::{Bug, bug};
 use crate::layout::Padding;
 
-/// The most bytes of an object for which a store to one of its fields copies the whole object.
+/// The most bytes that an object may have for a store to one of its fields to copy the whole object.
 const SMALL: usize = 256;
 
 /// The paths of a write. Functions that may spill take a pointer, and make short borrows from it: a spill
-/// reaches the other contexts of the transaction through [`group`](Context::group), which also has this one.
+/// reaches the contexts of all roots of the transaction, including this one, through
+/// [`group`](Context::group).
 ///
 /// # Safety
 /// The premises of the unsafe functions that take a pointer:
@@ -30,8 +31,8 @@ const SMALL: usize = 256;
 /// 4. No `&mut` to a value of the region is alive. For a write, no reference to the bytes that the caller is
 ///    going to write exists: the caller has the root's `&mut Txn`, or no `Txn` of it is used any more.
 impl Context {
-    /// Returns where to write `len` bytes at `addr`. When it returns, a crash or a rollback can undo a write
-    /// there.
+    /// Returns the place at which the caller is to write `len` bytes of the heap at `addr`. When this
+    /// returns, a crash or a rollback can undo a write to that place.
     #[inline(always)]
     pub(crate) unsafe fn writable(
         cx: *mut Context,
@@ -87,7 +88,7 @@ impl Context {
         }
     }
 
-    /// [`writable`](Self::writable), but notes nothing for savepoints.
+    /// [`writable`](Self::writable), but saves no old content for savepoints.
     pub(super) unsafe fn writable_now(
         cx: *mut Context,
         addr: usize,
@@ -105,7 +106,7 @@ impl Context {
         }
     }
 
-    /// [`writable`](Self::writable) in a transaction that is not short, or that must note the store for a
+    /// [`writable`](Self::writable) in a transaction that is not short, or that must save old content for a
     /// savepoint; or for no bytes. A separate function, because inlined it would slow down short
     /// transactions.
     #[inline(never)]
@@ -132,10 +133,10 @@ impl Context {
     }
 
     /// Copies a value (address, bytes) without padding in a short transaction, if that is simple: the value
-    /// is not empty, the transaction has no new objects, `WriteSet::insert_at_once` makes the copy, and there
-    /// is no other copy in the way. That is so if the filter (of the cache lines that have copies) has no
-    /// line of the value; or if there are few copies, and none in `beside`, a range that contains the value.
-    /// Returns the copy; `None` if it is not simple.
+    /// is not empty, the transaction has no new objects, `WriteSet::insert_at_once` makes the copy, and no
+    /// other copy is in the way. No copy is in the way if the filter (of the cache lines that have copies)
+    /// has no line of the value; or if there are few copies, and none in `beside`, a range that contains the
+    /// value. Returns the copy; `None` if copying is not simple.
     ///
     /// # Safety
     /// Premises 3 and 4 of [`Context::writable`].
@@ -149,7 +150,7 @@ impl Context {
         debug_assert!(self.route == StoreRoute::Short || bug(Bug::SavepointForgetsFields));
         let hot = self.hot();
         let (filter, lines) = (hot.filter.get(), filter_bits_aligned(addr, len, align));
-        // The filter also has a line's bit for copies of other objects in the line.
+        // A line's bit in the filter may also stand for a copy of another object in that line.
         if len == 0
             || self.alloc.has_fresh()
             || filter & lines != 0 && !self.set.has_none_of_few(beside.0, beside.1)
@@ -173,15 +174,15 @@ impl Context {
     }
 
     /// Returns the range that must have no copies if `place` (address, bytes) within `object` is to get a
-    /// separate one: the whole object if it is small, or else the place.
+    /// separate copy: the whole object if it is small, or else the place.
     #[inline(always)]
     pub(crate) fn beside(object: (usize, usize), place: (usize, usize)) -> (usize, usize) {
         if object.1 <= SMALL { object } else { place }
     }
 
     /// Whether a part of a small `object` (address, bytes) other than `place`, which is within it, has a
-    /// copy. This may miss a part in lines in which the place has no byte. Then there is one copy more, which
-    /// is harmless. False also if a copy covers the place, but not the object.
+    /// copy. This may miss a copy in lines in which the place has no byte. Then the write set gets one copy
+    /// more, which is harmless. False also if a copy covers the place, but not the object.
     #[inline(always)]
     pub(crate) fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
         object.1 <= SMALL
@@ -192,8 +193,8 @@ impl Context {
 
     #[inline(never)]
     fn finds_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
-        // Mostly there is no copy, and one lookup is enough: in a large transaction the filter excludes
-        // little.
+        // Mostly no part of the object has a copy, and one lookup finds that out. (The filter does not: in a
+        // large transaction it excludes little.)
         match self.set.find_copy(object.0, object.1) {
             RangeLookup::Nothing => false,
             RangeLookup::Copy(_) => true,
@@ -202,8 +203,8 @@ impl Context {
     }
 
     /// [`writable`](Self::writable) in a short transaction, in rare cases. Either parts of the value have
-    /// copies, or it may be fresh, or it does not fit. Or there is a copy, but the transaction should spill
-    /// because of its many lookups.
+    /// copies, or the value may be in a new object, or its copy does not fit. Or the value has a copy, but
+    /// the transaction should spill because of its many lookups.
     #[inline(never)]
     unsafe fn writable_or_spill(
         cx: *mut Context,
@@ -228,8 +229,8 @@ impl Context {
         }
     }
 
-    /// [`writable`](Self::writable) in a transaction that is not short, or for no bytes. This notes nothing
-    /// for savepoints.
+    /// [`writable`](Self::writable) in a transaction that is not short, or for no bytes. This saves no old
+    /// content for savepoints.
     #[inline(never)]
     pub(crate) unsafe fn writable_by_log(
         cx: *mut Context,
@@ -245,7 +246,8 @@ impl Context {
         // value (premise 3).
         unsafe {
             (*cx).write_back_copies();
-            // Also in a doomed transaction, because its new objects were written in place before.
+            // New objects are written in place even in a doomed transaction, because they were written in
+            // place before.
             if (*cx).alloc.is_fresh(addr) && !bug(Bug::DoomCopiesFresh) {
                 (*cx).note_padding(addr, padding);
                 return in_place;
@@ -261,8 +263,9 @@ impl Context {
         }
     }
 
-    /// Returns a copy in the write set, or the place itself if it is fresh. The set has no copy of the value
-    /// or, if `in_part`, copies of parts only. `None` if the transaction must spill.
+    /// Returns a copy of the value in the write set, or the value's own address if it is in a new object. The
+    /// set has no copy of the value or, if `in_part`, copies of parts only. `None` if the transaction must
+    /// spill.
     ///
     /// # Safety
     /// Premises 3 and 4 of [`Context::writable`].
@@ -300,7 +303,7 @@ impl Context {
     #[inline(always)]
     fn note_copy(&self, addr: usize, len: usize, copy: *mut u8) {
         let hot = self.hot();
-        // The copy consists of whole words, which are in the same lines.
+        // The copy covers whole words, which are in the same cache lines as the value.
         hot.filter.set(hot.filter.get() | filter_bits(addr, len));
         self.note_new_copy(addr, len, copy, self.granularity.is_fields());
     }
@@ -333,7 +336,7 @@ impl Context {
         Some(copy)
     }
 
-    /// Notes a value that may have padding. The commit zeroes it.
+    /// Notes a value that has padding, if `padding` says so. The commit zeroes the padding.
     #[inline(always)]
     pub(crate) fn note_padding(&mut self, addr: usize, padding: Option<Padding>) {
         if let Some(padding) = padding {
@@ -341,11 +344,12 @@ impl Context {
         }
     }
 
-    /// Returns where to read `len` bytes at `addr`. Only called when the filter says that a copy may exist.
+    /// Returns the place at which the caller is to read `len` bytes of the heap at `addr`. Called only when
+    /// the filter says that a copy may exist.
     ///
     /// This may spill, or make a wider copy, so it may change the place of a range while references into the
-    /// heap are alive. It changes no byte that they cover: old copies stay as they are, and
-    /// [`spill`](Self::spill) says the same of the originals.
+    /// heap are alive. It changes no byte that these references cover: old copies stay as they are, and
+    /// [`spill`](Self::spill) explains why it changes no such byte of an original.
     pub(crate) unsafe fn readable(cx: *mut Context, addr: usize, len: usize, align: usize) -> *const u8 {
         let in_place = std::ptr::with_exposed_provenance::<u8>(addr);
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
@@ -386,7 +390,7 @@ mod tests {
     use crate::ptr::value_of;
     use crate::{Durability, Options, P, Persist};
 
-    /// 4 bytes. The second one is padding.
+    /// A value of 4 bytes. The second byte is padding.
     #[derive(Persist, Clone, Copy)]
     #[persist(crate = "crate")]
     #[repr(C)]
@@ -395,8 +399,9 @@ mod tests {
         number: u16,
     }
 
-    /// Returns the word in the file that holds two neighbours. A transaction writes them with `stale` bytes
-    /// in their padding, after it has written the first field of the `others`.
+    /// Returns the word in the file that holds two neighbours (elements 2 and 3 of a slice). A transaction
+    /// writes both with `stale` bytes in all places, padding included, after it has written the first field
+    /// of the `others`.
     fn stored(stale: u8, durability: Durability, others: &[usize]) -> [u8; 8] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("heap");
@@ -430,8 +435,7 @@ mod tests {
     fn padding_beside_another_value_is_zeroed() {
         for durability in [Durability::Process, Durability::Pmem] {
             let expected = [0xa5, 0, 0xa5, 0xa5, 0xa5, 0, 0xa5, 0xa5];
-            // Without other copies; with a copy of a part of a value; and with copies of parts of all of
-            // them.
+            // The cases: no other copies; a copy of a part of one value; and copies of parts of all values.
             for others in [&[][..], &[2], &[3], &[7, 6, 5, 4, 3, 2, 1, 0]] {
                 assert_eq!(stored(0xa5, durability, others), expected, "{durability:?}, {others:?}");
             }

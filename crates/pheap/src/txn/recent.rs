@@ -1,8 +1,8 @@
 //! A cache of the places where a transaction reads and writes values that it has accessed lately. Programs
 //! access the same few objects again and again, and a lookup here is cheaper than one in the write set.
 //!
-//! It is a direct-mapped cache of translations, like that of a processor for pages: each value has one slot,
-//! and loses it to the next value with the same slot.
+//! The cache is direct-mapped, like a processor's cache of page translations: each value has one slot, and
+//! loses it to the next value with the same slot.
 
 use std::cell::Cell;
 
@@ -10,20 +10,20 @@ use crate::store::header::END_OF_ADDRESSES;
 
 /// Number of slots; a power of two.
 const SLOTS: usize = 16;
-/// The most bytes of a value that is noted: a [`tag`] has room for so large a length.
+/// The most bytes of a value that the cache takes: a [`tag`] has room for so large a length.
 const LONGEST: usize = u16::MAX as usize;
 
 /// Places of values, by address and length of the value: the place of its copy, or its own address if it is
-/// written in place. All are forgotten when any of them moves.
+/// written in place. All places are forgotten when any of them moves.
 pub(crate) struct Recent {
     /// Whether any slot of `tags` is in use.
     any: Cell<bool>,
-    /// The tag of the value in each slot; 0 for an empty slot. Separate from the places, so that all tags can
-    /// be cleared at once.
+    /// The tag of the value in each slot; 0 for an empty slot. The tags are separate from the places, so that
+    /// all tags can be cleared at once.
     tags: [Cell<u64>; SLOTS],
     places: [Cell<*mut u8>; SLOTS],
-    /// Whether any slot of `unwritten` is in use, and the tags of values that are read in place because no
-    /// part of them has a copy. Separate from `tags`, because each new copy empties them.
+    /// Whether any slot of `unwritten` is in use; and the tags of values that are read in place because no
+    /// part of them has a copy. They are separate from `tags`, because each new copy empties `unwritten`.
     has_unwritten: Cell<bool>,
     unwritten: [Cell<u64>; SLOTS],
 }
@@ -54,8 +54,8 @@ impl Recent {
             return None;
         }
         let place = self.places[slot].get();
-        // The noted value may be a part that is as long as the whole. Its copy is aligned like the part: at
-        // least to a word, if the original is.
+        // The noted value may be a part of the requested value that is as long as the whole. The copy is then
+        // aligned like the part: at least to a word, if the original is.
         (align <= 8 || place.addr().is_multiple_of(align)).then_some(place)
     }
 
@@ -89,7 +89,7 @@ impl Recent {
         }
     }
 
-    /// Forgets the values without copies.
+    /// Forgets which values have no copies.
     #[inline(always)]
     pub(super) fn forget_unwritten(&self) {
         if self.has_unwritten.replace(false) {
@@ -109,14 +109,14 @@ impl Recent {
 
 const _: () = assert!(END_OF_ADDRESSES <= 1 << 48 && LONGEST < 1 << 16);
 
-/// Returns address and length in one word, for one comparison.
+/// Returns the address and the length of a value in one word, for one comparison.
 #[inline(always)]
 fn tag(addr: usize, len: usize) -> u64 {
     (addr as u64).wrapping_add((len as u64) << 48)
 }
 
-/// Returns the slot of a value. Neighbours of one size, from a word to a few lines, should have different
-/// slots. So should an object and its first field.
+/// Returns the cache slot of a value. Neighbours of one size, from a word to a few lines, should have
+/// different slots. So should an object and its first field.
 #[inline(always)]
 fn slot_index(addr: usize, len: usize) -> usize {
     let shift = (len | 1).ilog2() as usize; // a constant if the size is known

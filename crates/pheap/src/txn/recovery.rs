@@ -39,7 +39,7 @@ impl RecoveredCounts {
     }
 }
 
-/// The content of the logs after a crash. The entries are not copied, because they may be large.
+/// The entries of all logs after a crash. They are not copied, because they may be large.
 #[derive(Debug)]
 pub(crate) struct FoundEntries {
     recovered: RecoveredCounts,
@@ -105,7 +105,7 @@ pub(crate) unsafe fn read_logs(logs: &[RegionLog], mapped: u64) -> Result<FoundE
     Ok(found)
 }
 
-/// The number of ranges, and the part of the heap (offsets) that they lie in.
+/// The number of the ranges in all entries, and the part of the heap (offsets) in which the ranges lie.
 #[derive(Debug)]
 struct RangesExtent {
     ranges: u64,
@@ -121,8 +121,8 @@ impl RangesExtent {
     }
 }
 
-/// Writes the entries that were found in `logs` to their heap. Empties the logs, except those of a heap that
-/// is only read or has a write-ahead log.
+/// Stores the words of the entries that were found in `logs` in the heap. Empties the logs, except in a heap
+/// that is only read or has a write-ahead log.
 ///
 /// # Errors
 /// If a fence has failed.
@@ -149,8 +149,8 @@ pub(crate) unsafe fn replay(
     unsafe { copy_to_places(media, mapping, found) };
     media.fence();
     media.check_fences()?;
-    // With `Wal`, the heap was prepared with empty logs, and these logs stay in DRAM. In a heap that is only
-    // read, no entry is ever appended.
+    // With `Wal`, the heap was prepared with empty logs, and the undo entries of these logs are kept in DRAM.
+    // In a heap that is only read, no entry is ever appended.
     if media.wal().is_none()
         && !mapping.is_read_only()
         && !bug(Bug::RecoveryResetsFirst)
@@ -179,7 +179,8 @@ unsafe fn take_back(media: &Media, mapping: &Mapping, found: &FoundEntries) {
     }
 }
 
-/// Words from which on a range is written past the cache, and a system call for its pages is worthwhile.
+/// Number of words (8 KiB) from which on a range is written past the cache, if the medium can, and a system
+/// call for the range's pages is worthwhile.
 const LONG: usize = 8 << 10 >> 3;
 
 /// Copies all ranges to their places, and starts to flush them.
@@ -218,13 +219,13 @@ unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &FoundEntries)
 /// The lines to flush, if the ranges lie so densely that each line should be flushed once, and not for each
 /// range.
 struct DenseLines {
-    /// Number of the first line.
+    /// Number of the cache line that the first bit of `bits` stands for.
     first: u64,
     bits: Vec<u64>,
 }
 
 impl DenseLines {
-    /// Returns an empty set, or `None` if the ranges are few and far from one another.
+    /// Returns an empty set of lines, or `None` if the ranges are few and far from one another.
     fn for_extent(extent: &RangesExtent) -> Option<DenseLines> {
         let first = extent.start / LINE as u64;
         let lines = extent.end.div_ceil(LINE as u64).checked_sub(first)?;

@@ -1,12 +1,12 @@
 //! Savepoints: the changes since a savepoint can be taken back, and the transaction continues.
 //!
-//! A savepoint is a position in a list of old words: the content of words before the transaction wrote them
-//! since then, as the transaction saw it. They may be in a copy, in place, in a new object, or in DRAM if the
-//! transaction is doomed. Going back means to write these words again, newest first, as a program could do.
-//! So savepoints know nothing of media, logs and records, and these know nothing of
-//! savepoints: a crash takes back the whole transaction, as always.
+//! A savepoint is a position in a list of old words: the content, as the transaction saw it before its write,
+//! of words that it has written after the savepoint was opened. The words may be in a copy, in place, in a
+//! new object, or in DRAM if the transaction is doomed. To go back to the savepoint, the transaction writes
+//! the old words again, newest first, as a program could do. So savepoints know nothing of media, logs and
+//! records, and these know nothing of savepoints: a crash takes back the whole transaction, as always.
 //!
-//! This file has the list. [`nested`](super::nested) uses it.
+//! This file has the list of old words. [`nested`](super::nested) uses the list.
 
 use std::mem::MaybeUninit;
 
@@ -18,32 +18,32 @@ use crate::faults::{Bug, bug};
 /// A word that may be padding, and so may be indefinite.
 pub(super) type Word = MaybeUninit<u64>;
 
-/// Number of words, and number of runs, for which memory is kept.
+/// Number of old words, and number of runs, for which memory is kept when no savepoint is open.
 const FEW: usize = 1 << 13;
 
 /// The open savepoints, one within the other, and the old words for going back to them.
 #[derive(Default)]
 pub(crate) struct Savepoints {
     open: Vec<Savepoint>,
-    /// Runs of words that were written: heap offset, and number of words. Then their old content, one run
-    /// after the other.
+    /// The runs of words that were written since the savepoints were opened: heap offset, and number of
+    /// words. `words` has the old content of these runs, one run after the other.
     runs: Vec<(usize, usize)>,
     words: Vec<Word>,
     /// An empty map, kept for its memory.
     spare: WordMap,
 }
 
-/// A savepoint, and the state that is kept elsewhere when it was opened.
+/// A savepoint, and the state of other parts of the transaction at its opening.
 pub(super) struct Savepoint {
-    /// Length of `Savepoints::runs` when this was opened, and length of `Savepoints::words`.
+    /// Lengths of `Savepoints::runs` and of `Savepoints::words` when this savepoint was opened.
     runs: usize,
     words: usize,
-    /// The words whose old content was saved since.
+    /// The words whose old content was saved since this savepoint was opened.
     saved: WordMap,
-    /// Number of held pointers that the transaction had made.
+    /// Number of held pointers that the transaction had made when this savepoint was opened.
     pub(super) held: usize,
     pub(super) allocated: AllocMark,
-    /// The values whose padding was to be zeroed.
+    /// The values whose padding was to be zeroed when this savepoint was opened.
     pub(super) padded: Padded,
 }
 
@@ -70,7 +70,8 @@ impl Savepoints {
         self.open.pop()
     }
 
-    /// Removes and returns the old words that were saved since a savepoint, which was closed.
+    /// Removes and returns the old words that were saved since `savepoint` was opened. The caller has closed
+    /// it.
     pub(super) fn take_since(&mut self, mut savepoint: Savepoint) -> BeforeImage {
         if !bug(Bug::SavepointKeepsKnown) {
             savepoint.saved.drain_lines(|_, _| {});
@@ -92,8 +93,8 @@ impl Savepoints {
         });
     }
 
-    /// Keeps the changes since a savepoint, which was closed. If there is an outer savepoint, that can still
-    /// take them back.
+    /// Keeps the changes since `savepoint` was opened. The caller has closed it. An outer savepoint, if there
+    /// is one, can still take the changes back.
     pub(super) fn merge_into_outer(&mut self, mut savepoint: Savepoint) {
         savepoint.saved.drain_lines(|_, _| {});
         let Some(outer) = self.open.last_mut() else {
@@ -104,8 +105,8 @@ impl Savepoints {
             self.spare = savepoint.saved;
             return;
         };
-        // Words that the outer savepoint has saved are dropped here. Otherwise each round of a long loop
-        // would leave some.
+        // Old words that the inner savepoint has saved are dropped here if the outer savepoint has saved the
+        // same words before. Otherwise each round of a long loop would leave some.
         let runs = self.runs.split_off(savepoint.runs);
         let words = self.words.split_off(savepoint.words);
         let mut first = 0;
@@ -171,7 +172,7 @@ mod tests {
         savepoints.merge_into_outer(inner);
         assert_eq!(taken(&mut savepoints), [(800, 2), (72, 1), (80, 3)]);
         assert!(!savepoints.is_open() && savepoints.words.is_empty() && savepoints.runs.is_empty());
-        // The parts of a loop leave no more words than one of them.
+        // A loop whose rounds have nested savepoints leaves no more old words than one round.
         open(&mut savepoints);
         for _ in 0..100 {
             open(&mut savepoints);

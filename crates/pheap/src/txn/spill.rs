@@ -4,32 +4,33 @@
 //! Copies spare a transaction the entries of an undo log, and their fences where it has any. But each access
 //! to a copy that is not in the [cache](super::recent) is a lookup. With the undo log an access is a bit
 //! test, or nothing, but each block that is changed costs an entry or two. So there are two signs that copies
-//! are the wrong choice: the transaction accesses its copies again and again, or they lie close together. One
-//! account covers both: it compares the cost of copies and lookups with the cost of logging their blocks.
+//! are the wrong choice: the transaction accesses its copies again and again, or the copies lie close
+//! together. One account covers both signs: it compares the cost of copies and lookups with the cost of
+//! logging the blocks of the copies.
 
 use super::context::Context;
 use super::word_map::BLOCK;
 
-/// Lookups of copies for each block of 512 bytes with copies. So many cost about as much as two entries of
-/// the undo log with fences, and a block takes about two.
+/// The number of lookups that cost about as much as logging one block (512 bytes with copies) in an undo log
+/// with fences, which takes about two entries.
 const LOOKS: usize = 24;
-/// The same number for an undo log without fences.
+/// The number of lookups that cost about as much as logging one block in an undo log without fences.
 const LOOKS_UNFENCED: usize = 8;
 /// The cost of making a copy, in lookups.
 const COPY: usize = 4;
 /// Words of copies whose logging costs as much as a lookup: a spill logs the originals of whole copies.
 const WORDS_A_LOOK: usize = 4;
-/// With fewer copies, lookups that find none do not count. So a transaction that has written little, and
-/// reads on and on, does not keep readers out.
+/// In a write set with fewer copies than this, lookups that find no copy do not count. So a transaction that
+/// has written little, and reads on and on, does not keep readers out.
 const FEW_COPIES: usize = 64;
-/// A transaction with fewer lookups does not spill for cost, unless its write set is full: the spill itself
-/// costs as much, and keeps readers out from then on.
+/// A transaction with fewer lookups than this does not spill for cost, unless its write set is full: the
+/// spill itself costs as much, and keeps readers out from then on.
 const FEW_LOOKS: usize = 512;
-/// Bytes for each possible copy that must be free in the heap, or would be if the file grew. With fewer, a
-/// transaction does not spill for cost, unless there is a write-ahead log. A later store may take so much of
-/// the undo log, but next to nothing as a copy.
+/// Bytes for each possible copy that must be free in the heap, or would be if the file grew, for a
+/// transaction to spill for cost. (With a write-ahead log there is no such limit.) A later store may take so
+/// many bytes of the undo log, but next to nothing as a copy.
 const LEFT: usize = BLOCK;
-/// Number of bits in the table of blocks.
+/// Number of bits in the table with which `blocks_of_copies` counts blocks.
 const TABLE: usize = 4096;
 
 impl Context {
@@ -54,16 +55,17 @@ impl Context {
         self.looks >= self.enough_looks && self.has_looked_enough()
     }
 
-    /// Whether there were enough lookups, and the transaction may spill. There may be more copies than at the
-    /// last such check.
+    /// Whether there were enough lookups for a spill, and the transaction may spill. The number of lookups
+    /// that are enough is computed here, because there may be more copies than at the last check.
     ///
-    /// If there is no room for an undo log, the next check follows after many lookups, because it may take a
-    /// system call.
+    /// If there is no room for an undo log, the next check follows only after many lookups, because looking
+    /// for room may take a system call.
     #[cold]
     fn has_looked_enough(&mut self) -> bool {
         let enough = self.looks_that_cost_a_spill().max(FEW_LOOKS);
         if self.looks < enough {
-            // The check takes a step for each copy, so it is not repeated before as many lookups.
+            // The check takes a step for each copy, so it is not repeated before there were as many further
+            // lookups as there are copies.
             self.enough_looks = enough.max(self.looks + self.set.len());
             return false;
         }
@@ -78,16 +80,16 @@ impl Context {
         self.enough_looks = FEW_LOOKS;
     }
 
-    /// Whether the undo log has room for all copies, or gets it, and the heap has [`LEFT`] bytes for each
-    /// possible copy, for the undo entries of later stores.
+    /// Whether the undo log has or gets room for the originals of all copies, and the heap has [`LEFT`] bytes
+    /// for each possible copy, for the undo entries of later stores.
     fn may_leave_copies(&mut self) -> bool {
         let has_left =
             self.media.wal().is_some() || self.store().left_and_used().0 >= (LEFT * self.most_copies) as u64;
         has_left && self.can_spill()
     }
 
-    /// Returns whether a write set that is full gets room for more copies, and makes the room. If not, the
-    /// transaction spills.
+    /// Raises the limit of a write set that is full, if it may have more copies. Returns whether it did. If
+    /// not, the transaction spills.
     #[cold]
     pub(super) fn may_grow(&mut self) -> bool {
         let copies = self.set.len();
@@ -108,7 +110,7 @@ impl Context {
             .saturating_sub(COPY * copies)
     }
 
-    /// Returns the number of blocks in which copies begin. The result may be too small.
+    /// Returns the number of blocks in which copies begin, or fewer.
     fn blocks_of_copies(&self) -> usize {
         let mut table = [0u64; TABLE / 64];
         for (addr, ..) in self.set.copies() {
@@ -244,7 +246,7 @@ mod tests {
             let mut turns = 0;
             while is_short(tx) {
                 let (a, b) = (places[turns % 100], places[(turns + 50) % 100]);
-                // Each of these accesses may be the one that spills.
+                // Each of these accesses may make the transaction spill.
                 match turns % 3 {
                     0 => tx[a] += 1,
                     1 => tx.swap(a, b),

@@ -1,5 +1,5 @@
-//! The entries that a long transaction logs before it writes: ranges of old content. Words that the map of
-//! logged words has are not logged again. Ranges that are logged together share one fence, if the log needs
+//! The entries that a long transaction logs before it writes: ranges of old content. A word that is in the
+//! map of logged words is not logged again. Ranges that are logged together share one fence, if the log needs
 //! fences.
 
 #![allow(unsafe_code)]
@@ -16,13 +16,13 @@ use crate::error::Result;
 use crate::os::cpu;
 use crate::units::LINE;
 
-/// The most blocks that are logged at a store within one block, including that block.
+/// The most blocks that are logged ahead at a store within one block, including that block.
 const AHEAD: usize = 8;
 
-/// The premises are those of [`paths`](super::paths).
+/// The unsafe functions here have the premises of [`paths`](super::paths), with their numbers.
 impl Context {
-    /// Appends the old content of a range to the undo log, unless it is there, and perhaps that of [words
-    /// around it](Self::range_to_log). The range is not fresh.
+    /// Appends the old content of a range to the undo log, unless the log has it, and perhaps that of [words
+    /// around the range](Self::range_to_log). The range is not in a new object of the transaction.
     #[inline]
     pub(super) unsafe fn log_range(cx: *mut Context, addr: usize, len: usize) -> Result<()> {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The place is in a live
@@ -33,7 +33,7 @@ impl Context {
             if context.logged.contains(offset, offset + len) {
                 return Ok(());
             }
-            // Mostly no word of the range was logged. That case needs no list.
+            // Mostly no word of the range was logged before. That case needs no list of ranges.
             let (start, end) = context.range_to_log(offset, offset + len);
             let (first, last) = (start / 8, end.div_ceil(8));
             if !context.logged.insert_few(first, last) {
@@ -47,8 +47,8 @@ impl Context {
         }
     }
 
-    /// Appends the old content of several places to the undo log, except fresh objects and words that are
-    /// there. They share one fence, if the log needs one.
+    /// Appends the old content of several places to the undo log, except new objects of the transaction, and
+    /// words whose old content the log has. The places share one fence, if the log needs fences.
     unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2). The places are in live
         // values (premise 3).
@@ -58,8 +58,8 @@ impl Context {
         }
     }
 
-    /// Appends the old content of these ranges (offsets in the heap) to the undo log, except words that are
-    /// there.
+    /// Appends the old content of these ranges (offsets in the heap) to the undo log, except words whose old
+    /// content the log has.
     unsafe fn log_wanted(cx: *mut Context, wanted: Vec<(usize, usize)>) -> Result<()> {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         let mut new = unsafe { (*cx).only_new(wanted) };
@@ -71,7 +71,8 @@ impl Context {
         result
     }
 
-    /// Appends the old content of these words (addresses, bytes), which are not in the undo log.
+    /// Appends the old content of these ranges (addresses, bytes), of which no word is in the undo log, to
+    /// that log.
     #[inline(always)]
     unsafe fn append_new(cx: *mut Context, new: &[(usize, usize)]) -> Result<()> {
         cpu::settle(std::ptr::null_mut());
@@ -81,8 +82,9 @@ impl Context {
         unsafe { (*Context::lead(cx)).append_undo(new) }
     }
 
-    /// Prepares for stores to these words. Earlier stores of this transaction have changed none of them,
-    /// except in new objects.
+    /// Prepares for stores to these words: passes pointers in them to the collector, and announces the stores
+    /// to the medium. Earlier stores of this transaction have changed none of these words, except in new
+    /// objects.
     #[inline(always)]
     fn expect_stores(&mut self, (addr, len): (usize, usize)) {
         self.shade(addr, len);
@@ -119,11 +121,12 @@ impl Context {
     }
 
     /// Returns the range to log for a store to `start..end` (offsets in the heap), of which not all is
-    /// logged. If no word of the block of `start`, nor of the block before it, is logged, this is
-    /// `start..end` itself. If a word of the block is logged, it is the whole block, as far as it belongs to
-    /// slots of the span, with the content of other objects. If blocks right before this one have logged
-    /// words, and the heap has room, it is as many blocks from this one on, at most [`AHEAD`]. So a pass
-    /// through memory in order logs more and more blocks with each entry, up to [`AHEAD`].
+    /// logged. If no word of the block of `start`, nor of the block before it, is logged, the range is
+    /// `start..end` itself. If a word of the block is logged, the range is the whole block, as far as it
+    /// belongs to slots of the span, with the content of other objects. If blocks right before this block
+    /// have logged words, and the heap has room, the range is as many blocks from this block on, at most
+    /// [`AHEAD`]. So a pass through memory in order logs more and more blocks with each entry, up to
+    /// [`AHEAD`].
     ///
     /// An entry, with or without a fence, costs more than the additional lines of old content, and a program
     /// that comes back to a block will probably come back again. The price is a longer log: about five times
@@ -145,11 +148,12 @@ impl Context {
         if before == 0 && !self.logged.is_begun(start, block) {
             return (start, end);
         }
-        // During marking, logged pointers are marked. A neighbour may be garbage, and would survive as long
-        // as a store next to it happens in each cycle.
+        // During marking, the objects that logged pointers lead to are marked. A neighbour of the object may
+        // be garbage, and the objects that it points to would survive as long as each cycle has a store next
+        // to it.
         let is_alone = is_recorded || self.gc.is_marking();
         let Some(slots) = self.slots_around(start, is_alone) else {
-            return (start, end); // metadata
+            return (start, end); // metadata, in no span of objects
         };
         let last = end.next_multiple_of(block) + before.saturating_sub(1) * block;
         (slots.start.max(start & !(block - 1)), slots.end.min(last))
@@ -157,8 +161,8 @@ impl Context {
 
     /// Whether the heap had room for logging ahead when this transaction first asked. A transaction that has
     /// spilled for cost could have kept its copies, so without a write-ahead log the heap had room for a
-    /// [block](super::spill) for each possible copy. Logging ahead takes more. So this wants, for each
-    /// possible copy, as many blocks as an entry ahead has, and one more; or twice the bytes in use: with its
+    /// [block](super::spill) for each possible copy. Logging ahead takes more room. So this function wants,
+    /// for each possible copy, room for [`AHEAD`] blocks and one more; or twice the bytes in use: with its
     /// header, an entry of whole blocks is less than twice as long as the words that it holds.
     #[inline]
     fn may_log_ahead(&mut self) -> bool {
@@ -169,8 +173,8 @@ impl Context {
         })
     }
 
-    /// Returns the range (offsets in the heap) of the slot at `offset` if it `is_alone`, or else of all slots
-    /// of its span. `None` if no span of objects has a slot there.
+    /// Returns the range (offsets in the heap) of the slot at `offset` if `is_alone`, or else of all slots of
+    /// its span; `None` if no span of objects has a slot there.
     fn slots_around(&self, offset: usize, is_alone: bool) -> Option<Range<usize>> {
         let (number, slot) = self.alloc.spans.locate_slot(&self.store().page_map, offset as u64)?;
         let span = self.alloc.spans.get(number)?;
@@ -178,8 +182,8 @@ impl Context {
         Some(span.offset_of(slots.start) as usize..span.offset_of(slots.end) as usize)
     }
 
-    /// Adds a place to `ahead`, unless it is empty or known to be in the undo log. (Nothing is known while
-    /// copies are pending.) Returns whether it did.
+    /// Adds a place to `ahead`, unless the place is empty, or the undo log is known to have its old content.
+    /// (Nothing is known while copies are pending.) Returns whether the place was added.
     #[inline]
     pub(crate) fn note_ahead(&mut self, addr: usize, len: usize) -> bool {
         let offset = addr - self.base();
@@ -297,7 +301,8 @@ mod tests {
         .unwrap();
     }
 
-    /// A thread may read unchanged words without a lock. So a rollback must not store to them.
+    /// A thread may read words that the transaction has not changed without a lock, through a snapshot. So a
+    /// rollback must not store to words that were only logged.
     #[test]
     fn going_back_stores_to_nothing_that_was_only_logged() {
         [Durability::Pmem, Durability::Process].into_iter().for_each(stores_to_nothing_that_was_only_logged);
@@ -356,7 +361,7 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        // One word for its place, and one for its content.
+        // For each store, the record has one word for the place, and one for the content.
         let bytes = (heap.stats().log_bytes - before) as usize;
         assert!((LINES * 16..LINES * 16 + 2 * LINE).contains(&bytes), "{bytes}");
     }

@@ -18,10 +18,11 @@ const BLOCKS: usize = CHUNK / BLOCK;
 
 /// The words of a map: one for each block of the heap.
 pub(crate) trait BlockWords {
-    /// Returns the word of a block; `None` only if no word of its chunk was ever added.
+    /// Returns the map's word for a block; `None` only if nothing of its chunk was ever added to the map, or
+    /// the heap has no such block.
     fn get(&self, block: usize) -> Option<&AtomicU64>;
 
-    /// Provides the words of a chunk, before the first word is added to it.
+    /// Provides the map's words for a chunk, before the first word of the heap in that chunk is added.
     fn make(&mut self, chunk: usize);
 }
 
@@ -98,7 +99,8 @@ pub(crate) struct WordMap<B = OwnBlocks> {
     used: Vec<usize>,
 }
 
-/// Returns the value of a word of the map. Relaxed, because only the writer of the region stores to it.
+/// Returns the value of a word of the map. The load is relaxed, because only the writer of the region stores
+/// to the map.
 #[inline(always)]
 fn load(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
@@ -158,7 +160,7 @@ impl<B: BlockWords> WordMap<B> {
         }
     }
 
-    /// Adds words of a block. Returns those that were in the set before.
+    /// Adds words of a block. Returns which of them were in the set before.
     fn add(&mut self, block: usize, mask: u64) -> u64 {
         let index = block / BLOCKS;
         if !self.chunks.get(index).is_some_and(|chunk| chunk.as_ref().is_some_and(|chunk| chunk.in_use)) {
@@ -174,7 +176,7 @@ impl<B: BlockWords> WordMap<B> {
     }
 
     /// Adds words that lie in one block, if its chunk is in use and none of them is in the set. Returns
-    /// whether it did. This is the common case.
+    /// whether it added them. This is the common case.
     #[inline]
     pub(crate) fn insert_few(&mut self, first: usize, end: usize) -> bool {
         let block = first / 64;

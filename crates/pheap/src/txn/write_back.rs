@@ -13,10 +13,10 @@ use crate::error::Result;
 use crate::faults::Bug;
 use crate::os::cpu;
 
-/// The premises are those of [`paths`](super::paths).
+/// The unsafe functions here have the premises of [`paths`](super::paths), with their numbers.
 impl Context {
-    /// Stores the content of this root's write set in place; or moves it to `doomed`, if it cannot be logged.
-    /// The transaction is long or doomed afterwards.
+    /// Stores the content of this root's write set in place, or moves it to `doomed` if the originals cannot
+    /// be logged. The transaction is long or doomed afterwards.
     pub(crate) unsafe fn leave_write_set(cx: *mut Context) {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
         unsafe {
@@ -27,9 +27,9 @@ impl Context {
         }
     }
 
-    /// Stores the copies in place that had to stay when another root spilled, or moves them to `doomed` in a
-    /// doomed transaction. Does nothing if no copies are pending. The caller has the `Txn` of this root, or
-    /// commits, so no `&mut` to a copy is alive any more.
+    /// Stores in place the copies that had to stay when another root of the transaction spilled, or moves
+    /// them to `doomed` in a doomed transaction. Does nothing if no copies are pending. The caller has the
+    /// `Txn` of this root, or commits, so no `&mut` to a copy is alive any more.
     #[inline(always)]
     pub(crate) fn write_back_copies(&mut self) {
         if self.copies_pending {
@@ -52,11 +52,12 @@ impl Context {
     ///
     /// A read (`&View`) may call this while references into the heap are alive. That is sound, because it
     /// stores to no byte that such a reference covers, including padding. Each live `&T` was made after the
-    /// last write (`IndexMut` takes `&mut Txn`). Suppose it overlapped a copy at that time. If the copy
-    /// covered it, it points to the copy, and the buffer of copies is kept unchanged until the transaction
-    /// ends. If the copy covered a part of it, it got a wider copy, or the transaction spilled at that
-    /// moment. Otherwise it was taken from the original. A wider copy may have come later; then its bytes are
-    /// the same in both, and only words that differ are stored. A spill zeroes no padding.
+    /// last write (`IndexMut` takes `&mut Txn`). Suppose the value overlapped a copy at that time. If the
+    /// copy covered the value, the reference points to the copy, and the buffer of copies is kept unchanged
+    /// until the transaction ends. If the copy covered a part of the value, the value got a wider copy, or
+    /// the transaction spilled at that moment. If the value overlapped no copy, the reference points to the
+    /// original. A wider copy may have come later; then the value's bytes are the same in both, and only
+    /// words that differ are stored. A spill zeroes no padding.
     ///
     /// For the other roots of the transaction there may be a `&mut` to a copy. So these copies stay until
     /// the next access with that root's `Txn`, or until the commit.
@@ -78,7 +79,7 @@ impl Context {
         group.as_ref().map_or(cx, |group| group[0])
     }
 
-    /// Makes room in the log for the undo entries of all copies and their headers. Returns whether there is
+    /// Makes room in the undo log for the originals of all copies, with headers. Returns whether there is
     /// room. A transaction that fits into its write set must not fail for lack of an undo log.
     #[cold]
     pub(super) fn can_spill(&mut self) -> bool {
@@ -148,7 +149,7 @@ impl Context {
         Ok(())
     }
 
-    /// Leaves the copies where they are until this root is accessed, or the transaction ends.
+    /// Leaves the copies in the write set until this root is accessed, or the transaction ends.
     fn leave_copies(&mut self) {
         self.copies_pending = !self.set.is_empty();
         if self.copies_pending {
@@ -182,7 +183,7 @@ impl Context {
         self.hot().forget_copies(0, Bug::RecentAfterSpill);
     }
 
-    /// Continues the transaction with copies in DRAM. It ends in a rollback.
+    /// Dooms the transaction: it continues with copies in DRAM, and ends in a rollback.
     #[cold]
     pub(super) unsafe fn doom(cx: *mut Context) {
         // SAFETY: `cx` is valid, and no reference to it exists (premises 1 and 2).
@@ -220,7 +221,7 @@ impl Context {
     }
 }
 
-/// Copies the bytes of the heap at an address to `to`.
+/// Copies the bytes of the heap at `addr` to `to`.
 ///
 /// # Safety
 /// At `addr`, `to.len()` bytes are mapped, and no thread writes to them. `to` does not overlap them.
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    /// A byte, and 7 bytes of padding.
+    /// A value of one byte, and 7 bytes of padding.
     #[derive(Persist, Clone, Copy)]
     #[persist(crate = "crate")]
     #[repr(C, align(8))]

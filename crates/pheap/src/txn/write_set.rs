@@ -1,8 +1,8 @@
 //! The write set of a short transaction: copies, in DRAM, of the small objects, and of the parts of objects,
-//! that it writes. Also the limits of their number and size.
+//! that it writes. Also the limits of the number and size of copies.
 //!
-//! Its memory grows with the writes of a transaction. If its list of entries has grown, the memory is freed
-//! after many transactions that write little.
+//! The memory of the write set grows with the writes of a transaction. If the list of entries has grown, the
+//! memory is freed after many transactions that write little.
 
 #![allow(unsafe_code)]
 
@@ -22,39 +22,42 @@ use crate::os::cpu::copy_words;
 use crate::tuning::Tuning;
 use crate::units::LINE;
 
-/// The largest number of copies. The crash lab sets a smaller one.
+/// The largest number of copies in a write set. The crash lab sets a smaller number.
 pub(crate) const MAX_ENTRIES: usize = Tuning::SHIPPED.copies;
 /// The most bytes of a copy.
 pub(crate) const MAX_OBJECT: usize = 1024;
-/// A range is long if its last line comes by more than this number after its first line. No copy is so long.
+/// A range of addresses is long if the number of its last cache line exceeds that of its first line by more
+/// than this. No copy is so long.
 const LONG: usize = MAX_OBJECT / LINE + 1;
-/// Number of steps of long lookups after which a transaction should spill.
+/// Number of steps of lookups of [long](LONG) ranges after which a transaction should spill.
 const PATIENCE: usize = 1 << 20;
-/// Number of entries above which a set is large: its originals are probably not all in the cache.
+/// Number of entries above which a write set is large: its originals are probably not all in the processor's
+/// cache.
 const LARGE: usize = 256;
-/// Number of successive transactions with little memory after which the set frees the memory of a larger one.
+/// Number of successive transactions with a small write set after which the set frees the memory that a
+/// larger transaction has needed.
 const QUIET: u32 = 1000;
 
-/// The list of entries always has room for this many.
+/// The number of entries for which the list of entries always has room.
 const ROOM: usize = 32;
 
 // The indices of entries, and of the lines that they cover, fit into 16 bits.
 const _: () = assert!(MAX_ENTRIES <= u16::MAX as usize && CAPACITY / LINE + 2 * MAX_ENTRIES <= MAX_LINES);
 
-/// A copy.
+/// A copy of a range of the heap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry {
     /// Address of the original, a multiple of 8.
     addr: usize,
     /// Address of the copy, in the buffer.
     copy: *mut u8,
-    /// Bytes, a multiple of 8; 0 for an entry that a wider one has replaced.
+    /// Bytes of the original and of the copy, a multiple of 8; 0 for an entry that a wider one has replaced.
     len: usize,
 }
 
 /// The result of a lookup of a range.
 pub(crate) enum RangeLookup {
-    /// The address at which a copy has the whole range.
+    /// A copy has the whole range, at this address.
     Copy(*mut u8),
     /// Copies have parts of the range, and none has all of it, aligned as needed; or finding out costs too
     /// much, and the transaction should spill.
@@ -62,8 +65,9 @@ pub(crate) enum RangeLookup {
     Nothing,
 }
 
-/// Returns the limit of a new set, after which it must be [checked](super::context::Context::may_grow)
-/// whether there may be more copies. `most` is the largest number of copies.
+/// Returns the number of copies that a new set takes before it must be
+/// [checked](super::context::Context::may_grow) whether it may take more. `most` is the largest number of
+/// copies.
 #[inline(always)]
 pub(crate) fn first_copies(most: usize) -> usize {
     (most / 64).max(8)
@@ -79,24 +83,26 @@ pub(crate) fn first_copies(most: usize) -> usize {
 // loses one.
 pub(crate) struct WriteSet {
     entries: EntryList,
-    /// Number of entries of the previous transaction that were [kept](Self::retain_copies): the entries from
-    /// `len` on whose copies may be used again. 0 once an entry was added that is not as its predecessor.
+    /// Number of entries that the previous transaction has [left](Self::retain_copies): those from the
+    /// present length on have copies that may be used again. 0 once an entry was added that differs from the
+    /// entry of the previous transaction at its index.
     kept: usize,
     index: LineIndex,
     buffer: BumpAllocator,
     /// Number of words of all entries, including replaced ones.
     words: usize,
-    /// The number of copies that the set takes; then the value to which `clear` resets it.
+    /// The number of copies that the set takes; and the value to which `clear` resets that number.
     limit: usize,
     first_limit: usize,
-    /// Up to this many entries are looked at one by one, without the index. At most [`ROOM`].
+    /// Up to this many entries are searched one by one, without the index. At most [`ROOM`].
     unindexed: usize,
     /// How many entries or cache lines the lookups of [long](LONG) ranges of addresses have looked at in this
     /// transaction, at most. After [`PATIENCE`] of them, such lookups say that the transaction should spill.
     steps: Cell<usize>,
     /// Number of copies that were made to replace narrower ones.
     pub(crate) widened: u32,
-    /// Whether the set has grown; and the number of transactions since one needed that.
+    /// Whether the list of entries has grown since its memory was last freed; and the number of transactions
+    /// since one has needed so much memory.
     grown: bool,
     quiet: u32,
 }
@@ -176,7 +182,7 @@ impl WriteSet {
         self.steps.set(0);
     }
 
-    /// Frees memory that was not needed for many transactions.
+    /// Counts a transaction that ends. Frees the memory that the last [`QUIET`] transactions have not needed.
     #[cold]
     fn note_need(&mut self) {
         if self.buffer.is_large() || self.is_large() {
@@ -202,7 +208,8 @@ impl WriteSet {
     /// multiple of `align`.
     #[inline(always)]
     pub(crate) unsafe fn insert(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
-        // Whole words: two bytes of one word that are written separately must not undo each other.
+        // A copy covers whole words: two bytes of one word that are written separately must not undo each
+        // other.
         let start = if align >= 8 { addr } else { addr & !7 };
         debug_assert!(start.is_multiple_of(8));
         let whole = (addr - start + len).next_multiple_of(8);
@@ -269,8 +276,8 @@ impl WriteSet {
 
     /// [`insert`](Self::insert) for a value of which only [parts](Self::parts_within) have copies. The new
     /// copy gets their content. The old copies stay in memory, for references to them, and are not used any
-    /// more. `None` if there are none, if one of them is not wholly within the range, if the new copy does
-    /// not fit, or if its alignment exceeds a line.
+    /// more. `None` if no part has a copy, if one of the old copies is not wholly within the range, if the
+    /// new copy does not fit, or if its alignment exceeds a line.
     ///
     /// # Safety
     /// The premise of [`insert`](Self::insert). Also, nothing is written through references to the old copies
@@ -299,7 +306,7 @@ impl WriteSet {
         Some(entry.copy_of(addr))
     }
 
-    /// Adds an entry that overlaps no other.
+    /// Adds an entry that overlaps no other entry.
     #[inline(always)]
     fn add(&mut self, Entry { addr, copy, len }: Entry) {
         self.words += len / 8;
@@ -336,7 +343,7 @@ impl WriteSet {
         }
     }
 
-    /// Makes room for more entries.
+    /// Makes room for more entries in the list.
     #[cold]
     fn grow(&mut self) {
         self.entries.grow();
@@ -382,7 +389,7 @@ impl Entry {
 
 /// A list whose slots keep their old entries after it is cleared.
 struct EntryList {
-    /// First the entries of the list, then the rest of older entries, or `NOTHING`.
+    /// The `len` entries of the list; then entries that were in the list before it was cleared, or `NOTHING`.
     slots: Vec<Entry>,
     len: usize,
 }
@@ -456,8 +463,8 @@ pub(crate) fn filter_bits(addr: usize, len: usize) -> u64 {
     if count >= 64 { u64::MAX } else { ((1u64 << count) - 1).rotate_left(first as u32 % 64) }
 }
 
-/// [`filter_bits`] for a value that is aligned to `align`. Cheaper if the alignment proves that the value
-/// lies in one line.
+/// [`filter_bits`] for a value that is aligned to `align`. This is cheaper if the alignment proves that the
+/// value lies in one line.
 #[inline(always)]
 pub(crate) fn filter_bits_aligned(addr: usize, len: usize, align: usize) -> u64 {
     if len <= align && align <= LINE { 1 << (addr / LINE % 64) } else { filter_bits(addr, len) }

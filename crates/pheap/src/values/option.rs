@@ -37,18 +37,18 @@ use crate::layout::Plain;
 #[repr(u8)]
 #[persist(own, id = "pheap::POption", crate = "crate")]
 pub enum POption<T> {
-    /// No value.
+    /// The option has no value.
     #[default]
     None,
-    /// A value.
+    /// The option has this value.
     Some(T),
 }
 
 impl<T: Plain> Plain for POption<T> {}
 
 impl<T> POption<T> {
-    /// Returns it as an `Option`, if the value can be copied. (Otherwise use [`as_ref`](Self::as_ref),
-    /// [`take`](Self::take), or [`into`](Into::into).)
+    /// Returns a copy of the option as an `Option`, if the value can be copied. (Otherwise use
+    /// [`as_ref`](Self::as_ref), [`take`](Self::take), or [`into`](Into::into).)
     #[inline]
     pub fn get(&self) -> Option<T>
     where
@@ -57,13 +57,13 @@ impl<T> POption<T> {
         self.as_ref().copied()
     }
 
-    /// Sets it from an `Option`, or from a value.
+    /// Sets the option from an `Option`, or from a value.
     #[inline]
     pub fn set(&mut self, value: impl Into<Option<T>>) {
         *self = value.into().into();
     }
 
-    /// Returns the value by reference.
+    /// Returns a reference to the value, if there is one.
     #[inline]
     pub fn as_ref(&self) -> Option<&T> {
         match self {
@@ -72,7 +72,7 @@ impl<T> POption<T> {
         }
     }
 
-    /// Returns the value, to write.
+    /// Returns a mutable reference to the value, if there is one.
     #[inline]
     pub fn as_mut(&mut self) -> Option<&mut T> {
         match self {
@@ -81,7 +81,7 @@ impl<T> POption<T> {
         }
     }
 
-    /// Moves the value out.
+    /// Moves the value out, if there is one, and leaves `None`.
     #[inline]
     pub fn take(&mut self) -> Option<T> {
         std::mem::take(self).into()

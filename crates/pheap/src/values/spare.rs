@@ -40,8 +40,8 @@ use crate::layout::Plain;
 /// # }
 /// ```
 ///
-/// It consists of bytes, so that it has no alignment: place a new field where it is aligned, and choose the
-/// number of spare bytes so that the size of the type stays the same. All of the bytes are zero.
+/// A `Spare` consists of bytes, so that it needs no alignment: place a new field where it is aligned, and
+/// choose the number of spare bytes so that the size of the type stays the same. All of the bytes are zero.
 //
 // Invariant: all bytes are zero, also in files: safe code of programs cannot make other values.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,7 +52,7 @@ pub struct Spare<const N: usize>([u8; N]);
 impl<const N: usize> Plain for Spare<N> {}
 
 impl<const N: usize> Spare<N> {
-    /// The only value.
+    /// The only value of the type: all bytes are zero.
     pub const NEW: Spare<N> = Spare([0; N]);
 }
 

@@ -1,6 +1,6 @@
 //! `PDuration` and `PSystemTime`.
 //!
-//! A file may contain any numbers in them, so `get` accepts all of them.
+//! A file may contain any numbers of seconds and nanoseconds, so `get` accepts all of them.
 
 use std::fmt;
 use std::ops::{AddAssign, SubAssign};
@@ -47,7 +47,8 @@ impl PDuration {
     /// A duration of 0.
     pub const ZERO: PDuration = PDuration { seconds: 0, nanoseconds: 0 };
 
-    /// Returns it as a `Duration`.
+    /// Returns this duration as a `Duration`. Nanoseconds above 999,999,999, which only a file may contain,
+    /// count as 999,999,999.
     #[inline]
     pub fn get(self) -> Duration {
         Duration::new(self.seconds, self.nanoseconds.min(SECOND - 1))
@@ -138,7 +139,8 @@ impl PSystemTime {
         SystemTime::now().into()
     }
 
-    /// Returns it as a `SystemTime`.
+    /// Returns this time as a `SystemTime`. Nanoseconds above 999,999,999, which only a file may contain,
+    /// count as 999,999,999.
     #[inline]
     pub fn get(self) -> SystemTime {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());
@@ -147,7 +149,8 @@ impl PSystemTime {
             _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
         };
         let part = Duration::from_nanos(self.nanoseconds.min(SECOND - 1).into());
-        // On 64-bit Linux, a `SystemTime` can represent all seconds of an `i64`.
+        // On 64-bit Linux, a `SystemTime` can represent all seconds of an `i64`, so `UNIX_EPOCH` never
+        // replaces a time.
         second.and_then(|second| second.checked_add(part)).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 }

@@ -7,8 +7,8 @@ use crate::layout::Plain;
 macro_rules! tuples {
     ($($name:ident $id:literal $example:literal <$($param:ident $value:ident),*>;)*) => {$(
         #[doc = concat!("`", $example, "` that can live in a heap, for Rust does not define how a tuple is laid out. Its fields are `.0`, `.1` and so on; it converts")]
-        /// from and to the tuple by [`into`](Into::into), and is a key of maps if its fields are keys that
-        /// are their own borrowed form. Fields of a struct would have names.
+        /// from and to the tuple by [`into`](Into::into). A `PTuple` is a key of maps if its fields are keys
+        /// that are their own borrowed form. In a struct of your own, the fields have names.
         #[derive(Persist, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(C)]
         #[persist(own, id = $id, crate = "crate")]

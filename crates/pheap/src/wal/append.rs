@@ -12,9 +12,9 @@ use crate::sync::{Mistake, MutexGuard, mistake};
 const METADATA: &str = "recording metadata";
 
 impl Wal {
-    /// Appends the new content of `ranges`, all of it or nothing, and returns the positions before and behind
-    /// it. `words` is the number of words of the ranges, heads included. This waits for a sync only if the
-    /// log is full or has not begun.
+    /// Appends the new content of `ranges` as records, all of it or nothing, and returns the log positions
+    /// before and behind these records. `words` is the number of words of the ranges, heads included. This
+    /// waits for a sync only if the log is full or has not begun.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::Io`](crate::Error::Io) if the log has no
@@ -27,8 +27,8 @@ impl Wal {
         is_metadata: bool,
     ) -> Result<Positions<u64>> {
         self.ensure_log().inspect_err(|error| {
-            // The metadata are in the heap's memory already, and other threads will rely on them. Without
-            // their record the log must refuse everything.
+            // The metadata are in the heap's memory already, and other threads will rely on them. If their
+            // record is missing, the log must refuse everything.
             if is_metadata {
                 self.poison(METADATA, &io::Error::other(error.to_string()));
             }
@@ -40,8 +40,8 @@ impl Wal {
     }
 
     /// Appends ranges of `words` words to the buffer. If the transaction is [long](Self::is_long), each
-    /// segment is written as soon as it is full, so the buffer stays small. The state is locked during these
-    /// writes. Records of other threads would follow this one anyway.
+    /// segment is written as soon as it is full, so the buffer stays small. The state stays locked during
+    /// these writes: the records of other threads could only follow this transaction anyway.
     fn append_ranges<'a>(&self, state: &mut WalState, words: usize, ranges: impl Iterator<Item = Range<'a>>) {
         let at_once = self.writes_at_once(state);
         let is_long = self.is_long(words);
@@ -84,14 +84,15 @@ impl Wal {
         Ok(start..self.has_appended(&mut state))
     }
 
-    /// Returns whether `words` words of ranges are so many that they are written while they are appended.
+    /// Returns whether a transaction with ranges of `words` words is so long that its records are written
+    /// while they are appended.
     fn is_long(&self, words: usize) -> bool {
         words as u64 * 8 > self.settings.log_limit / 4
     }
 
     /// Locks the state, and waits until there is room for `words` words of ranges with their heads, and,
-    /// unless they are metadata, for the [reserve](Self::reserve). If they are [long](Self::is_long), this
-    /// also waits until no thread writes to the log with the state unlocked.
+    /// unless they are metadata, for the [reserve](Self::reserve). If the transaction is
+    /// [long](Self::is_long), this also waits until no thread writes to the log with the state unlocked.
     #[inline]
     fn with_room(&self, words: usize, is_metadata: bool) -> Result<MutexGuard<'_, WalState>> {
         let mut state = self.state.lock_briefly();
@@ -129,9 +130,9 @@ impl Wal {
         self.pages.mark_stored(range.offset, range.words.len() as u64 * 8);
     }
 
-    /// Returns whether the appending thread writes its record at once. If another thread is writing, it
-    /// writes what comes before the record (the head of the first segment, say). Then the record stays in the
-    /// buffer, as in a log that is not mapped.
+    /// Returns whether the appending thread writes its record at once. If another thread is writing to the
+    /// log, that thread writes the bytes before the record (the first line of the first segment, for
+    /// example). Then the record stays in the buffer, as in a log that is not mapped.
     fn writes_at_once(&self, state: &WalState) -> bool {
         self.is_at_once() && (state.writing.is_none() || mistake(Mistake::OvertakeWriter))
     }

@@ -1,15 +1,16 @@
 //! The log of a closed heap begins when a thread begins a transaction, or is about to append a record or to
 //! write the header. So a heap that is only opened, read and closed gets no log and no new header, and no
-//! thread waits for a sync unless the program [asks](Wal::sync) for one. Other heaps (a new one, or one that
-//! was prepared for `Wal`) count as closed first, too. Their log begins during the opening.
+//! thread waits for a sync unless the program [asks](Wal::sync) for a sync. Other heaps (a new heap, or one
+//! that was prepared for `Wal`) count as closed first, too. Their log begins during the opening.
 //!
-//! Before the log [begins](Wal::ensure_log), it has no file, the heap's file has the content that was found,
-//! and its header says that the heap is closed. An opening after a crash, a copy, or a follower then finds a
-//! closed heap. The beginning writes the following, each durable before the next. A crash in between leaves a
-//! closed heap, perhaps next to an unused log, or a heap in use with a log without records.
+//! Before the log [begins](Wal::ensure_log), it has no file, the heap's file has the content that the opening
+//! found, and its header says that the heap is closed. An opening after a crash, a copy, or a follower then
+//! finds a closed heap. The beginning writes the following, each durable before the next. A crash in between
+//! leaves a closed heap, perhaps next to an unused log, or a heap in use with a log without records.
 //!
-//! 1. The header that was found, unless it is known to be durable. Without this, a torn write of the next
-//!    header could leave none. Then zeros over the other slot, if a torn write has left it.
+//! 1. The header that was found, unless it is known to be durable. Without this write, a torn write of the
+//!    next header could leave no whole header. Then zeros over the other slot, if an earlier torn write has
+//!    left that slot torn.
 //! 2. The log, and its name.
 //! 3. Headers that say that the heap is in use, and name the log. From here on, records count.
 
@@ -43,7 +44,7 @@ impl Wal {
 
     /// Sets the writes with which the log begins.
     pub(crate) fn will_begin(&self, beginning: LogBeginning) {
-        // SURVIVES drop: no other thread has the log yet.
+        // SURVIVES drop: no other thread has the log yet, so none needs this lock.
         *self.beginning.lock() = Some(beginning);
     }
 
@@ -59,8 +60,9 @@ impl Wal {
     /// # Errors
     /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::Unsupported`], [`Error::Misplaced`] and
     /// [`Error::Io`] if the log cannot be made: then the heap still counts as closed, and the next call tries
-    /// again. [`Error::Failed`] if the header cannot be written: the log refuses everything from now on.
-    /// [`Error::Closed`] if the log [must not begin any more](Self::begin_no_more).
+    /// again. [`Error::Failed`] if the header cannot be written, or the log has failed before: the log
+    /// refuses everything from now on. [`Error::Closed`] if the log [must not begin any
+    /// more](Self::begin_no_more).
     #[inline]
     pub(crate) fn ensure_log(&self) -> Result<()> {
         if self.has_begun() { Ok(()) } else { self.begin_now() }
@@ -70,7 +72,7 @@ impl Wal {
     fn begin_now(&self) -> Result<()> {
         let mut held = self.beginning.lock();
         if self.has_begun() {
-            return Ok(()); // another thread was faster
+            return Ok(()); // another thread has begun the log meanwhile
         }
         let Some(beginning) = &mut *held else {
             return Err(Error::Closed);
@@ -81,9 +83,10 @@ impl Wal {
         self.write_found(beginning).map_err(failed)?;
         if let Some((len, at)) = beginning.torn {
             // The rest of a torn header and words of the next header must not form a valid header.
-            // SURVIVES drop: random numbers decide which words of two headers form one; `resume_tests` has a
-            // test.
-            // SURVIVES delay: random numbers decide which words of two headers form one.
+            // SURVIVES drop: only with certain random numbers do words of two torn headers form a valid
+            // header; `resume_tests.rs` has a test.
+            // SURVIVES delay: only with certain random numbers do words of two torn headers form a valid
+            // header.
             self.write_directly(&vec![0; len], at).map_err(failed)?;
         }
         // If the heap was renamed since it was opened, the log must be made next to its new name.
@@ -111,11 +114,11 @@ impl Wal {
     /// the file may be a copy that is not on the disk yet. Returns `false` if the log has begun.
     ///
     /// # Errors
-    /// The error of a failed write or sync; the log then refuses everything. The failure that the log has
-    /// already. [`Error::Closed`] if the log [must not begin any more](Self::begin_no_more).
+    /// The error of a failed write or sync of the heap's file; the log then refuses everything. The failure
+    /// that the log has already. [`Error::Closed`] if the log [must not begin any more](Self::begin_no_more).
     pub(super) fn sync_found(&self) -> Result<bool> {
-        // SURVIVES unreached: no program of the lab syncs a heap before it changes it; a test below writes
-        // the header that was found.
+        // SURVIVES unreached: no program of the crash lab syncs a heap that it has not changed; a test below
+        // checks that the header that was found is written.
         match &mut *self.beginning.lock() {
             Some(beginning) => self.write_found(beginning).map(|()| true),
             None if self.has_begun() => Ok(false),
@@ -123,9 +126,10 @@ impl Wal {
         }
     }
 
-    /// Writes the header as it was read when the heap was opened, and syncs the heap's file, once. If an
-    /// earlier sync has failed, a sync alone does not make the header durable, and the page cache may have
-    /// forgotten it since. One write is enough: no thread changes this header before it is durable.
+    /// Writes the header as it was read when the heap was opened, and syncs the heap's file, unless this was
+    /// done before. If an earlier sync has failed, a sync alone does not make the header durable, and the
+    /// page cache may have forgotten the header since. One write is enough, because no thread changes this
+    /// header before it is durable.
     fn write_found(&self, beginning: &mut LogBeginning) -> Result<()> {
         if let Some((bytes, at)) = &beginning.found {
             self.write_directly(bytes, *at)?;
@@ -134,22 +138,24 @@ impl Wal {
         Ok(())
     }
 
-    /// Sets the log's file, which the log does not have yet, and maps it if the policy needs that.
+    /// Sets the file of a log that has none yet, and maps it if the sync policy lets threads write their
+    /// records themselves.
     pub(super) fn use_log(&self, log: Arc<dyn Storage>) {
         self.mapped.store(!self.policy.keeps_records() && self.map(&*log), Ordering::Relaxed);
         self.log.set(log).expect("a log begins once");
     }
 }
 
-/// Makes the file of a new log, durably. After an error the file is removed again, if that works.
+/// Creates the file of a new log, durably. After an error the file is removed again, if that works.
 pub(super) fn make(disk: &dyn Disk, layout: LogLayout) -> Result<Arc<dyn Storage>> {
     let error = |e| Error::making("creating the log", &disk.log_path(), e);
     let log = disk.create_log().map_err(error)?;
     let fill = || {
         let end = layout.file_offset(FIRST_SEGMENTS);
         log.extend(0, end)?;
-        // The last page of the segments is tried, before the head is written. A file without a head is taken
-        // for a log that was never used, whatever a crash leaves in that page.
+        // The test whether a mapping shows writes uses the last page of the segments, before the head is
+        // written. A file without a head is taken for a log that was never used, whatever a crash during the
+        // test leaves in that page.
         let shows_writes = log.shows_writes(end - PAGE)?;
         log.write_all(&layout.to_bytes(), 0)?;
         log.sync()?;
@@ -191,8 +197,8 @@ mod tests {
         }
     }
 
-    /// The header is written as it was read at the opening. If the disk has failed since, the page cache may
-    /// have forgotten it.
+    /// When the log begins, the header is written as the opening has read it. If the disk has failed since,
+    /// the page cache may have forgotten the header.
     #[test]
     fn the_header_that_was_found_is_written() {
         use std::os::unix::fs::FileExt;
@@ -207,7 +213,7 @@ mod tests {
         for slot in [0, 4096] {
             file.write_all_at(&[0; 512], slot).unwrap();
         }
-        // The log cannot be made. This fails after the header was written.
+        // A directory has the log's name, so the log cannot be created. The header was written before that.
         std::fs::create_dir(folder.path().join("heap.wal")).unwrap();
         assert!(matches!(heap.inner().wal().unwrap().ensure_log(), Err(Error::Io { .. })));
         let after = std::fs::read(&path).unwrap();

@@ -7,7 +7,7 @@ use crate::faults::{Bug, bug};
 use crate::log::{Range, StagedEntry, head};
 use crate::units::{LINE, LINE_WORDS};
 
-/// Words that go to one place in the log's file.
+/// Words that go to one place in the log's file: first lines and records.
 #[derive(Debug)]
 pub(crate) struct SegmentChunk {
     pub(crate) file_offset: u64,
@@ -31,7 +31,7 @@ pub(crate) struct WalBuffer {
     synced: u64,
     /// Position behind the last record, or behind the first line of a new segment.
     end: u64,
-    /// Words that are not written yet, in the order of their positions.
+    /// Words that no thread has taken yet to write them, in the order of their positions.
     chunks: Vec<SegmentChunk>,
     /// The buffer of a chunk that was written, or an empty one. The next chunk uses its memory.
     spare: Vec<u64>,
@@ -40,7 +40,7 @@ pub(crate) struct WalBuffer {
 impl WalBuffer {
     /// Creates the buffer of a new log of `segments` segments.
     pub(crate) fn new(layout: LogLayout, seed: ChecksumSeed, segments: u64) -> WalBuffer {
-        let first = 1; // so that no position is 0
+        let first = 1; // segments are numbered from 1, so that no position is 0
         WalBuffer::begin_run(
             layout,
             seed,
@@ -52,9 +52,9 @@ impl WalBuffer {
         )
     }
 
-    /// Creates the buffer of a run behind `end`, which is where the records of the `live` segments end, and
-    /// up to which the log is synced. The run begins with a new segment, with the number `next`, at the first
-    /// `free` place.
+    /// Creates the buffer of a run behind the position `end`, at which the records of the `live` segments
+    /// end, and up to which the log is synced. The run begins with a new segment, with the number `next`, at
+    /// the first `free` place.
     ///
     /// # Panics
     /// If no place is free.
@@ -130,7 +130,8 @@ impl WalBuffer {
     }
 
     /// Moves the end of the log to one of the first `segments` places of the file, if one of them is free.
-    /// Does nothing if the last segment is there already. The caller has seen that all records are written.
+    /// Does nothing if the last segment is at such a place already. The caller has seen that all records are
+    /// written.
     pub(crate) fn move_down(&mut self, segments: u64) {
         if self.live.back().is_some_and(|last| last.place < segments) {
             return;
@@ -152,8 +153,8 @@ impl WalBuffer {
     /// Returns an upper bound of the bytes that `words` words of ranges take as records.
     pub(crate) fn need(&self, words: usize) -> u64 {
         let bytes = words as u64 * 8;
-        // Each record has a head, a last line that it fills in part, and perhaps an unused end of a segment
-        // before it.
+        // Besides its words, a record takes a head, padding in its last line, and perhaps an unused end of a
+        // segment before it.
         let records = bytes / (PIECE as u64 * 8) + bytes / self.layout.segment + 3;
         bytes + records * (2 * LINE as u64 + LEAST as u64 * 8)
     }
@@ -228,8 +229,8 @@ impl WalBuffer {
     }
 
     /// [Appends](Self::append) an entry as one record that the caller writes. Returns its words, and their
-    /// offset in the file. Returns `None`, and appends nothing, if the entry does not fit into one record
-    /// here, or if chunks before it are not written yet.
+    /// offset in the file. Returns `None`, and appends nothing, if the entry does not fit into one record in
+    /// the last segment, or if chunks before it are still to be written.
     pub(crate) fn append_whole<'a>(&mut self, staged: &'a mut StagedEntry) -> Option<(&'a [u64], u64)> {
         let (len, left) = (staged.words.len(), self.left() as usize / 8);
         if !self.chunks.is_empty() || left < LEAST || len > PIECE.min(left) {
@@ -242,14 +243,14 @@ impl WalBuffer {
         Some((record, place))
     }
 
-    /// Returns the offset in the file of the log's end, if the next record goes to the last segment.
+    /// Returns the offset in the log's file at which the next record begins, if it goes to the last segment.
     fn end_offset(&self) -> u64 {
         let last = self.live.back().expect("a log has a segment");
         self.layout.file_offset(last.place) + self.end % self.layout.segment
     }
 
-    /// Begins a record, in the next segment if the last one is almost full. Returns its index in
-    /// [`unwritten_words`](Self::unwritten_words).
+    /// Begins a record, in the next segment if the last one is almost full. Returns the index of the record's
+    /// first word in [`unwritten_words`](Self::unwritten_words).
     fn begin_record(&mut self, write: &mut impl FnMut(&SegmentChunk) -> bool) -> usize {
         if self.left() < LEAST as u64 * 8 {
             if self.chunks.iter().all(write)
@@ -282,7 +283,8 @@ impl WalBuffer {
         std::mem::take(&mut self.chunks)
     }
 
-    /// Takes back chunks that were written. The memory of the last one is used again, unless it is large.
+    /// Takes back chunks that were written. The next chunk uses the memory of the last one, unless that is
+    /// larger than 1 MiB.
     pub(crate) fn give_back(&mut self, mut chunks: Vec<SegmentChunk>) {
         const KEEP: usize = 1 << 20;
         if let Some(chunk) = chunks.pop()

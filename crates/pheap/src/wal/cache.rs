@@ -1,5 +1,5 @@
-//! Tests whether a private mapping of a file shows what is written to the file. A heap's mapping must: a
-//! private page that was dropped must come back with the content that checkpoints have written.
+//! Tests whether a private mapping of a file shows what is written to the file. A heap's mapping must show
+//! it: a private page that was evicted must come back with the content that checkpoints have written.
 
 use std::fs::File;
 use std::io;
@@ -7,30 +7,31 @@ use std::os::unix::fs::FileExt;
 
 use crate::os::maps::PrivatePage;
 
-/// The largest number that the test writes to the file. A crash may leave any of the numbers that it writes
-/// there.
+/// The largest number that the test of a mapping writes to the file. A crash during the test may leave any of
+/// its numbers there.
 pub(super) const MOST_TRIED: u8 = 4;
 
-/// Tests it at the offset `at` of a file, in a page that no other thread uses and that the test leaves zero
-/// unless a write fails.
+/// Tests whether a private mapping of `file` shows writes, in the page at the offset `at`. No other thread
+/// uses that page, and the test leaves it zero unless a write fails.
 pub(super) fn shows_writes(file: &File, at: u64) -> io::Result<bool> {
     shows(file, at, |word| file.write_all_at(&word.to_le_bytes(), at))
 }
 
-/// The test, with `mapped` as the file that is mapped, and `write` as the write to it at the offset `at`.
+/// Does the test: maps the page at the offset `at` of `mapped`, and calls `write`, which writes a number to
+/// the tested file at that offset.
 fn shows(mapped: &File, at: u64, write: impl Fn(u64) -> io::Result<()>) -> io::Result<bool> {
     // If the file system cannot map its files, no mapping shows the writes.
     let Ok(mut page) = PrivatePage::map(mapped, at) else { return Ok(false) };
     write(1)?;
-    // A page that was not read before.
+    // The page was written before it was read for the first time.
     let mut shown = page.read_first_word() == 1;
     write(2)?;
-    // A page that was read before.
+    // The page had been read before it was written.
     shown &= page.read_first_word() == 2;
     page.store(3);
     write(MOST_TRIED.into())?;
     page.drop_copy();
-    // A page that was stored to, and dropped.
+    // The mapping had a private copy of the page when the page was written. The copy was then dropped.
     shown &= page.read_first_word() == u64::from(MOST_TRIED);
     write(0)?;
     Ok(shown && page.read_first_word() == 0)
@@ -55,7 +56,7 @@ mod tests {
         let late = std::cell::Cell::new(0u64);
         let write = |word| old.write_all_at(&late.replace(word).to_le_bytes(), PAGE);
         assert!(!shows(&old, PAGE, write).unwrap());
-        // A file that cannot be mapped.
+        // `/dev/null` cannot be mapped.
         let device = File::options().read(true).write(true).open("/dev/null").unwrap();
         assert!(!shows_writes(&device, 0).unwrap());
     }

@@ -1,4 +1,4 @@
-//! Checkpoints, the background thread that makes them, and when it does.
+//! Checkpoints, the background thread that makes them, and the conditions for a checkpoint.
 
 use std::io;
 use std::ops::Range;
@@ -14,15 +14,16 @@ use crate::sync::MutexGuard;
 
 /// Time between two looks of the background thread at whether records were appended.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looks without a new record after which a log that has grown is cut down. If this came earlier, the log
-/// might soon grow again, and transactions might wait for that.
+/// Number of [looks](LOOK) in a row without a new record after which a log that has grown is cut down. If the
+/// log were cut down earlier, it might soon grow again, and transactions might wait for that.
 const LOOKS: u32 = 10;
 /// Bytes of records above which a log gets a checkpoint after one idle [`LOOK`]. After a crash, replaying
 /// many more would take noticeable time.
 pub(super) const WORTH_FOLDING: u64 = 1 << 20;
 
 impl Wal {
-    /// Writes to the heap's file, and syncs it. This is for bytes that no record covers, such as the header.
+    /// Writes bytes to the heap's file at the offset `at`, and syncs the file. This is for bytes that no
+    /// record covers, such as the header.
     ///
     /// # Errors
     /// The error of the write or sync; the log then refuses everything. Also the errors of
@@ -33,15 +34,17 @@ impl Wal {
         self.write_directly(bytes, at)
     }
 
-    /// [`write_through`](Self::write_through), whether the log has begun or not.
+    /// [Writes through](Self::write_through) to the heap's file, whether the log has begun or not.
     #[track_caller]
     pub(super) fn write_directly(&self, bytes: &[u8], at: u64) -> Result<()> {
-        // After a failure, this write could reach the disk without the writes before it.
+        // After a failure of the log, a write to the heap's file could reach the disk without the writes
+        // before it.
         self.may_write()?;
         self.pages.mark_stored(at, bytes.len() as u64);
         let mut written = self.data.write_all(bytes, at);
         if written.is_ok() {
-            // This is not in a closure, or the crash lab would not see the caller's line.
+            // The sync is not called in a closure, because the crash lab would then not see the caller's
+            // line.
             written = self.data.sync();
         }
         written.map_err(|e| {
@@ -50,19 +53,19 @@ impl Wal {
         })
     }
 
-    /// Copies all records to the heap's file, and frees the segments before the end of the log. If that
-    /// works, `after` runs, still before any other checkpoint.
+    /// Copies all records that are in the log at the beginning of the checkpoint to the heap's file, and
+    /// frees the segments before their end. If that works, runs `after`, still before any other checkpoint.
     ///
     /// # Errors
     /// The failure that the log has or gets, [`Error::OutcomeUnknown`] if the records cannot be made durable,
-    /// or [`Error::Io`] if they cannot while a heap with a misplaced log is being closed. The log then
+    /// or [`Error::Io`] if their sync fails while a heap with a misplaced log is being closed. The log then
     /// refuses everything.
     pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
         self.may_write()?;
         let closing = self.closing.load(Ordering::Relaxed);
         if !closing {
-            // The thread that made a record durable has found the log then. The log may have been moved
-            // since.
+            // A thread that has made a record durable has found the log's file at that time. The file may
+            // have been moved since.
             self.find_log()?;
         }
         let mut folded = self.folded.lock();
@@ -97,36 +100,38 @@ impl Wal {
             state.buffer.recycle(end);
             state.full_disk = false;
             self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-            // Threads that wait for room can go on now. Without this notification, the one at the end of the
-            // background thread's round, if that has made this checkpoint, would wake them a little later.
+            // Threads that wait for room in the log can go on now. If this notification were missing and the
+            // background thread has made this checkpoint, the notification at the end of its round would wake
+            // them a little later.
             self.changed.notify_all();
         }
         after();
         Ok(())
     }
 
-    /// Writes and syncs a mark, after which recovery begins at `end`. This comes before segments are used
-    /// again: from then on the disk may have any part of them. The other mark stays as it is until this one
-    /// is durable.
+    /// Writes and syncs the mark with the index `mark`, after which recovery begins at `end`. Segments before
+    /// `end` are used again only afterwards, because from then on the disk may have any part of them. The
+    /// other mark stays as it is until this one is durable.
     fn mark_folded(&self, end: u64, mark: usize) -> io::Result<()> {
         let log = self.log();
         // By the time of a checkpoint the heap's header names this run, so the mark need not name an older
         // one.
         let says = LogMark { folded: end, runs: self.runs, run: self.run, before: self.run };
         log.write_all(bytes(&says.to_words(self.seed)), MARKS[mark])?;
-        // Records that were appended during the checkpoint may have dirtied much of the map.
+        // Records that were appended during the checkpoint may have dirtied many pages in the log's map. The
+        // sync is faster if they are taken out of the map first.
         log.let_go();
-        // SURVIVES delay: one write may come before the sync, to the segment that has been free for longest.
-        // Without the mark, recovery begins with a later segment and replays records that the heap's file
-        // has; or it begins with that segment, and finds nothing.
+        // SURVIVES delay: one write may come before the delayed sync: to the segment that has been free for
+        // longest. If the disk lacks the mark, recovery begins with a later segment and replays records that
+        // the heap's file has; or it begins with that segment, and finds nothing.
         log.sync()
     }
 
     /// Writes the records between two positions to the heap's file, and returns the number of bytes written.
     fn fold(&self, folded: &CheckpointState, positions: Range<u64>, live: &[WalSegment]) -> io::Result<u64> {
         let log = self.log();
-        // If so much memory is allowed, this is mostly enough for half of the log and a little more. Each
-        // page is written once then.
+        // If the memory limit allows three quarters of `log_limit`, this is mostly enough memory for half of
+        // the log and a little more. Then each page is written once.
         let room = (self.settings.log_limit / 4 * 3).min(self.settings.memory_limit / 2);
         let mut fold = Fold::with_room(&*self.data, room);
         each_record(log, self.layout, live, positions, |record| {
@@ -136,8 +141,8 @@ impl Wal {
         fold.flush_rest()
     }
 
-    /// Prepares the log for closing the heap. From now on, a log that has not begun never will. The caller
-    /// has stopped the background thread, and sees to it that no thread appends any more.
+    /// Prepares the log for closing the heap. From now on, a log that has not begun never begins. The caller
+    /// has stopped the background thread, and keeps other threads from appending.
     ///
     /// Closing brings all records to the heap's file, so the next opening needs no log. Therefore a log that
     /// is misplaced, but has not failed otherwise, can still be used by the closing thread. All other threads
@@ -146,7 +151,7 @@ impl Wal {
     pub(crate) fn begin_to_close(&self) -> bool {
         self.begin_no_more();
         let refused = self.failure().is_some();
-        // A failure is kept in the state.
+        // The result is ignored, because the log's state keeps a failure.
         let _ = self.find_log();
         let state = self.quiesce();
         if state.failure.as_ref().is_some_and(|failure| failure.misplaced) {
@@ -156,8 +161,8 @@ impl Wal {
     }
 
     /// Waits until no thread makes a checkpoint, or writes or syncs records, and returns the locked state.
-    /// Without this, a thread whose write is about to fail could still write, and a thread that has looked
-    /// for the log before could still acknowledge a commit.
+    /// Otherwise, while the heap is being closed, a thread whose write is about to fail could still write,
+    /// and a thread that has looked for the log before could still acknowledge a commit.
     pub(super) fn quiesce(&self) -> MutexGuard<'_, WalState> {
         let _folded = self.folded.lock();
         let mut state = self.state.lock();
@@ -189,20 +194,21 @@ impl Wal {
     /// records are not acknowledged: a crash before the heap is closed would leave them in a log that the
     /// next opening does not find.
     fn write_rest(&self) -> Result<()> {
-        // SURVIVES unreached: no program of the lab misplaces a log; the models run this.
+        // SURVIVES unreached: no program of the crash lab misplaces a log; the models do.
         let mut state = self.state.lock();
         self.write_at_once(&mut state);
         self.check(&state)?;
-        // SURVIVES drop: closing brings the records to the heap's file afterwards. The sync matters if the
-        // power fails before that and the log is put back, which no program of the lab does.
-        // SURVIVES delay: the reason is the same.
+        // SURVIVES drop: closing brings the records to the heap's file afterwards. The sync matters only if
+        // the power fails before that and the log is put back, which no program of the crash lab does.
+        // SURVIVES delay: the sync matters only if the power fails before the heap is closed and the log is
+        // put back, which no program of the crash lab does.
         self.log().sync().map_err(|e| {
             self.fail(&mut state, "syncing the log", &e);
             Error::io("syncing the log", e)
         })
     }
 
-    /// Fails if the heap's file cannot be found any more.
+    /// Fails if the next opening could not find the heap's file any more.
     ///
     /// # Errors
     /// [`Error::Misplaced`].
@@ -216,9 +222,9 @@ pub(super) fn is_worth_folding(state: &WalState) -> bool {
     state.buffer.end_position() - state.folded > WORTH_FOLDING
 }
 
-/// The background thread.
+/// The background thread, and the threads that ask it for checkpoints or wait for them.
 impl Wal {
-    /// Notes whether the background thread is there.
+    /// Notes whether the background thread is there, and cancels an earlier request that it end.
     pub(crate) fn set_background(&self, there: bool) {
         let mut state = self.state.lock();
         state.background = there;
@@ -232,8 +238,9 @@ impl Wal {
         self.requested.notify_all();
     }
 
-    /// Waits, in the background thread, until it is asked for a round, or finds the log idle and worth a
-    /// round. Returns `false` if the thread is to end, or the log has failed.
+    /// Waits, in the background thread, until that thread is asked for a round of [work](Self::work), or
+    /// finds the log idle and a round worthwhile. Returns `false` if the thread is to end, or the log has
+    /// failed.
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.state.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
@@ -242,7 +249,7 @@ impl Wal {
                 self.requested.wait(&mut state);
                 continue;
             }
-            // Other reasons to wake up may come before that.
+            // A notification may wake the thread before the interval is over.
             let is_over = self.requested.wait_until(&mut state, Instant::now() + LOOK);
             let end = state.buffer.end_position();
             let is_same = std::mem::replace(&mut state.looked, end) == end;
@@ -276,33 +283,34 @@ impl Wal {
         self.is_checkpoint_due(&self.state.lock())
     }
 
-    /// Does one round of work: in the background thread, or, without one, in a thread that needs memory. If a
-    /// checkpoint is due, `before` runs before it, and `after` gets the result of `before` when the
-    /// checkpoint is complete, unless it fails.
+    /// Does one round of work, in the background thread, or, if there is none, in a thread that needs memory:
+    /// makes the log longer ahead of need, makes a checkpoint if one is due, and cuts an idle log down.
+    /// `before` runs before the checkpoint, and `after` gets the result of `before` when the checkpoint is
+    /// complete, unless it fails.
     pub(crate) fn work<T>(&self, before: impl FnOnce() -> T, after: impl FnOnce(T)) {
         let (free, segments, due, idle) = {
             let mut state = self.state.lock();
-            // This is reset, so that the log is cut down once for each idle time.
+            // The count of idle looks is reset, so that the log is cut down once for each idle time.
             let idle = std::mem::take(&mut state.idle) >= LOOKS;
             let due = std::mem::take(&mut state.fold) || self.is_checkpoint_due(&state);
             (state.buffer.free_segments(), state.buffer.segments(), due, idle)
         };
         let size = segments * self.layout.segment;
         if free == 0 && size < self.settings.log_limit {
-            // The log grows ahead, so that no transaction waits for that. If this fails, a transaction that
-            // needs the room tries again, and gets the error.
+            // The log grows ahead of need, so that no transaction waits for the growth. If the growth fails,
+            // a transaction that needs the room tries again, and gets the error.
             let grown = self.grow(1);
             self.state.lock().full_disk = grown.is_err();
-            // A failure is kept in the state.
+            // The result is ignored, because the log's state keeps a failure.
             let _ = self.find_log();
         }
         if due {
             let found = before();
-            // A failure is kept in the state.
+            // The result is ignored, because the log's state keeps a failure.
             let _ = self.checkpoint(|| after(found));
         }
         if idle {
-            // A failure of the log is kept in the state.
+            // The result is ignored, because the log's state keeps a failure of the log.
             let _ = self.cut_down();
         }
         let limit = self.settings.memory_limit;
@@ -314,7 +322,8 @@ impl Wal {
         self.changed.notify_all();
     }
 
-    /// Waits for one round of the background thread, if there is one, because too many pages are private.
+    /// Because too many pages are private, asks the background thread, if there is one, for a round of work,
+    /// and waits for its end.
     #[cold]
     pub(crate) fn wait_for_memory(&self) {
         let mut state = self.state.lock();

@@ -12,21 +12,21 @@ use crate::error::{Error, Result};
 /// Tells when a [deferred transaction](crate::Root::txn_deferred), or the state that a
 /// [deferred read](crate::Root::read_deferred) has seen, is durable.
 ///
-/// A program can [`wait`](Commit::wait) for it, look with [`is_durable`](Commit::is_durable), or `await` it.
-/// The future works with any runtime: a thread of the heap wakes the task. (If that thread cannot be started,
-/// the poll waits.) That thread calls the waker with nothing of the heap locked, so the waker may call any
-/// method of the heap. The waker must return soon, and wait for nothing, because closing the heap waits for
-/// this thread. If a waker panics, the panic ends there.
+/// A program can [`wait`](Commit::wait) for a `Commit`, look with [`is_durable`](Commit::is_durable), or
+/// `await` it. The future works with any runtime: a thread of the heap wakes the task. (If that thread cannot
+/// be started, the poll waits.) That thread calls the waker with nothing of the heap locked, so the waker may
+/// call any method of the heap. The waker must return soon, and wait for nothing, because closing the heap
+/// waits for this thread. If a waker panics, that thread catches the panic.
 ///
-/// A `Commit` may be dropped; the transaction stays committed. It may outlive the heap and all its handles,
-/// and keeps the file of the log open. Closing a heap makes everything durable, or fails.
+/// A `Commit` may be dropped; the transaction stays committed. A `Commit` may outlive the heap and all its
+/// handles, and keeps the file of the log open. Closing a heap makes everything durable, or fails.
 ///
 /// The [`SyncPolicy`](crate::SyncPolicy) says when a commit is synced. With `EveryCommit` it is synced at
 /// once, also if the `Commit` is dropped. With the other policies it is synced at the latest when the
 /// `Commit` is waited for or polled, with all commits before it. So a server with the policy `OnDemand` may
 /// run the transactions of many clients, and then wait for the last `Commit` only.
-/// ([`is_before`](Commit::is_before) finds it: a read may have seen an older state.) A clone tells the same,
-/// and another task can poll it.
+/// ([`is_before`](Commit::is_before) tells which `Commit` is the last one: a read may have seen an older
+/// state.) A clone of a `Commit` waits for the same transaction, and another task can poll it.
 ///
 /// The commits of a heap become durable in the order in which they took place. So if one is durable, all
 /// before it are.
@@ -64,12 +64,13 @@ pub struct Commit(Option<Ticket>);
 struct Ticket {
     wal: Arc<Wal>,
     position: u64,
-    /// Number of the waker that was last left in the log, if there was one. A clone has none.
+    /// The number under which this `Commit` has left its newest waker in the log. `None` if it has left none,
+    /// as in a new clone.
     waker: Option<u64>,
 }
 
 impl Commit {
-    /// Creates a commit that is durable in the sense of the heap's durability.
+    /// Creates a commit that counts as durable from the beginning, in the sense of the heap's durability.
     pub(crate) fn done() -> Commit {
         Commit(None)
     }
@@ -91,7 +92,7 @@ impl Commit {
     }
 
     /// Returns whether it is certain that this commit is durable once `other` is: it took place before
-    /// `other` in the same heap, or is the same, or was durable from the beginning.
+    /// `other` in the same heap, or is the same commit, or was durable from the beginning.
     pub fn is_before(&self, other: &Commit) -> bool {
         match (&self.0, &other.0) {
             (None, _) => true,
@@ -101,8 +102,8 @@ impl Commit {
     }
 
     /// Returns whether the commit is durable now. This neither waits nor makes any thread sync. If the log
-    /// has failed before the commit was durable, it stays `false`; [`wait`](Commit::wait) then returns the
-    /// error without waiting.
+    /// has failed before the commit was durable, the result stays `false`; [`wait`](Commit::wait) then
+    /// returns the error without waiting.
     pub fn is_durable(&self) -> bool {
         self.0.as_ref().is_none_or(Ticket::is_durable)
     }
@@ -111,7 +112,8 @@ impl Commit {
 impl Future for Commit {
     type Output = Result<()>;
 
-    /// Polls the commit. If no thread could wake the task, this waits for the disk and is ready.
+    /// Polls the commit. If there is no thread that could wake the task, the poll waits for the disk and is
+    /// then ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(ticket) = &mut self.0 else { return Poll::Ready(Ok(())) };
         match ticket.known() {
@@ -132,7 +134,8 @@ impl Ticket {
         self.wal.is_durable(self.position)
     }
 
-    /// Returns the outcome if it is known without a lock.
+    /// Returns the outcome of the commit if it is known without locking the log: the commit is durable, or
+    /// this process is a forked child.
     fn known(&self) -> Option<Result<()>> {
         if self.is_durable() {
             return Some(Ok(()));
@@ -145,7 +148,7 @@ impl Ticket {
     }
 
     fn leave_waker(&mut self, waker: &Waker) -> Poll<Result<()>> {
-        // The clone runs code of the program, so this is done before the log is locked.
+        // Cloning a waker runs code of the program, so the waker is cloned before the log is locked.
         let waker = waker.clone();
         if self.wal.leave_waker(self.position, &mut self.waker, waker) {
             Poll::Pending

@@ -1,6 +1,6 @@
 //! Tests: transactions and reads that do not wait for the disk, on a heap whose disk stands still while the
 //! test wants it to.
-#![allow(clippy::unit_arg)] // transactions of one assignment
+#![allow(clippy::unit_arg)] // transactions of one assignment return its unit value
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +33,7 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let heap = options.open(folder.path().join("heap")).unwrap();
         let [a, b] = ["a", "b"].map(|name| heap.root(name).unwrap());
-        // Everything is durable, including the metadata.
+        // After this sync, everything is durable, including the metadata.
         heap.sync().unwrap();
         Setup { folder, heap, a, b }
     }
@@ -62,7 +62,7 @@ pub(super) fn get(root: &Root<u64>) -> Result<u64> {
 
 /// Runs `f` while nothing can be written to the log, nor synced.
 pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -> R {
-    /// Its drop ends what makes the log look as if another thread were writing and syncing.
+    /// Its drop ends the time in which the log looks as if another thread were writing and syncing.
     struct Busy<'w>(&'w Wal);
     impl Drop for Busy<'_> {
         fn drop(&mut self) {
@@ -84,12 +84,13 @@ pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -
 
 /// Takes all locks of a log.
 pub(crate) fn lock_log(wal: &Wal) -> impl Sized + '_ {
-    // The state comes last, as everywhere: a thread that waits for it may have another of the locks.
+    // The state is locked last, as everywhere, because a thread that waits for it may hold another of these
+    // locks.
     let (folded, growth, beginning) = (wal.folded.lock(), wal.growth.lock(), wal.beginning.lock());
     (folded, growth, beginning, wal.state.lock())
 }
 
-/// Waits until the thread sleeps.
+/// Waits until the thread with this id sleeps.
 pub(crate) fn until_it_sleeps(thread: i32) {
     while !sleeps(thread) {
         thread::yield_now();
@@ -193,7 +194,7 @@ fn a_commit_that_is_dropped_becomes_durable() {
     }
 }
 
-/// So the commits of many clients share a sync, which their server asks for.
+/// The commits of many clients share one sync, for which their server asks by the last commit.
 #[test]
 fn who_asks_for_the_last_commit_has_asked_for_all() {
     struct Nobody;
@@ -222,7 +223,7 @@ fn who_asks_for_the_last_commit_has_asked_for_all() {
     }
 }
 
-/// A read has not seen commits alone: no thread waits for the end of a collection.
+/// A read has also seen records for which no thread waits, such as that of the end of a collection.
 #[test]
 fn what_a_read_has_seen_becomes_durable() {
     let Setup { heap, a, .. } = &Setup::every_commit();
@@ -314,7 +315,8 @@ fn a_broken_disk_is_told_to_all() {
     durable.wait().unwrap();
 }
 
-/// A waker is left, and the thread must call it when the heap is closed by a call or by its last handle.
+/// A task has left a waker, and the sync thread must call it when the heap is closed by a call or by its last
+/// handle.
 #[test]
 fn closing_makes_everything_durable_and_says_so() {
     for calls in [true, false] {
@@ -351,8 +353,8 @@ fn closing_makes_everything_durable_and_says_so() {
     }
 }
 
-/// Runs `work`, which notes its steps, in a thread that meets unsynced commits. When it has noted the steps
-/// `first` and sleeps, `meanwhile` runs; then the disk goes on.
+/// Runs `work`, which notes its steps, in a thread that meets unsynced commits. When that thread has noted
+/// the steps `first` and sleeps, `meanwhile` runs; then the disk goes on.
 pub(super) fn until_it_waits(
     setup: &Setup,
     first: &[&str],
@@ -383,7 +385,7 @@ pub(super) fn until_it_waits(
 }
 
 /// A read waits after it has released the roots, so that other threads go on. The same holds of a read that
-/// is nested in another one, and has seen all that is not durable.
+/// is nested in another read, even if only the nested read has seen unsynced data.
 #[test]
 fn a_read_keeps_nobody_away_while_it_waits() {
     for panics in [false, true] {
@@ -404,8 +406,8 @@ fn a_read_keeps_nobody_away_while_it_waits() {
     }
 }
 
-/// The read waits before it returns: a transaction on another heap, which uses what it has seen, may become
-/// durable earlier.
+/// The read waits before it returns: a transaction on another heap, which uses the data that the read has
+/// seen, may become durable earlier.
 #[test]
 fn a_read_within_a_transaction_on_another_heap_waits_before_it_returns() {
     let (setup, other) = (&Setup::every_commit(), &Setup::every_commit());
@@ -474,7 +476,7 @@ fn a_policy_syncs_at_intervals() {
     assert!(seen.is_durable());
 }
 
-/// When a deferred transaction has returned, at most as many bytes are unsynced as the limit allows.
+/// When a deferred transaction has returned, no more bytes are unsynced than `unsynced_limit` allows.
 #[test]
 fn what_is_not_synced_is_bounded() {
     let at_once = Setup::new(&options(SyncPolicy::EveryCommit).unsynced_limit(0));

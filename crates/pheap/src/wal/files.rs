@@ -27,8 +27,9 @@ struct OpenLogFile {
     /// A map of the log's segments, if they are mapped. The log's head is not mapped, because its sectors
     /// must be written whole.
     window: OnceLock<FileWindow>,
-    /// Bytes up to which this process may make a file. This is asked when the file is opened or made longer,
-    /// and may be stale in between: asking before each short write would make commits slower.
+    /// The largest length in bytes that this process may give a file (`RLIMIT_FSIZE`). The limit is read when
+    /// the file is opened or made longer, and may be stale in between: reading it before each short write
+    /// would make commits slower.
     size_limit: AtomicU64,
 }
 
@@ -45,12 +46,12 @@ impl Storage for OpenLogFile {
     }
 
     fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        // A longer write is made by a system call, to avoid the page faults of the map.
+        // A write of 256 KiB or more is made by a system call, to avoid the page faults of the map.
         if bytes.len() < 256 << 10 && self.window.get().is_some_and(|window| window.write(bytes, at)) {
             return Ok(bytes.len());
         }
-        // A write of a page or more takes long compared to asking for the limit again, so it asks: the
-        // process may have lowered it.
+        // Before a write of a page or more, the limit of file sizes is read again, because the process may
+        // have lowered it. Compared to such a write, that takes little time.
         if bytes.len() as u64 >= PAGE || at + bytes.len() as u64 > self.size_limit.load(Relaxed) {
             return write_at(&self.file, bytes, at);
         }
@@ -58,7 +59,7 @@ impl Storage for OpenLogFile {
     }
 
     fn sync_now(&self) -> io::Result<()> {
-        // SURVIVES unreached: this is what a simulated sync stands for.
+        // SURVIVES unreached: the crash lab has simulated files, whose syncs stand for this one.
         self.file.sync()
     }
 
@@ -93,7 +94,8 @@ impl Storage for OpenLogFile {
     }
 
     fn cut_off(&self, to: u64) -> io::Result<()> {
-        // A store to the map behind the end of the file would end the process, so a mapped file is not cut.
+        // A store to the map behind the end of the file would end the process, so a mapped file is not made
+        // shorter.
         if self.window.get().is_none() { self.file.set_len(to) } else { Ok(()) }
     }
 
@@ -149,7 +151,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Files {
     data: Arc<OpenLogFile>,
-    /// Time of the last look by [`find_log_lately`](Disk::find_log_lately) that has found the log.
+    /// Time at which [`find_log_lately`](Disk::find_log_lately) last looked at the names and found the log.
     found: Mutex<Option<Instant>>,
     /// The last known names of both files. This is a mutex of the standard library: a panic while it is
     /// locked leaves names that can still be used.
@@ -163,14 +165,14 @@ impl Files {
         let data = OpenLogFile::new(file)?;
         let mut names = HeapFileNames::from_path(&fs::canonicalize(path)?)?;
         if !names.heap_is(data.id)? {
-            // The file was renamed a moment ago.
+            // The file was renamed a moment ago, after it was opened.
             names = HeapFileNames::now(&data.file)?;
         }
         Ok(Files { data: Arc::new(data), found: Mutex::new(None), names: Mutex::new(names) })
     }
 
     fn names(&self) -> MutexGuard<'_, HeapFileNames> {
-        // SURVIVES unreached: only real files have names.
+        // SURVIVES unreached: the simulated files of the crash lab have no names.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,9 +182,9 @@ impl Files {
         if names.heap_is(self.data.id)? { Ok(None) } else { HeapFileNames::now(&self.data.file).map(Some) }
     }
 
-    /// Fails if a file has no name any more. This is all that a program can check if it has given up the
-    /// right to look into the directory since it opened the heap. That the names belong together is then up
-    /// to the user.
+    /// Fails if the heap's file, or the given log, has no name any more. A program that has given up the
+    /// right to look into the directory since it opened the heap can check no more. The user must then see to
+    /// it that the names belong together.
     #[cold]
     fn check_links(&self, log: Option<&File>) -> io::Result<()> {
         for (what, file) in [("file", Some(&*self.data.file)), ("log", log)] {
@@ -199,15 +201,16 @@ impl Files {
         Ok(())
     }
 
-    /// Looks for the log next to the heap's file, wherever that is now, because the files are not where they
-    /// were.
+    /// Looks for the log next to the heap's file under that file's present name. Called when one of the two
+    /// files is not at its last known name.
     #[cold]
     fn find_elsewhere(&self, names: &mut HeapFileNames, log: &dyn Storage) -> io::Result<()> {
         let renamed = self.renamed(names)?;
         let now = renamed.as_ref().unwrap_or(names);
         let (kind, what) = match now.log_id()? {
             Some(id) if id == log.id() => {
-                // The heap was renamed together with its log, perhaps a moment ago.
+                // The heap was renamed together with its log, perhaps a moment ago, so the new names may not
+                // be durable yet.
                 now.sync()?;
                 renamed.into_iter().for_each(|now| *names = now);
                 return Ok(());
@@ -242,8 +245,8 @@ impl Disk for Files {
         let look = || io::Result::Ok((Stat::from_file(&self.data.file)?, names.stat()?));
         let (heap, directory) =
             look().map_err(|e| Error::io(format!("looking at {}", names.heap_path().display()), e))?;
-        // Mounts are compared if they are known. Devices say less: on some file systems, directories and
-        // files have different ones.
+        // Mounts are compared if they are known. Device numbers say less: on some file systems, directories
+        // and files have different ones.
         let same = match (heap.mount, directory.mount) {
             (Some(heap), Some(directory)) => heap == directory,
             _ => heap.id.device == directory.id.device,
@@ -254,7 +257,7 @@ impl Disk for Files {
     fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
         let names = self.names();
         let opened = match names.open_log(libc::O_RDWR | libc::O_NOFOLLOW, 0) {
-            // A program that only reads does not need the right to write.
+            // A program that only reads the heap does not need the right to write the log.
             Err(e) if is_read_only(&e) => names.open_log(libc::O_RDONLY | libc::O_NOFOLLOW, 0).map_err(|_| e),
             other => other,
         };
@@ -272,10 +275,10 @@ impl Disk for Files {
             names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?,
         ))?;
         overwrite_in_place(&log.file);
-        // SURVIVES unreached: a simulated disk has no directory.
+        // SURVIVES unreached: the simulated disk of the crash lab has no directory.
         let synced = names.sync();
         synced.inspect_err(|_| {
-            // Without this, the next attempt would find the name taken.
+            // If the new log kept its name, the next attempt to create one would find the name taken.
             let _ = names.unlink_log(log.id);
         })?;
         Ok(Arc::new(log))
@@ -293,7 +296,7 @@ impl Disk for Files {
 
     fn find_log_lately(&self, log: &dyn Storage) -> io::Result<()> {
         let now = Instant::now();
-        // SURVIVES unreached: only real files have names.
+        // SURVIVES unreached: the simulated files of the crash lab have no names.
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.is_none_or(|found| now - found >= MOMENT) {
             self.find_log(log)?;

@@ -8,20 +8,21 @@ use crate::os::storage::Storage;
 use crate::units::{HEADER_SIZE, PAGE};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
-/// Bytes of memory for records that a fold may fill, at least.
+/// Least number of bytes of memory that a fold may fill with records before it writes them.
 const LEAST: u64 = 1 << 20;
 /// Pages that are read and written at once, at most.
 const RUN: usize = 256;
-/// Pages that the kernel is asked for ahead of reading, if they may be only on the disk. It reads many at a
-/// time.
+/// Number of pages that a fold asks the kernel to read ahead, if the heap's file may not be in the page
+/// cache. The kernel then reads many pages at a time.
 const AHEAD: u64 = 4096;
 
 /// The part of a record's range that lies in one page.
 struct PagePiece {
     page: u64,
-    /// Index of its first word in `words`. Of pieces that overlap, the one with the larger index is newer.
+    /// Index in `Fold::words` of the piece's first word. Of pieces that overlap, the one with the larger
+    /// index is newer.
     at: u32,
-    /// First word within the page, and number of words.
+    /// Index within the page of the piece's first word, and number of its words.
     first: u16,
     len: u16,
 }
@@ -29,13 +30,13 @@ struct PagePiece {
 /// Collects records for the heap's file, and writes them when they fill the memory.
 pub(crate) struct Fold<'a> {
     data: &'a dyn Storage,
-    /// Words of memory after which the records are written.
+    /// Words of memory that records and pieces may take before they are written.
     most: usize,
     pieces: Vec<PagePiece>,
     words: Vec<u64>,
     /// Bytes written so far.
     written: u64,
-    /// Pages to ask the kernel for ahead of reading, 0 for none.
+    /// Number of pages that the kernel is asked to read ahead, 0 for none.
     ahead: u64,
 }
 
@@ -48,13 +49,14 @@ impl<'a> Fold<'a> {
         Fold { data, most, pieces: Vec::new(), words: Vec::new(), written: 0, ahead: 0 }
     }
 
-    /// [`with_room`](Self::with_room), for a file that is probably not in the page cache.
+    /// Creates a fold, as [`with_room`](Self::with_room) does, for a file that is probably not in the page
+    /// cache.
     pub(crate) fn of_cold(data: &'a dyn Storage, room: u64) -> Fold<'a> {
         Fold { ahead: AHEAD, ..Fold::with_room(data, room) }
     }
 
-    /// Adds the ranges of a record, which is newer than all records added before. Writes the older ones first
-    /// if the memory is full.
+    /// Adds the ranges of a record, which is newer than all records added before. Writes the older records
+    /// first if the memory is full.
     pub(crate) fn add(&mut self, record: &[u64]) -> io::Result<()> {
         if self.words.len() + record.len() + size_of::<PagePiece>() / 8 * self.pieces.len() > self.most {
             self.write()?;
@@ -109,7 +111,7 @@ impl<'a> Fold<'a> {
             if pieces.iter().any(|piece| usize::from(piece.len) < PAGE_WORDS) {
                 let read = bytes_mut(pages);
                 let have = self.data.read_up_to(read, first * PAGE)?;
-                // Behind the end of a shorter file, the page is zero.
+                // Pages behind the end of a shorter file are zero.
                 read[have..].fill(0);
             }
             for piece in pieces {
@@ -126,7 +128,8 @@ impl<'a> Fold<'a> {
         Ok(())
     }
 
-    /// Writes the rest, and returns the bytes written in all. They are durable after the next sync.
+    /// Writes the records that are still in memory, and returns the bytes written in all. The written bytes
+    /// are durable after the next sync of the file.
     pub(crate) fn flush_rest(mut self) -> io::Result<u64> {
         self.write()?;
         Ok(self.written)

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::storage::{Disk, Storage};
 
-/// Attempts to read to the end of a log that moves on during each.
+/// Largest number of attempts to read to the end of a log whose end moves during each attempt.
 const ROUNDS: u32 = 100;
 
 /// A log that another process writes.
@@ -25,7 +25,7 @@ pub(crate) struct LiveLog {
     found: ReadLog,
     /// The records that were read. They are kept because the writer may overwrite them in the log.
     records: QueuedRecords,
-    /// Bytes of the heap that were copied since the log was last read.
+    /// Bytes of the heap that were copied since [`read_on_beside`](Self::read_on_beside) last read the log.
     copied: u64,
     error: String,
 }
@@ -50,8 +50,8 @@ impl LiveLog {
     }
 
     /// Reads all records that were written to the log before this call, and perhaps more. A checkpoint begins
-    /// when its records are in the log, so these include all records that have reached the heap's file until
-    /// now.
+    /// when its records are in the log, so the records that are read include all records that have reached
+    /// the heap's file by now.
     ///
     /// Returns `false` if records may have been overwritten before they were read.
     ///
@@ -66,13 +66,14 @@ impl LiveLog {
         for _ in 0..ROUNDS {
             let before = found.end;
             read_on(&**log, *layout, *seed, found, records).map_err(error)?;
-            // The mark is read after the records: a segment is used again only when a mark behind it was
-            // written.
+            // The mark is read after the records: a segment is used again only after a mark behind its
+            // records was written.
             let (mark, _) = read_mark(&**log, *layout, *seed).map_err(error)?;
             if mark.folded <= found.end || bug(Bug::OverlookLap) {
                 return Ok(true);
             }
-            // The log ended here when it was read, or the next record was overwritten.
+            // The mark is ahead of the records that were read, and this attempt has read no transaction: the
+            // log ended here when it was read, or the next record was overwritten.
             if found.end == before {
                 return Ok(false);
             }
@@ -104,13 +105,14 @@ impl LiveLog {
         check_extent(self.found.extent.as_ref(), mapped)?;
         let transactions = self.found.transactions;
         if transactions > 0 {
-            // SURVIVES unreached: no heap is followed in the lab; a test of `heap/open/simulated.rs` does.
+            // SURVIVES unreached: the crash lab follows no heap; a test of `heap/open/simulated.rs` does.
             self.log.sync().map_err(|e| Error::io(&*self.error, e))?;
         }
         Ok(WalTail::folded(transactions))
     }
 
-    /// Writes the records to a copy of the heap. `room` is the number of bytes of memory that this may take.
+    /// Writes the records that were read to `data`, a copy of the heap. `room` is the number of bytes of
+    /// memory that this may take.
     ///
     /// # Errors
     /// The error of the operating system.

@@ -3,18 +3,18 @@
 //! The first page names the heap and the log, and says up to which position the heap's file has everything.
 //! Segments of equal size follow. They are filled with zeros when they are added, and used again when a
 //! checkpoint has brought their records to the heap's file. A position in the log is the number of its
-//! segment times their size, plus the offset in it. No run uses a position twice, so it is in the seed of the
-//! checksum of each record, and of each segment's first line.
+//! segment times their size, plus the offset in it. No run uses a position twice, so the position is mixed
+//! into the checksum of each record, and of each segment's first line.
 //!
 //! A *run* is the records that one process appends, from an opening of the heap on. It begins with a new
-//! segment, and its number is in the seeds of its records. So anything that an earlier run has left behind
-//! the end that was found is no record of this run, wherever it lies.
+//! segment, and its number is in the seeds of its records. So words that an earlier run has left behind the
+//! end that the opening found are no record of this run, wherever they lie.
 //!
 //! In a segment:
 //! * Line 0: checksum, number of the segment, position where the records before it end, run, and the position
 //!   up to which the log had been synced.
-//! * Then the records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`]
-//!   if its transaction goes on.
+//! * Then the records. Each takes whole lines, and is an entry as in the [log of a region](crate::txn::log),
+//!   with the flag [`MORE`] if its transaction goes on in the next record.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -31,15 +31,15 @@ use crate::os::cpu::bytes_mut;
 use crate::os::storage::Storage;
 use crate::units::{LINE, LINE_WORDS, PAGE};
 
-/// Segments of a new log. A log that is cut down keeps as many.
+/// Number of segments of a new log. A log that is cut down keeps as many.
 pub(super) const FIRST_SEGMENTS: u64 = 2;
 
-/// Bytes before the first segment.
+/// Bytes of the log's file before the first segment.
 pub(crate) const HEAD: u64 = 4096;
 /// Offsets of the two marks in the first page. Each has a sector to itself, and at most one of them is
 /// written between two syncs. So one is whole, also on a disk that tears a write when the power fails.
 pub(crate) const MARKS: [u64; 2] = [512, 1024];
-/// First word of the file. It is not text, so no text file begins with it.
+/// First word of the log's file. It is not text, so no text file begins with it.
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEWAL\n");
 const FORMAT: u64 = 3;
 /// Largest size of a segment that is accepted, in bytes. The segments that pheap makes are far shorter.
@@ -49,9 +49,9 @@ const HEAD_WORDS: usize = 8;
 pub(crate) const MORE: u64 = 1 << 33;
 /// Largest number of words of a record.
 pub(crate) const PIECE: usize = 4096;
-/// Bytes of a log that are read at a time, at most. They are more than a record has.
+/// Most bytes of a log that are read at a time. No record is as long.
 const READ: u64 = 256 << 10;
-/// A record begins where at least this many words are left in its segment.
+/// A record begins only where at least this many words are left in the segment.
 pub(crate) const LEAST: usize = 32;
 
 /// The identity of a log, and the size of its segments.
@@ -61,26 +61,26 @@ pub(crate) struct LogLayout {
     pub(crate) uuid: u128,
     /// The number of the log: each heap counts its logs.
     pub(crate) id: u64,
-    /// Tells apart the logs of copies of one heap, which may have equal numbers. Never 0.
+    /// A random number, never 0. It tells apart the logs of copies of one heap, whose `id` may be equal.
     pub(crate) nonce: u64,
     /// Bytes of a segment.
     pub(crate) segment: u64,
 }
 
-/// The kinds of heads that a file may have.
+/// The kinds of heads that a file with the name of a log may have.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     /// The head is empty, or was never completed.
     Nothing,
-    /// Not a log, or one of another format.
+    /// The file is no log, or a log of another format, as the text says.
     Foreign(&'static str),
-    /// A log whose head is damaged or was never completed. It may be that of the heap with this uuid.
+    /// A log whose head is damaged or was never completed. It may be the log of the heap with this uuid.
     Damaged(u128),
     Log(LogLayout),
 }
 
 impl LogLayout {
-    /// Returns the head, the first bytes of the file.
+    /// Returns the bytes of the log's head, with which its file begins.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut words =
             [MAGIC, FORMAT, self.uuid as u64, (self.uuid >> 64) as u64, self.id, self.segment, self.nonce, 0];
@@ -88,25 +88,25 @@ impl LogLayout {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Returns the number of the segment that has a position.
+    /// Returns the number of the segment in which a log position lies.
     pub(crate) fn sequence(&self, position: u64) -> u64 {
         position / self.segment
     }
 
-    /// Returns the position at which a segment begins. The log has this segment or gets it, so the product
-    /// fits.
+    /// Returns the position at which a segment begins. The log has the segment or gets it, so its number
+    /// times the size of a segment fits into 64 bits.
     pub(crate) fn start(&self, sequence: u64) -> u64 {
         sequence * self.segment
     }
 
-    /// Returns the positions of a segment whose number was read from a file, and may be any. Returns `None`
-    /// if no log can have it.
+    /// Returns the positions of a segment whose number was read from a file, and may be any number. Returns
+    /// `None` if no log can have such a segment.
     pub(crate) fn positions(&self, sequence: u64) -> Option<Range<u64>> {
         let start = sequence.checked_mul(self.segment)?;
         Some(start..start.checked_add(self.segment)?)
     }
 
-    /// Returns the offset in the file of the segment with this place.
+    /// Returns the offset in the log's file of the segment at place `index`.
     pub(crate) fn file_offset(&self, index: u64) -> u64 {
         HEAD + index * self.segment
     }
@@ -126,20 +126,21 @@ impl LogLayout {
     }
 }
 
-/// Returns the checksum of a head.
+/// Returns the checksum of a log's head: of all its words except the last, which holds it.
 fn head_sum(words: &[u64; HEAD_WORDS]) -> u64 {
     let bytes: Vec<u8> = words[..HEAD_WORDS - 1].iter().flat_map(|word| word.to_le_bytes()).collect();
     xxh3_64(&bytes)
 }
 
-/// Returns whether the words, except the first, may be a part of an unfinished head: the disk may have any of
-/// its words.
+/// Returns whether `words` may be left of an unfinished head, of which the disk may have any words. Looks
+/// only at the format and the size of a segment.
 fn is_torn(words: &[u64; HEAD_WORDS]) -> bool {
     [0, FORMAT].contains(&words[1]) && words[5].is_multiple_of(HEAD) && words[5] <= MOST_SEGMENT
 }
 
-/// Returns whether a file is not longer than a new log can be, and is zero behind its head. There may be a
-/// number in the last page, where [`shows_writes`](Storage::shows_writes) tests a new log.
+/// Returns whether a file is not longer than a new log can be, and is zero behind its head, except perhaps
+/// for a small number at the beginning of its last page: [`shows_writes`](Storage::shows_writes) writes such
+/// numbers there when a log is made.
 fn is_zero_behind_head(file: &dyn Storage) -> io::Result<bool> {
     const MOST: u64 = HEAD + (2 << 20);
     const START: usize = HEAD_WORDS * 8;
@@ -156,7 +157,7 @@ fn is_zero_behind_head(file: &dyn Storage) -> io::Result<bool> {
         .all(|(at, &byte)| byte == 0 || Some(at) == tried && byte <= MOST_TRIED))
 }
 
-/// Reads the head of a file.
+/// Reads the head of the file that has the name of a log.
 pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     let mut bytes = [0; HEAD_WORDS * 8];
     let have = file.read_up_to(&mut bytes, 0)?;
@@ -210,7 +211,7 @@ impl ChecksumSeed {
         ChecksumSeed(self.0 ^ run.wrapping_mul(0x8ebc_6af0_9c88_c6e3).rotate_left(31))
     }
 
-    /// Returns a line with a checksum, for a position, that has these seven words.
+    /// Returns the line for `position` that has a checksum, and then the seven words `says`.
     pub(crate) fn line(self, position: u64, says: [u64; LINE_WORDS - 1]) -> [u64; LINE_WORDS] {
         let mut words = [0; LINE_WORDS];
         words[1..].copy_from_slice(&says);
@@ -218,7 +219,8 @@ impl ChecksumSeed {
         words
     }
 
-    /// Completes a record for a position. Its second word has its length.
+    /// Completes a record for `position` by its checksum. The second word of the record has its length
+    /// already.
     pub(crate) fn seal(self, position: u64, record: &mut [u64]) {
         record[0] = checksum(self.seed_at(position), record);
     }
@@ -245,24 +247,27 @@ impl SegmentHead {
         seed.line(start, [self.sequence, self.previous_end, self.run, self.synced, 0, 0, 0])
     }
 
-    /// Reads the line. Returns `None` if it is torn, or is not the first line of a segment of this log.
+    /// Reads the first line of a segment. Returns `None` if the line is torn, or belongs to no segment of
+    /// this log.
     fn from_words(words: [u64; LINE_WORDS], layout: LogLayout, seed: ChecksumSeed) -> Option<SegmentHead> {
         let [_, sequence, previous_end, run, synced, ..] = words;
         let head = SegmentHead { sequence, previous_end, run, synced };
-        // The sequence was read from a file, and may be any.
+        // The segment's number was read from a file, and may be any number.
         let start = layout.positions(sequence)?.start;
         holds(words, head.to_words(seed, start)).then_some(head)
     }
 }
 
-/// A log mark, in the first page: the part of it that changes.
+/// A log mark: the words in the first page of a log that change. Each of the two [places](MARKS) may have
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LogMark {
-    /// Number of runs before this one.
+    /// Number of runs of the log before `run`.
     pub(crate) runs: u64,
     /// Position up to which the heap's file has everything.
     pub(crate) folded: u64,
-    /// This run, and the run that the heap's header may name instead while it does not name this one.
+    /// `run` is the newest run of the log. `before` is the run that the heap's header may name until it names
+    /// `run`.
     pub(crate) run: u64,
     pub(crate) before: u64,
 }
@@ -292,17 +297,18 @@ pub(crate) struct WalSegment {
     pub(crate) place: u64,
     /// Position at which the records before this segment end.
     pub(crate) previous_end: u64,
-    /// Seed of its records.
+    /// Seed of the checksums of the segment's records.
     pub(crate) seed: ChecksumSeed,
 }
 
-/// Words of a segment from a position on, as they are in the file.
+/// The words of a segment from a log position on, as they are in the log's file, and how far they were read
+/// as records.
 pub(crate) struct SegmentRecords {
     seed: ChecksumSeed,
     words: Vec<u64>,
-    /// Position of the first word.
+    /// Position in the log of the first word.
     start: u64,
-    /// Index of the next record.
+    /// Index in `words` of the record that is read next.
     at: usize,
 }
 
@@ -329,7 +335,7 @@ impl SegmentRecords {
         self.start + self.at as u64 * 8
     }
 
-    /// Returns the next record, if all of it was read and its checksum is right.
+    /// Returns the next record, if all its words are in memory and its checksum is right.
     pub(crate) fn next(&mut self) -> Option<&[u64]> {
         let rest = &self.words[self.at.min(self.words.len())..];
         let len = *rest.get(1)? as u32 as usize;
@@ -346,23 +352,25 @@ impl SegmentRecords {
 /// [`each_record`].
 #[derive(Debug, Default)]
 pub(crate) struct ReadLog {
-    /// Number of complete transactions.
+    /// Number of complete transactions that were read.
     pub(crate) transactions: u64,
-    /// The pages that their records store to, and perhaps pages of an incomplete transaction.
+    /// The pages of the heap to which the complete transactions store, and perhaps pages to which an
+    /// incomplete one does.
     pub(crate) pages: PageSet,
     /// The range of the heap from the first byte that complete transactions store to until the last.
     pub(crate) extent: Option<Range<u64>>,
     /// Position at which reading began, and the position behind the last complete transaction.
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    /// The segments that the last call of [`read_on`] has read, oldest first.
+    /// The segments of the log that the last call of [`read_on`] has read, oldest first.
     pub(crate) segments: Vec<WalSegment>,
     /// Number of the newest segment, whether it was read or not; 0 without segments.
     pub(crate) newest: u64,
-    /// Position up to which the log had been synced, by the largest value in the segments that were read.
+    /// Position up to which the log had been synced: the largest value in the first lines of the segments
+    /// that were read.
     pub(crate) synced: u64,
-    /// The largest such position that is the end of a transaction, in all segments, read or not. See
-    /// [`lost`](Self::lost).
+    /// The largest synced position that is the end of a transaction, by the first lines of all segments,
+    /// whether they were read or not. See [`lost`](Self::lost).
     pub(super) promised: u64,
     /// Distance from `end` to the position where the reading ended. Records between belong to an incomplete
     /// transaction.
@@ -370,27 +378,28 @@ pub(crate) struct ReadLog {
 }
 
 impl ReadLog {
-    /// Begins to read behind a position: nothing is found yet.
+    /// Creates the result of a reading that begins at position `end` and has found nothing yet.
     pub(crate) fn behind(end: u64) -> ReadLog {
         ReadLog { begin: end, end, ..ReadLog::default() }
     }
 
-    /// Returns an offset in the file behind which records are damaged, if records that were synced cannot be
-    /// read.
+    /// If records that were synced cannot be read, returns an offset in the log's file behind which records
+    /// are damaged.
     ///
     /// No crash leaves such a log. When a run begins a segment, all transactions before the position that the
-    /// first line calls synced are durable, those of earlier runs, too. From then on each reading finds them:
+    /// segment's first line calls synced are durable, those of earlier runs, too. From then on each reading
+    /// finds these transactions:
     /// * A segment is used again only when a mark behind its records is durable, and reading begins at the
     ///   newest mark.
-    /// * A later run begins at the end of the last complete transaction, so behind them. Its segments name
-    ///   that end or a later one, so none of them leads a reader past these transactions.
-    /// * What is left of earlier runs behind their end, and lines of segments that are used again, have
-    ///   smaller positions. A torn first line is none.
-    /// * After a failed sync no run calls anything synced. The next one writes the records again that no line
-    ///   calls synced, before it writes a line.
+    /// * A later run begins at the end of the last complete transaction, so behind these transactions. Its
+    ///   segments name that end or a later one, so none of them leads a reader past these transactions.
+    /// * First lines that earlier runs have left behind their end, or in segments that are used again, name
+    ///   smaller synced positions. A torn first line does not count.
+    /// * After a failed sync, a run calls nothing more synced. Before the next run writes a first line, it
+    ///   writes again the records that no first line calls synced.
     ///
-    /// A sync ends behind a transaction, or directly behind a first line. Positions of the second kind
-    /// do not count: a later run that finds no record there uses the segment again.
+    /// A synced position is the end of a transaction, or lies directly behind a first line. Positions of the
+    /// second kind do not count: a later run that finds no record there uses the segment again.
     pub(super) fn lost(&self, layout: LogLayout) -> Option<u64> {
         let last = self.segments.iter().rev().find(|segment| layout.start(segment.sequence) < self.end);
         let offset = last.map_or(HEAD, |last| {
@@ -400,24 +409,24 @@ impl ReadLog {
     }
 }
 
-/// Returns the smallest range that has both ranges, `None` for an empty one.
+/// Returns the smallest range that contains both ranges. `None` is an empty range.
 fn around(one: Option<Range<u64>>, other: Option<Range<u64>>) -> Option<Range<u64>> {
     let Some(one) = one else { return other };
     let other = other.unwrap_or(one.clone());
     Some(one.start.min(other.start)..one.end.max(other.end))
 }
 
-/// Gets the records while a log is read.
+/// Receives the records while a log is read.
 pub(super) trait RecordVisitor {
-    /// Gets the next record. It is whole, but its transaction may not be.
+    /// Receives the next record. The record is whole, but its transaction may not be.
     fn add(&mut self, record: &[u64]);
-    /// All records that were added belong to complete transactions.
+    /// Says that all records that were added so far belong to complete transactions.
     fn complete(&mut self);
-    /// The records since the last call of [`complete`](Self::complete) count for nothing.
+    /// Says that the records since the last call of [`complete`](Self::complete) do not count.
     fn discard_incomplete(&mut self);
 }
 
-/// Ignores the records.
+/// A visitor that ignores the records.
 impl RecordVisitor for () {
     fn add(&mut self, _record: &[u64]) {}
     fn complete(&mut self) {}
@@ -431,8 +440,8 @@ pub(crate) fn read_all(file: &dyn Storage, layout: LogLayout, seed: ChecksumSeed
     Ok(found)
 }
 
-/// Calls `visit` with the records between two positions, oldest first. `segments` are the segments that have
-/// them. At most 256 KiB of records are in memory at a time.
+/// Calls `visit` with the records between two log positions, oldest first. `segments` are the segments that
+/// have these records. At most 256 KiB of records are in memory at a time.
 ///
 /// # Errors
 /// Those of `visit`, those of the operating system, or an error if the log does not have these records.
@@ -463,12 +472,13 @@ pub(super) fn each_record(
     if at < positions.end { Err(gone()) } else { Ok(()) }
 }
 
-/// Returns the words of a line.
+/// Returns the words of the line with which `bytes` begins.
 fn line(bytes: &[u8]) -> [u64; LINE_WORDS] {
     std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")))
 }
 
-/// Returns the newest whole mark, and its index in [`MARKS`]; without one, [`LogMark::first`].
+/// Returns the newest whole mark, and its index in [`MARKS`]; without a whole mark, [`LogMark::first`] and
+/// the index 1.
 pub(super) fn read_mark(
     file: &dyn Storage,
     layout: LogLayout,
@@ -480,7 +490,7 @@ pub(super) fn read_mark(
         let words = line(&bytes[(MARKS[number] - MARKS[0]) as usize..]);
         LogMark::from_words(words, seed).map(|mark| (mark, number))
     });
-    // Without a mark, the index is 1, so that the first mark is written at index 0.
+    // If no mark is whole, the index is 1, so that the first mark is written at index 0.
     Ok(marks.into_iter().flatten().max().unwrap_or((LogMark::first(layout), 1)))
 }
 
@@ -501,14 +511,14 @@ fn read_heads(
     Ok(heads)
 }
 
-/// Returns the length of the file, and the length that it had at least, if the file was cut off.
+/// If the log's file was cut off, returns its length, and the length that it had at least before.
 ///
 /// No crash leaves such a file. The first segments are durable before the heap's header names the log, and
-/// stay. Another segment is durable before its first line is written. It is cut off only when a durable mark
-/// is behind its records. So a segment has to be whole if it has a larger number than the mark's segment, or
-/// if it is the mark's segment and has a record behind the mark. An opening makes the length durable again
+/// stay. Any other segment is durable before its first line is written. pheap cuts it off only when a durable
+/// mark is behind its records. So a segment has to be whole if it has a larger number than the mark's segment,
+/// or if it is the mark's segment and has a record behind the mark. An opening makes the length durable again
 /// before it goes on with the log, because an earlier sync may have failed. Another process may make the file
-/// longer now, or cut it down: so the length and the mark are read behind the line.
+/// longer now, or cut it down: so the length and the mark are read after the first line of the last segment.
 pub(super) fn cut_lengths(
     file: &dyn Storage,
     layout: LogLayout,
@@ -532,8 +542,8 @@ pub(super) fn cut_lengths(
     Ok(is_cut.then_some((len, whole)))
 }
 
-/// Reads on from the end of `found` to the end of the log: no complete record follows there, and no segment
-/// goes on from there. `reader` gets the records.
+/// Reads on from the end of `found` to the end of the log, where no whole record follows and from where no
+/// segment goes on. `reader` receives the records.
 pub(super) fn read_on(
     file: &dyn Storage,
     layout: LogLayout,
@@ -547,12 +557,13 @@ pub(super) fn read_on(
     found.promised =
         positions.filter(|synced| synced % layout.segment != LINE as u64).max().unwrap_or_default();
     found.segments.clear();
-    // Of several segments that name one position, the newest remains.
+    // Of several segments whose first lines name the same position as the end of the records before them, the
+    // newest remains.
     let behind: HashMap<u64, (SegmentHead, u64)> =
         heads.values().map(|segment| (segment.0.previous_end, *segment)).collect();
-    // The next segment names the end of the last record if it is of the same run, and the end of the last
-    // complete transaction if it begins a run. If runs were cut short, several segments may fit: the newest
-    // counts.
+    // The first line of the next segment names the end of the last record if the segment is of the same run,
+    // and the end of the last complete transaction if it begins a run. If runs were cut short, several
+    // segments may fit. Then the newest counts.
     let next = |least: u64, ends: [u64; 2]| {
         let segments = ends.iter().filter_map(|end| behind.get(end)).copied();
         segments.filter(|(head, _)| head.sequence >= least).max_by_key(|(head, _)| head.sequence)
@@ -561,7 +572,7 @@ pub(super) fn read_on(
     let first = layout.sequence(at);
     let inside = heads.get(&first).filter(|_| at != layout.start(first)).copied();
     let mut segment = inside.or_else(|| next(first, [at; 2]));
-    // The extent of the incomplete transaction.
+    // The range of the heap to which the incomplete transaction stores.
     let mut incomplete = None;
     while let Some((head, place)) = segment {
         let SegmentHead { sequence, previous_end, run, synced } = head;
@@ -571,14 +582,14 @@ pub(super) fn read_on(
         found.synced = found.synced.max(synced);
         if previous_end != at {
             // A new run begins here, so the last transaction of the run before stays incomplete. Or the
-            // reading begins inside this segment, and there is nothing to cut.
+            // reading begins inside this segment, and there is nothing to discard.
             reader.discard_incomplete();
             incomplete = None;
         }
         at = at.max(positions.start + LINE as u64);
         loop {
-            // A segment is read in pieces. A follower reads again and again what another process appends, and
-            // finds little each time.
+            // A segment is read in pieces, because a follower reads again and again the records that another
+            // process appends, and finds few each time.
             let bytes = positions.end.saturating_sub(at).min(READ);
             let mut records = SegmentRecords::read(file, layout, of_run, place, at, bytes)?;
             while let Some(record) = records.next() {

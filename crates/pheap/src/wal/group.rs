@@ -13,8 +13,9 @@ use crate::os::storage::Storage;
 use crate::sync::{Mistake, MutexGuard, mistake};
 use crate::wal::SyncPolicy;
 
-/// Unsynced bytes from which on the log's pages are taken out of the map before a sync, which is then faster.
-/// With fewer bytes, this would cost more than it saves: the next records would fault their pages in again.
+/// Unsynced bytes from which on a sync first takes the log's pages out of the map, which makes the sync
+/// faster. With fewer bytes, this would cost more than it saves: the next records would fault their pages in
+/// again.
 const MUCH: u64 = 256 << 10;
 
 impl Wal {
@@ -28,7 +29,8 @@ impl Wal {
         if self.is_acknowledged(position) { Ok(()) } else { self.reach_now(position, self.syncs_commits()) }
     }
 
-    /// Fails if the log may have refused a record. The caller has no position of that record to wait for.
+    /// Fails if the log has failed, because it may have refused a record. A record that was refused has no
+    /// position for which the caller could wait.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`].
@@ -39,13 +41,13 @@ impl Wal {
         }
     }
 
-    /// Returns whether [`acknowledge`](Self::acknowledge) has nothing to wait for.
+    /// Returns whether [`acknowledge`](Self::acknowledge) of this position has nothing to wait for.
     #[inline]
     pub(crate) fn is_acknowledged(&self, position: u64) -> bool {
         self.level(self.syncs_commits()) >= position
     }
 
-    /// Returns whether commits wait for a sync.
+    /// Returns whether commits that are not deferred wait for a sync.
     #[inline]
     pub(crate) fn syncs_commits(&self) -> bool {
         match self.policy() {
@@ -61,10 +63,9 @@ impl Wal {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Returns the positions that [`durable_end`](Self::durable_end) may have, as long as not all records of
-    /// now are durable: where the log is synced, where the sync in progress ends, where the log is written,
-    /// and where the write in progress ends. Any sync ends at one of these positions, or has all records of
-    /// now.
+    /// Returns the positions that [`durable_end`](Self::durable_end) may return until all present records are
+    /// durable: the end of the synced part of the log, of the sync in progress, of the written part, and of
+    /// the write in progress. Any sync ends at one of these positions, or covers all present records.
     pub(crate) fn next_ends(&self) -> [u64; 4] {
         let state = self.state.lock();
         let writing = state.writing.filter(|_| !mistake(Mistake::WriterUnseen));
@@ -78,7 +79,7 @@ impl Wal {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Returns the position up to which records are synced (`synced`) or written.
+    /// Returns the position up to which records are synced, if `synced`, or otherwise written.
     fn level(&self, synced: bool) -> u64 {
         if synced { self.durable_end() } else { self.written() }
     }
@@ -104,13 +105,14 @@ impl Wal {
         self.find_log()
     }
 
-    /// Returns the position behind the last record.
+    /// Returns the position behind the last record, or behind the first line of a new segment.
     pub(crate) fn end_position(&self) -> u64 {
         self.state.lock().buffer.end_position()
     }
 
-    /// Waits until all records before `position` have been handed to the kernel (or synced). The first thread
-    /// that comes writes and syncs for all threads whose records are there when it begins.
+    /// Waits until all records before `position` have been handed to the kernel, or, if `synced`, have been
+    /// synced. The first thread that comes writes and syncs for all threads whose records are in the buffer
+    /// when it begins.
     #[track_caller]
     pub(super) fn reach(&self, position: u64, synced: bool) -> Result<()> {
         if self.level(synced) >= position || is_left_out(Kind::FileSync) {
@@ -149,9 +151,9 @@ impl Wal {
         self.changed.notify_all();
     }
 
-    /// [`write_buffer`](Self::write_buffer) with the state locked. No other thread is writing, and none can
-    /// begin, so no thread waits for the end of this write other than by the lock. A write to a mapped log
-    /// takes less time than unlocking and locking.
+    /// Hands the records of the buffer to the kernel, as [`write_buffer`](Self::write_buffer) does, but keeps
+    /// the state locked. No other thread is writing, and none can begin, so no thread waits for the end of
+    /// this write other than by the lock. A write to a mapped log takes less time than unlocking and locking.
     pub(super) fn write_at_once(&self, state: &mut WalState) {
         let chunks = state.buffer.take_chunks();
         let end = state.buffer.end_position();
@@ -177,8 +179,8 @@ impl Wal {
     ) {
         match written {
             Ok(()) => {
-                // Once the log has failed, no commit is acknowledged any more, not even when the closing
-                // thread writes the rest.
+                // Once the log has failed, no commit is acknowledged any more, not even when the thread that
+                // closes the heap writes the rest of the records.
                 if state.failure.is_none() {
                     self.written.fetch_max(end, Ordering::Release);
                 }
@@ -202,7 +204,7 @@ impl Wal {
                 log.let_go();
             }
             let synced = log.sync();
-            // The look comes after the sync, so that it is as late as possible.
+            // The look for the log's file comes after the sync, so that it is as late as possible.
             synced.map(|()| self.check_findable(|log| self.disk.find_log_lately(log)))
         };
         let synced = MutexGuard::unlocked(state, || without_panic(sync));
@@ -210,7 +212,8 @@ impl Wal {
         match synced {
             Ok(found) => {
                 self.note_found(state, &found);
-                // Another thread may have noted a failure since.
+                // Another thread may have noted a failure during the sync. Then the synced records do not
+                // count as durable.
                 if state.failure.is_none() {
                     self.durable.fetch_max(end, Ordering::Release);
                     state.buffer.set_synced(end);
@@ -222,30 +225,31 @@ impl Wal {
         }
     }
 
-    /// Fails if the next opening would not find the log, unless the heap is being closed. `find` looks for
-    /// it.
+    /// Fails if the next opening would not find the log, unless `closing` says that it need not. `find` looks
+    /// for the log's file.
     fn check_findable(&self, find: impl FnOnce(&dyn Storage) -> io::Result<()>) -> io::Result<()> {
         if !self.has_begun() || bug(Bug::TrustLogName) {
-            // Without a log, the next opening looks for none.
+            // If the log has not begun, the next opening looks for no log.
             return Ok(());
         }
         let found = find(self.log());
-        // This is read after the look, because closing the heap sets it before the log is removed.
+        // `closing` is read after the look, because it is set before the log is removed.
         if self.closing.load(Ordering::Relaxed) { Ok(()) } else { found }
     }
 
-    /// Notes the result of a look. Once the log was not found, no commit is acknowledged any more.
+    /// Notes the result of a look for the log's file. Once the file was not found, no commit is acknowledged
+    /// any more.
     fn note_found(&self, state: &mut WalState, found: &io::Result<()>) {
         if let Err(e) = found {
             self.fail_with(state, "looking for the log", e, true);
         }
     }
 
-    /// Looks for the log now.
+    /// Looks for the log's file now, without relying on an earlier look.
     ///
     /// # Errors
-    /// [`Error::Misplaced`] if it is not found next to the heap's file: the log refuses everything from now
-    /// on. [`Error::Failed`], or the failure that the log has already.
+    /// [`Error::Misplaced`] if the log is not found next to the heap's file: it refuses everything from now
+    /// on. The failure that the log has already: [`Error::Failed`] or [`Error::Misplaced`].
     pub(crate) fn find_log(&self) -> Result<()> {
         if let Some(failure) = self.failure() {
             return Err(failure);

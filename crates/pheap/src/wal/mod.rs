@@ -1,19 +1,20 @@
 //! The write-ahead log of a heap on an ordinary file system.
 //!
 //! The heap is mapped privately, so stores stay in this process. A transaction [appends](Wal::append) the new
-//! content of its ranges to the log. The log orders all transactions, and has each one whole or not at all.
-//! One of the threads that wait for the log, the *leader*, [writes and syncs](Wal::reach) it for all of them
-//! (group commit). With some policies, each thread [writes](Wal::is_at_once) its records itself. A
-//! [checkpoint](Wal::checkpoint) copies durable records from the log to the heap's file, syncs the file, and
-//! only then frees their segments. Bytes that no record covers, such as the header, are
-//! [written](Wal::write_through) to the heap's file directly, and synced at once.
+//! content of the byte ranges that it has changed to the log. The log orders all transactions, and has each
+//! transaction whole or not at all. One of the threads that wait for the log, the *leader*, [writes and
+//! syncs](Wal::reach) it for all of them (group commit). With some policies, each thread
+//! [writes](Wal::is_at_once) its records itself. A [checkpoint](Wal::checkpoint) copies durable records from
+//! the log to the heap's file, syncs the file, and only then frees their segments. Bytes that no record
+//! covers, such as the header, are [written](Wal::write_through) to the heap's file directly, and synced at
+//! once.
 //!
 //! After a failed write or sync, the content of the disk is unknown. The log then refuses everything until
-//! the heap is opened again. If its file cannot be made, or the zeros that make the file longer cannot be
-//! written, it fails only if a record of metadata needs that: no other record relies on them yet.
+//! the heap is opened again. If the log's file cannot be created, or cannot be made longer, the log fails
+//! only if a record of metadata needs that: no earlier record relies on the new file or space.
 //!
 //! This module knows offsets, records and files. It must not know what the heap's words mean: the caller of a
-//! checkpoint passes what runs after it.
+//! checkpoint passes the function that runs at its end.
 
 mod append;
 #[cfg(all(test, not(pheap_loom)))]
@@ -80,7 +81,7 @@ pub(crate) use page_set::PageSet;
 pub use policy::SyncPolicy;
 pub(crate) use recovery::{WalTail, fold_tail, write_again};
 
-/// The fields of a heap's header that identify its log, and the bounds of what records may store to.
+/// The fields of a heap's header that identify its log, and the sizes of the heap and of its reservation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WalIdentity {
     /// The uuid of the heap.
@@ -88,22 +89,24 @@ pub(crate) struct WalIdentity {
     /// A secret of the heap. It seeds the checksums of marks, segments and records, so that a program that
     /// does not know it cannot store words that look like them.
     pub(crate) salt: u64,
-    /// The number of the heap's newest log, and the run of that log that the header names (0 for none).
+    /// `id` is the number of the heap's newest log. `nonce` is the number of the run of that log that the
+    /// header names, 0 for none.
     pub(crate) id: u64,
     pub(crate) nonce: u64,
     /// Whether the header says that the heap is in use with `Wal`, and so needs the records of its log.
     pub(crate) in_use: bool,
-    /// Bytes of the heap, and bytes of addresses that are reserved for it.
+    /// `mapped` is the number of bytes of the heap; `reserved` is the number of bytes of addresses reserved
+    /// for it.
     pub(crate) mapped: u64,
     pub(crate) reserved: u64,
 }
 
 /// Bytes of the log that transactions leave free for records of metadata, which must not fail. In a log with
-/// small segments it is half a segment, so that a log of two segments on a full disk still has room for small
-/// transactions.
+/// small segments, half a segment is left free, so that a log of two segments on a full disk still has room
+/// for small transactions.
 const RESERVE: u64 = 64 << 10;
 
-/// The error where a private mapping of a file does not show what is written to the file.
+/// The text of the error if the file system's private mappings do not show writes to the mapped file at once.
 const HIDES_WRITES: &str = "`Durability::Wal` needs a file system that shows in a mapped file at once what is written to the file, as all local ones do; \
     put the heap on another file system, or use `Durability::Process`";
 
@@ -112,12 +115,13 @@ const HIDES_WRITES: &str = "`Durability::Wal` needs a file system that shows in 
 pub(crate) struct WalSettings {
     /// The sync policy that the log begins with.
     pub(crate) policy: SyncPolicy,
-    /// Bytes of the log's file beyond which it grows only for a large transaction. Others wait for a
-    /// checkpoint, or make one.
+    /// Bytes of segments beyond which the log's file grows only if a large transaction, an opening, or an
+    /// empty log that is too short needs room. Other transactions wait for a checkpoint, or make one.
     pub(crate) log_limit: u64,
-    /// Bytes of private pages beyond which transactions wait for a checkpoint, or make one, if it may help.
+    /// Bytes of private (dirty) pages beyond which transactions wait for a checkpoint, or make one, unless
+    /// less than a quarter of the limit has become private since the last [round of work](Wal::work).
     pub(crate) memory_limit: u64,
-    /// Bytes that deferred commits may leave unsynced without waiting.
+    /// Bytes of records that deferred commits may leave unsynced without waiting for a sync.
     pub(crate) unsynced_limit: u64,
 }
 
@@ -144,46 +148,49 @@ pub(crate) struct Wal {
     data: Arc<dyn Storage>,
     layout: LogLayout,
     seed: ChecksumSeed,
-    /// Number of this process's run, and the number of runs of this log before it.
+    /// `run` is the random number that identifies this process's run; `runs` counts the runs of this log
+    /// before it.
     run: u64,
     runs: u64,
     settings: WalSettings,
-    /// The current policy. Changed while the state is locked.
+    /// The current sync policy. Changed while the state is locked.
     policy: PolicyWord,
-    /// See [`is_mapped`](Wal::is_mapped). Changed before the log has begun, or with `growth` and the state
-    /// locked.
+    /// Whether the log's file [is mapped](Wal::is_mapped). Changed before the log has begun, or with `growth`
+    /// and the state locked.
     mapped: atomic::AtomicBool,
     state: Mutex<WalState>,
-    /// Position up to which records are known to have been handed to the kernel. Changed while the state is
-    /// locked.
+    /// Log position up to which records are known to have been handed to the kernel. Changed while the state
+    /// is locked.
     written: AtomicU64,
-    /// Signalled after a sync, a checkpoint that has copied records, a round of [work](Wal::work), a failure,
-    /// or a write with the state unlocked, and when the background thread comes or goes.
+    /// A condition variable that is notified after a sync, a checkpoint that has copied records, a round of
+    /// [work](Wal::work), a failure, or a write with the state unlocked, and when the background thread comes
+    /// or goes.
     changed: Condvar,
     /// Set while the heap is being closed, if the log is misplaced or is about to be removed. From then on it
     /// is no failure if the log is not found.
     closing: AtomicBool,
-    /// Wakes the background thread. It is separate from `changed`, which would wake that thread at each sync.
+    /// A condition variable that wakes the background thread, which makes checkpoints. It is separate from
+    /// `changed`, which would wake that thread at each sync.
     requested: Condvar,
-    /// Wakes the thread that syncs.
+    /// A condition variable that wakes the background thread that syncs the log.
     ordered: Condvar,
     /// Whether a thread syncs in the background, and the position up to which it is to sync the log. Both are
     /// changed while the state is locked.
     has_syncer: AtomicBool,
     wanted: AtomicU64,
-    /// Position up to which the log is known to have been synced. Changed while the state is locked.
+    /// Log position up to which the log is known to have been synced. Changed while the state is locked.
     durable: AtomicU64,
     failed: AtomicBool,
-    /// Locked during a checkpoint, and while none may run.
+    /// Locked by a thread that makes a checkpoint, and by threads that keep checkpoints from running.
     folded: Mutex<CheckpointState>,
     /// Address at which the heap is mapped.
     base: AtomicUsize,
-    /// Locked while the log's file grows, and while nothing else may change its length.
+    /// Locked while the log's file grows, is cut down, or is mapped because the policy changes.
     growth: Mutex<()>,
     pub(crate) pages: PrivatePages,
     /// Bytes of private pages above which a checkpoint is due. At first it is half of `memory_limit`. Each
-    /// round of [work](Wal::work) sets it to that, or to a quarter of `memory_limit` more than is private
-    /// then, whichever is more.
+    /// round of [work](Wal::work) sets it to the larger of two values: half of `memory_limit`, and a quarter
+    /// of `memory_limit` more than is private at the end of the round.
     memory_trigger: AtomicU64,
     counters: WalCounters,
     process: Process,
@@ -192,9 +199,9 @@ pub(crate) struct Wal {
 /// State that only checkpoints and streams use.
 #[derive(Debug)]
 struct CheckpointState {
-    /// Index of the older one of the two [marks](format::MARKS). The next checkpoint overwrites it.
+    /// Index of the older one of the log's two [marks](format::MARKS), which the next checkpoint overwrites.
     mark: usize,
-    /// The streams that get each record of a checkpoint.
+    /// The queues of the open record streams, to which a checkpoint adds each record that it copies.
     streams: Vec<Arc<StreamQueue>>,
 }
 
@@ -216,23 +223,25 @@ struct WalState {
     /// While a thread syncs the written records with the state unlocked: the position up to which it syncs.
     syncing: Option<u64>,
     failure: Option<WalFailure>,
-    /// Position up to which the heap's file has everything. Changed only while `Wal::folded` is locked, too.
+    /// Log position up to which the heap's file has all records. Changed only while `Wal::folded` is locked,
+    /// too.
     folded: u64,
     /// Whether a background thread makes checkpoints.
     background: bool,
     /// Whether the background thread is asked for a round of work.
     checkpoint: bool,
-    /// Whether that round makes a checkpoint even of a short log: a transaction waits for room, or the log is
-    /// idle.
+    /// Whether the next round of work makes a checkpoint even of a short log. Set if a transaction waits for
+    /// room, or the log is idle.
     fold: bool,
     /// Whether there are enough records for a checkpoint once no more are appended for a while.
     ages: bool,
-    /// The end of the log at the last look of the background thread, and the number of later looks, each
-    /// after a whole `LOOK`, that have found it unchanged. Each round resets the number.
+    /// `looked` is the end of the log when the background thread last looked at it. `idle` counts the looks
+    /// in a row, each after a whole interval `LOOK`, that found the end unchanged. A round of work resets
+    /// `idle`.
     looked: u64,
     idle: u32,
-    /// Whether the log could not grow ahead of need. The next checkpoint that copies records clears this, and
-    /// the next growth ahead of need that works.
+    /// Whether the last attempt to make the log longer ahead of need has failed. The next checkpoint that
+    /// copies records clears this, and so does the next such attempt that succeeds.
     full_disk: bool,
     /// Whether the background thread is to end.
     stop: bool,
@@ -241,16 +250,16 @@ struct WalState {
     deferred: SyncerState,
 }
 
-/// The failure of the log, from which each later error is made. It is the first one, except that a failure of
-/// another kind replaces a misplaced log.
+/// The failure of the log, from which each later error is made. It is the first failure, except that a
+/// failure of another kind replaces that of a misplaced log.
 #[derive(Debug, Clone)]
 struct WalFailure {
     what: String,
     code: Option<i32>,
     kind: io::ErrorKind,
     text: String,
-    /// The disk has not failed, but a look for the files, where the next opening would look for them, has
-    /// failed.
+    /// Whether the disk has not failed, but a look for the files, in the place where the next opening looks
+    /// for them, has.
     misplaced: bool,
 }
 
@@ -267,32 +276,32 @@ impl WalFailure {
     }
 }
 
-/// Returns the offset in the log's file up to which segments are mapped, at most: that of a log of
+/// Returns the offset in the log's file up to which segments are mapped, at most: the end of a log of
 /// `log_limit` bytes, or of 1 TiB if the limit is larger, in whole segments. Segments that a large
-/// transaction adds behind it are not mapped.
+/// transaction adds behind that offset are not mapped.
 fn most_mapped(layout: LogLayout, settings: WalSettings) -> u64 {
     const ENOUGH: u64 = 1 << 40;
     layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
 }
 
-/// Attempts to make room, after which a large record makes the log longer or fails.
+/// Number of attempts to make room in the log, after which a large record makes the log longer or fails.
 const MOST_ROUNDS: u32 = 4;
 
 impl Wal {
     /// Creates the log of a heap that is closed, and whose file is complete. The log's file is made when the
-    /// log [begins](Self::ensure_log). The caller must pass the writes for that to
-    /// [`will_begin`](Self::will_begin) before it uses the log.
+    /// log [begins](Self::ensure_log). The caller must pass the writes to the heap's file with which the log
+    /// begins to [`will_begin`](Self::will_begin) before it uses the log.
     pub(crate) fn new(disk: Arc<dyn Disk>, of: WalIdentity, settings: WalSettings) -> Result<Arc<Wal>> {
         let nonce = disk.nonce().map_err(|e| Error::io("asking for random numbers", e))?;
         let layout = LogLayout { uuid: of.uuid, id: of.id + 1, nonce, segment: settings.segment() };
         let buffer = WalBuffer::new(layout, ChecksumSeed::new(of.salt, layout), FIRST_SEGMENTS);
-        // The heap's file has everything before the first record.
+        // The mark says that the heap's file has everything, because the new log has no record yet.
         let mark = LogMark { folded: buffer.end_position(), ..LogMark::first(layout) };
         Wal::from_buffer(disk, None, &of, settings, layout, (mark, 1), buffer)
     }
 
-    /// Creates the state of a log from `buffer`, whose synced position (without a file, whose end) counts as
-    /// durable. `mark` is the newest mark, and `place` is its index.
+    /// Creates the state of a log from `buffer`. If the log has a file, the buffer's synced position counts
+    /// as durable, otherwise the buffer's end. `mark` is the newest mark, and `place` is its index.
     fn from_buffer(
         disk: Arc<dyn Disk>,
         log: Option<Arc<dyn Storage>>,
@@ -304,7 +313,7 @@ impl Wal {
     ) -> Result<Arc<Wal>> {
         let seed = ChecksumSeed::new(of.salt, layout);
         let end = buffer.end_position();
-        // A log that has no file yet has no records to write.
+        // A log that has no file yet has no records to write, so its end counts as synced.
         let synced = if log.is_some() { buffer.synced() } else { end };
         let wal = Wal {
             data: disk.data(),
@@ -418,7 +427,7 @@ impl Wal {
         self.state.lock().failure.as_ref().map(WalFailure::error)
     }
 
-    /// Makes the log refuse everything from now on, because `what` has failed with `error`.
+    /// Makes the log refuse everything from now on, because the operation `what` has failed with `error`.
     pub(crate) fn poison(&self, what: &str, error: &io::Error) {
         self.fail(&mut self.state.lock(), what, error);
     }
@@ -429,7 +438,7 @@ impl Wal {
 
     fn fail_with(&self, state: &mut WalState, what: &str, error: &io::Error, misplaced: bool) {
         // The first failure is kept. But closing the heap gets over a misplaced log, so a failure of another
-        // kind replaces that one.
+        // kind replaces that of a misplaced log.
         if state.failure.as_ref().is_none_or(|failure| failure.misplaced && !misplaced) {
             state.failure = Some(WalFailure {
                 what: what.to_owned(),
@@ -453,15 +462,16 @@ impl Wal {
         }
     }
 
-    /// Returns the bytes of [`RESERVE`] in a log with segments of this size.
+    /// Returns the bytes of the log that transactions leave free for records of metadata: [`RESERVE`], or
+    /// half a segment if that is less.
     fn reserve(&self) -> u64 {
         RESERVE.min(self.layout.segment / 2)
     }
 
-    /// Waits until there may be more room in the log, or makes some. The caller then looks again, and passes
-    /// in `rounds` how often it has called this for one record. After [`MOST_ROUNDS`] calls a large record
-    /// makes the log longer or fails: other threads take what becomes free, so on a full disk it could wait
-    /// for ever.
+    /// Waits until there may be more room in the log, or makes some. The caller then looks again whether
+    /// there are `need` bytes. `rounds` is the number of its earlier calls for the same record. After
+    /// [`MOST_ROUNDS`] calls a large record makes the log longer or fails: other threads take the room that
+    /// becomes free, so on a full disk the record could otherwise wait for ever.
     #[cold]
     fn make_room(&self, state: &mut MutexGuard<'_, WalState>, need: u64, rounds: u32) -> Result<()> {
         let size = state.buffer.segments() * self.layout.segment;
@@ -477,7 +487,7 @@ impl Wal {
                 Err(e) if is_last => {
                     return Err(Error::writing(format!("growing {}", self.disk.log_path().display()), e));
                 }
-                // A checkpoint may help.
+                // The log could not grow, but a checkpoint may free segments.
                 Err(_) => {}
             }
         }
@@ -498,28 +508,30 @@ impl Wal {
         }
     }
 
-    /// Makes the log's file longer, by at least `bytes` of room.
+    /// Makes the log's file longer, so that it has room for at least `bytes` more bytes of records.
     fn grow(&self, bytes: u64) -> io::Result<()> {
         let _growth = self.growth.lock();
         let have = self.state.lock().buffer.segments();
         let least = bytes.div_ceil(self.layout.segment - crate::units::LINE as u64).max(1);
         let most = (self.settings.log_limit / self.layout.segment).saturating_sub(have);
-        // The steps grow with the log, because each of them needs a sync.
+        // A long log grows by longer steps than a short one, because each step needs a sync.
         let add = (have / 2).min(most).max(least);
         let log = self.log();
         log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
         // If this sync fails, the kernel may have reported the failed write of another thread's record, and
-        // would not report it again to that thread. So the failure is kept for all.
-        // An opening relies on it that the disk has a segment whole before its first line.
+        // would not report it again to that thread. So the log keeps the failure for all threads. The sync
+        // comes before the first line of a new segment is written, because an opening relies on it that the
+        // disk then has the segment whole.
         log.sync().inspect_err(|e| self.poison("syncing the log", e))?;
         self.state.lock().buffer.add_segments(have..have + add);
         Ok(())
     }
 
     /// Removes the log of a heap that is closed: the heap's file has everything, and its header says so. If
-    /// the name leads to another file by now, that file stays.
+    /// the log's name leads to another file by now, that file stays.
     pub(crate) fn remove(&self) {
-        // This is set before the removal, because a thread that still syncs may look for the log afterwards.
+        // `closing` is set before the removal, because a thread that still syncs may look for the log
+        // afterwards.
         self.closing.store(true, Ordering::Relaxed);
         // If the removal fails, the next opening sees that the log is an old one.
         let _ = self.log.get().map(|log| self.disk.remove_log(&**log));

@@ -1,4 +1,5 @@
-//! The log in a model: threads that commit, sync and make checkpoints, in every order with few preemptions.
+//! The log in models: small programs of threads that commit, sync and make checkpoints. The tests run each
+//! program in every order of its steps with few preemptions.
 //!
 //! The code is the real one; [only the files](disk) are simulated. A program of the model fails by a panic if
 //! a thread waits for ever, or if an acknowledged commit would not survive a power failure at that moment.
@@ -40,8 +41,8 @@ const IDENTITY: WalIdentity = WalIdentity {
 };
 
 impl Log {
-    /// Creates a log of two segments, which is longer than its limit. `maps` says whether its file can be
-    /// mapped.
+    /// Creates a log of two segments, which is longer than its limit, so it does not grow ahead of need.
+    /// `maps` says whether the log's file can be mapped.
     fn new(policy: SyncPolicy, maps: bool) -> Log {
         let disk = ModelDisk::new(maps);
         let (log_limit, memory_limit, unsynced_limit) = (64 << 10, 1 << 30, 64 << 10);
@@ -54,7 +55,7 @@ impl Log {
         Log::new(SyncPolicy::EveryCommit, true)
     }
 
-    /// Returns the offset to which the thread stores its words.
+    /// Returns the offset in the heap to which the thread with this number stores its words.
     fn place(thread: u64) -> u64 {
         HEADER_SIZE + thread * (64 << 10)
     }
@@ -64,7 +65,7 @@ impl Log {
         Ok(self.wal.append(words.len() + 1, std::iter::once(range), is_metadata)?.end)
     }
 
-    /// Commits a transaction that stores a number.
+    /// Commits a transaction of this thread that stores `number`.
     fn commit(&self, thread: u64, number: u64) -> Result<()> {
         let mut staged = StagedEntry::default();
         staged.begin_entry(EntryKind::Redo);
@@ -73,13 +74,14 @@ impl Log {
         self.wal.acknowledge(position)
     }
 
-    /// Returns the thread's number that a power failure would leave now.
+    /// Returns the number that the thread has stored, as a power failure would leave it now.
     pub(crate) fn durable(&self, thread: u64) -> u64 {
         let (data, log) = self.disk.after_power_cut();
         self.newest(&log, thread).unwrap_or_else(|| data.word(Log::place(thread)))
     }
 
-    /// Returns the thread's number that the end of the process would leave in the log now.
+    /// Returns the number that the thread has stored, as the end of the process would leave it in the log
+    /// now.
     fn survives_kill(&self, thread: u64) -> Option<u64> {
         self.newest(&self.disk.log_after_kill(), thread)
     }
@@ -162,7 +164,7 @@ fn sync_on_demand(maps: bool) {
         assert_eq!(log.survives_kill(thread), Some(1), "acknowledged, but not in the file");
     };
     let other = log.spawn(move |log| commit(log, 1));
-    // Perhaps the log has only the first line of its first segment now.
+    // Perhaps this sync comes when the log has only the first line of its first segment.
     log.wal.sync().expect("the disk is fine");
     commit(&log, 0);
     log.wal.sync().expect("the disk is fine");
@@ -172,7 +174,8 @@ fn sync_on_demand(maps: bool) {
     assert_eq!(log.durable(1), 1);
 }
 
-/// A commit is durable, or its thread gets `OutcomeUnknown`; after a failure, nothing is appended.
+/// Commits, and checks that the commit is durable, or its thread gets `OutcomeUnknown`, or the log has failed
+/// before and refuses the record.
 fn outcome(log: &Log, thread: u64) {
     match log.append(thread, &[1], false) {
         Ok(position) => match log.wal.acknowledge(position) {
@@ -204,7 +207,8 @@ fn the_second_sync_fails() {
     other.join().unwrap();
 }
 
-/// The heap's file fails, not the log: acknowledged commits are durable, and all threads end.
+/// A sync of the heap's file fails, and none of the log: acknowledged commits are durable, and all threads
+/// end.
 fn a_checkpoint_fails() {
     let log = Log::every_commit();
     log.disk.data.fail_after(0);
@@ -219,7 +223,8 @@ fn a_checkpoint_fails() {
     background.join().unwrap();
 }
 
-/// Two threads sync the log, for different reasons, and the kernel reports the failure to one of them.
+/// Two threads sync the log, one for its commit and one to make the log longer. The sync fails, and the
+/// kernel reports the failure to one of them.
 fn a_sync_of_another_thread_fails() {
     let log = Log::every_commit();
     log.disk.log().fail_after(0);
@@ -228,7 +233,8 @@ fn a_sync_of_another_thread_fails() {
     other.join().unwrap();
 }
 
-/// The same for the heap's file, to which another thread has written a header.
+/// Two threads sync the heap's file: one makes a checkpoint, the other writes a header. The sync fails, and
+/// the kernel reports the failure to one of them.
 fn a_sync_beside_a_checkpoint_fails() {
     let log = Log::every_commit();
     log.commits(0, 1..=1);
@@ -248,10 +254,10 @@ fn a_failure_ends_the_thread_in_the_background() {
     background.join().unwrap();
 }
 
-/// Words of a transaction of which two leave no room for a third in the log.
+/// Words of a long transaction. Two such transactions leave no room for a third one in the log.
 const MANY: usize = 6 << 10;
 
-/// Appends a long record of the kind that may use the reserve.
+/// Appends a long record of metadata, which may use the reserve of the log.
 fn long(log: &Log, thread: u64) {
     let words = vec![thread + 1; MANY];
     let position = log.append(thread, &words, true).expect("there is room, or some is made");
@@ -313,8 +319,8 @@ fn closing_waits_for_writers() {
     assert_eq!(log.disk.log().writes(), writes);
 }
 
-/// A heap whose log is misplaced is closed while a commit ends. Until it is closed, no opening would find the
-/// commit, so its thread is not told that it is durable.
+/// A heap whose log is misplaced is closed while a commit ends. Until the heap is closed, no opening would
+/// find the commit, so the committing thread is not told that it is durable.
 fn closing_saves_what_is_in_a_misplaced_log() {
     let log = Log::every_commit();
     let position = log.append(1, &[1], false).expect("there is room");
@@ -347,7 +353,7 @@ fn nothing_is_acknowledged_once_the_log_is_misplaced(policy: SyncPolicy) {
     assert_eq!(log.disk.after_power_cut().0.word(Log::place(1)), 1);
 }
 
-/// A task that the thread that syncs wakes.
+/// A task whose waker the sync thread calls.
 #[derive(Default)]
 struct Task {
     woken: Mutex<bool>,
@@ -362,7 +368,7 @@ impl Wake for Task {
 }
 
 impl Log {
-    /// Starts the thread that syncs deferred commits.
+    /// Starts the sync thread, which syncs deferred commits.
     fn syncer(&self) -> thread::JoinHandle<()> {
         let start = || {
             Some(self.spawn(|log| {
@@ -431,7 +437,7 @@ fn nobody_waits_and_time_passes() {
     syncer.join().unwrap();
 }
 
-/// The waker is called although the commit may be lost, and the thread that syncs ends by itself.
+/// The waker is called although the commit may be lost, and the sync thread ends by itself.
 fn a_task_waits_for_a_disk_that_fails() {
     let log = Log::every_commit();
     log.disk.log().fail_after(0);
@@ -445,7 +451,7 @@ fn a_task_waits_for_a_disk_that_fails() {
     syncer.join().unwrap();
 }
 
-/// No thread wants a sync, and then the log fails outside the thread that syncs. That thread ends.
+/// No thread wants a sync, and then the log fails outside the sync thread. The sync thread ends.
 fn a_failure_ends_the_thread_that_syncs() {
     let log = Log::every_commit();
     let syncer = log.syncer();
@@ -453,8 +459,8 @@ fn a_failure_ends_the_thread_that_syncs() {
     syncer.join().unwrap();
 }
 
-/// The heap is closed while a task begins to wait. The thread's end wakes the task, or the task finds that
-/// there is no thread.
+/// The heap is closed while a task begins to wait. The end of the sync thread wakes the task, or the task
+/// finds that there is no sync thread.
 fn a_task_waits_while_the_heap_is_closed() {
     let log = Log::every_commit();
     let position = log.append(0, &[1], false).expect("there is room");
@@ -469,7 +475,8 @@ fn a_task_waits_while_the_heap_is_closed() {
 
 type Program = (&'static str, fn(), usize);
 
-/// The programs, with the largest number of times that a thread is stopped where it could go on.
+/// The programs of the models. The number is the limit of preemptions: of how often a thread is stopped where
+/// it could go on.
 const PROGRAMS: [Program; 26] = [
     ("two commit", two_commit, 4),
     ("three commit", three_commit, 3),
@@ -521,7 +528,8 @@ fn every_order_is_good_and_every_notification_counts() {
             missed.push(of_site[0].0.file());
         }
     }
-    // The notification at the end of a checkpoint; the comment there says why it may be missed.
+    // Only the notification at the end of a checkpoint may be left out: the background thread notifies again
+    // at the end of its round.
     assert_eq!(missed, ["crates/pheap/src/wal/checkpoint.rs"]);
 }
 

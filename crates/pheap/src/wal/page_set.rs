@@ -2,9 +2,9 @@
 
 use crate::units::PAGE;
 
-/// Pages of a group: 16 MiB of the heap.
+/// Number of pages in a group. A group covers 16 MiB of the heap.
 const GROUP: u64 = 1 << 12;
-/// Bits of a word.
+/// Number of bits in a word of a group.
 const BITS: u64 = u64::BITS as u64;
 /// No heap has a page with this number or a larger one.
 const END: u64 = (1 << 43) / PAGE;
@@ -48,8 +48,8 @@ impl PageSet {
         self.len * PAGE
     }
 
-    /// Returns the pages before the byte `end`, in order, as runs (offset, bytes) of at most `most` bytes,
-    /// which are a page at least.
+    /// Returns the pages before the byte `end`, in order, as runs (offset, bytes) of at most `most` bytes.
+    /// `most` is at least one page.
     pub(crate) fn runs(&self, end: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
         let mut pages = self.pages().take_while(move |page| page * PAGE < end).peekable();
         std::iter::from_fn(move || {

@@ -8,7 +8,7 @@ use crate::os::maps::ZeroedArray;
 use crate::units::PAGE;
 
 const PRIVATE: u8 = 1;
-/// The bits with the epoch in which a page was last recorded, modulo 4.
+/// The bits of a page's entry that have the epoch, modulo 4, in which the page was last recorded.
 const EPOCH: u8 = 0b110;
 
 /// The private pages of a heap. An epoch ends where a checkpoint begins.
@@ -36,13 +36,13 @@ impl PrivatePages {
         self.pages.open((mapped / PAGE) as usize)
     }
 
-    /// Returns the entry of a page that is noted now.
+    /// Returns the entry that a page gets when it is stored to now: private, in the present epoch.
     fn mark(&self) -> u8 {
         PRIVATE | (self.epoch.load(Ordering::Relaxed) << 1) as u8 & EPOCH
     }
 
-    /// Notes that the bytes were stored to, in this epoch. No other thread [drops](Self::forget) their pages
-    /// meanwhile.
+    /// Notes that `len` bytes at `offset` were stored to in the present epoch, so their pages are private. No
+    /// other thread [drops](Self::forget) these pages meanwhile.
     #[inline]
     pub(crate) fn mark_stored(&self, offset: u64, len: u64) {
         let mark = self.mark();
@@ -54,7 +54,7 @@ impl PrivatePages {
         }
     }
 
-    /// Ends an epoch. Pages that are noted from now on belong to the next one.
+    /// Ends the present epoch. Pages that are stored to from now on belong to the next one.
     pub(crate) fn next_epoch(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
     }
@@ -65,7 +65,8 @@ impl PrivatePages {
     }
 
     /// Returns whether the page at `offset` is private, and was last recorded in an epoch before this one. A
-    /// page whose epoch is a multiple of four epochs ago looks new, and can be evicted in the next epoch.
+    /// page whose epoch is a multiple of four epochs ago looks as if it were of the present one, and can be
+    /// evicted in the next epoch.
     pub(crate) fn is_old(&self, offset: u64) -> bool {
         let page = self.pages.entries()[(offset / PAGE) as usize].load(Ordering::Relaxed);
         page & PRIVATE != 0 && page != self.mark()

@@ -11,10 +11,10 @@ use crate::os::storage::Storage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SyncPolicy {
-    /// Before a transaction returns: a power failure loses no commit that has returned, and nothing that a
-    /// read has returned. Transactions that commit at the same time may share a sync. (A deferred
-    /// [transaction](crate::Root::txn_deferred) or [read](crate::Root::read_deferred) may return before the
-    /// sync.)
+    /// The log is synced before a transaction returns: a power failure loses no commit that has returned, and
+    /// nothing that a read has returned. Transactions that commit at the same time may share a sync. (A
+    /// deferred [transaction](crate::Root::txn_deferred) or [read](crate::Root::read_deferred) may return
+    /// before the sync.)
     #[default]
     EveryCommit,
     /// Like `EveryCommit`, but a deferred transaction is synced only when its [`Commit`](crate::Commit) is
@@ -22,18 +22,20 @@ pub enum SyncPolicy {
     /// transactions of some time. If no thread waits for a deferred transaction, the end of the process may
     /// lose it, too.
     Awaited,
-    /// When [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`](crate::Commit) is waited for or
-    /// polled, when the policy [changes](crate::Heap::set_sync_policy), when the heap is closed, and by
-    /// checkpoints. A power failure may lose transactions since then: the newest ones, each as a whole. The
-    /// end of the process loses none.
+    /// The log is synced when [`Heap::sync`](crate::Heap::sync) is called, when a [`Commit`](crate::Commit)
+    /// is waited for or polled, when the policy [changes](crate::Heap::set_sync_policy), when the heap is
+    /// closed, and by checkpoints. A power failure may lose the transactions since the last sync: the newest
+    /// ones, each as a whole. The end of the process loses none.
     OnDemand,
-    /// Like `OnDemand`, and in the background at least this often while anything is unsynced. A power failure
-    /// loses no transaction that returned longer ago than this time and two syncs. The end of the process
-    /// loses none. Where pheap has no thread for that (in a forked child, for example), like `EveryCommit`.
+    /// Like `OnDemand`, and the log is also synced in the background, at least this often while anything is
+    /// unsynced. A power failure loses no transaction that returned longer ago than this time and two syncs.
+    /// The end of the process loses none. If pheap has no thread for that (in a forked child, for example),
+    /// this is like `EveryCommit`.
     Every(Duration),
 }
 
-/// The policy as one word, for all threads: nanoseconds between two syncs, or one of three special values.
+/// The sync policy as one word, which all threads read: nanoseconds between two syncs, or one of three
+/// special values.
 #[derive(Debug)]
 pub(super) struct PolicyWord(AtomicU64);
 
@@ -95,15 +97,16 @@ impl Wal {
     /// As for [`sync`](Wal::sync).
     pub(crate) fn set_policy(&self, policy: SyncPolicy) -> Result<()> {
         {
-            // A log that is about to begin also maps its file by the policy.
-            // SURVIVES unreached: no program of the lab changes the policy; tests of this file do.
+            // A log that begins maps its file as the policy requires, so it must not begin while the policy
+            // changes.
+            // SURVIVES unreached: no program of the crash lab changes the policy; tests of this file do.
             let _beginning = self.beginning.lock();
-            // The file must keep its length until the log knows that it is mapped.
-            // SURVIVES unreached: no program of the lab changes the policy.
+            // The log's file must keep its length until the log knows that the file is mapped.
+            // SURVIVES unreached: no program of the crash lab changes the policy.
             let _growth = self.growth.lock();
             let new = PolicyWord::new(policy);
             let mapped = self.is_mapped() || !new.keeps_records() && self.has_begun() && self.map(self.log());
-            // SURVIVES unreached: no program of the lab changes the policy.
+            // SURVIVES unreached: no program of the crash lab changes the policy.
             let state = self.state.lock();
             self.mapped.store(mapped, Ordering::Relaxed);
             self.policy.0.store(new.0.into_inner(), Ordering::Relaxed);
@@ -114,19 +117,19 @@ impl Wal {
         self.sync()
     }
 
-    /// Maps a file of the log. Returns whether that has worked.
+    /// Maps the log's file. Returns whether that has worked.
     pub(super) fn map(&self, log: &dyn Storage) -> bool {
         log.map(most_mapped(self.layout, self.settings))
     }
 
-    /// Returns whether the log's file is mapped. Then it never becomes shorter.
+    /// Returns whether the log's file is mapped. A mapped file never becomes shorter.
     #[inline]
     pub(super) fn is_mapped(&self) -> bool {
         self.mapped.load(Ordering::Relaxed)
     }
 
     /// Returns whether the thread that appends records writes them at once, if no other thread is writing.
-    /// Once the log has begun, this changes only while the state is locked.
+    /// Once the log has begun, the answer changes only while the state is locked.
     #[inline]
     pub(super) fn is_at_once(&self) -> bool {
         self.is_mapped() && !self.policy.keeps_records()
@@ -134,7 +137,7 @@ impl Wal {
 }
 
 #[cfg(all(test, not(pheap_loom)))]
-#[allow(clippy::unit_arg)] // transactions of one assignment
+#[allow(clippy::unit_arg)] // transactions of one assignment return its unit value
 mod tests {
     use std::sync::atomic::AtomicBool;
     use std::thread;

@@ -45,9 +45,10 @@ impl WalTail {
                 Head::Damaged(_) => Err(foreign("it belongs to another heap")),
                 // A log of this heap was left by a crash: after its use ended and before it was removed, or
                 // while it was made.
-                // SURVIVES drop: the nonce of another heap's log differs, too. If that log was never used, it
-                // is removed, and no record is lost (though its heap, if it was killed before it wrote one,
-                // is then `LogMissing`). The check gives the right reason.
+                // SURVIVES drop: without this check of the uuid, the nonce of another heap's log still
+                // differs. If that log was never used, it is removed, and no record is lost (though its heap,
+                // if it was killed before it wrote a record, then opens with `LogMissing`). The check gives
+                // the right reason.
                 Head::Log(layout) if !holds(layout.uuid, of.uuid) => {
                     Err(foreign("it belongs to another heap"))
                 }
@@ -62,7 +63,8 @@ impl WalTail {
         }
         let (log, layout) = own_log(disk, of)?;
         let found = read_all(&*log, layout, ChecksumSeed::new(of.salt, layout)).map_err(error)?;
-        // Not of a log that another process writes to: there, a line may be newer than what was read before.
+        // A follower does not make this check of a log that another process writes to: a segment's first line
+        // may be newer than the records that were read before.
         if let Some(offset) = found.lost(layout) {
             return Err(Error::corrupt(format!(
                 "the log is damaged behind byte {offset}, so synced records cannot be read; nothing was \
@@ -78,7 +80,8 @@ impl WalTail {
         self.log.is_none() || self.found.transactions == 0
     }
 
-    /// Returns the bytes of the pages that the records, and perhaps an incomplete transaction, store to.
+    /// Returns the bytes of the heap's pages to which the records, and perhaps an incomplete transaction,
+    /// store.
     pub(crate) fn bytes(&self) -> u64 {
         if self.is_empty() { 0 } else { self.found.pages.bytes() }
     }
@@ -89,7 +92,8 @@ impl WalTail {
         self.found.pages.runs(if self.is_empty() { 0 } else { mapped }, most)
     }
 
-    /// Returns the segments that have the records. Segments behind the end have nothing that counts.
+    /// Returns the segments that have the records of the tail. Segments behind its end have no record that
+    /// counts.
     pub(super) fn live(&self, layout: LogLayout) -> Vec<WalSegment> {
         let ReadLog { end, segments, .. } = &self.found;
         segments.iter().filter(|segment| layout.start(segment.sequence) < *end).copied().collect()
@@ -111,25 +115,25 @@ impl WalTail {
         WalTail { found: ReadLog { transactions, ..ReadLog::default() }, log: None }
     }
 
-    /// Returns the number of transactions.
+    /// Returns the number of complete transactions in the tail.
     pub(crate) fn transactions(&self) -> u64 {
         self.found.transactions
     }
 
-    /// Makes the records durable before the heap shows them. A killed process may have left them in the page
-    /// cache only.
+    /// Makes the records of the tail durable before the heap shows them. A killed process may have left them
+    /// in the page cache only.
     ///
     /// # Errors
     /// The error of the operating system.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        // SURVIVES unreached: programs of the lab open no heap only to read it; a test of
+        // SURVIVES unreached: no program of the crash lab opens a heap only to read it; a test of
         // `heap/open/simulated.rs` does.
         self.log.iter().filter(|_| !self.is_empty()).try_for_each(|(log, _)| log.sync())
     }
 
-    /// Fails if the log no longer holds what was read of it and then written again, or has another mark.
-    /// After a failed sync, the page cache may forget at any time what the disk has never got. Records that
-    /// were appended behind the gap would not be found by the next opening.
+    /// Fails if the log no longer has the records that were read and then written again, or has another mark.
+    /// After a failed sync, the page cache may forget at any time records that the disk has never got. The
+    /// next opening would not find records that were appended behind such a gap.
     pub(super) fn check_there(&self, salt: u64) -> io::Result<()> {
         let Some((log, layout)) = &self.log else { return Ok(()) };
         let (found, seed) = (&self.found, ChecksumSeed::new(salt, *layout));
@@ -153,7 +157,7 @@ pub(super) fn check_extent(extent: Option<&std::ops::Range<u64>>, mapped: u64) -
     Ok(())
 }
 
-/// Opens the file that has the name of the log, if there is one, and reads its head.
+/// Opens the file that has the name of the log, if there is such a file, and reads its head.
 fn open(disk: &dyn Disk, path: &Path) -> Result<Option<(Arc<dyn Storage>, Head)>> {
     // The name may lead to something else than an ordinary file, or be a link.
     let is_none = |e: &io::Error| {
@@ -173,7 +177,7 @@ fn open(disk: &dyn Disk, path: &Path) -> Result<Option<(Arc<dyn Storage>, Head)>
     })
 }
 
-/// Opens the log of this heap, which needs it.
+/// Opens the log of a heap that needs it, and checks that it is the log that the header names.
 ///
 /// # Errors
 /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if the log is cut off, [`Error::Io`].
@@ -184,10 +188,11 @@ pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Stor
         None | Some((_, Head::Nothing)) => Err(Error::LogMissing { path }),
         Some((_, Head::Foreign(why))) => foreign(why),
         Some((_, Head::Damaged(_))) => foreign("its head is damaged"),
-        // SURVIVES drop: the nonce of another heap's log differs, too. The check gives the right reason.
+        // SURVIVES drop: without this check of the uuid, the nonce of another heap's log still differs. The
+        // check gives the right reason.
         Some((_, Head::Log(layout))) if !holds(layout.uuid, of.uuid) => foreign("it belongs to another heap"),
-        // SURVIVES drop: the nonce of another log of this heap differs, too. The check gives the right
-        // reason.
+        // SURVIVES drop: without this check of the number, the nonce of another log of this heap still
+        // differs. The check gives the right reason.
         Some((_, Head::Log(layout))) if !holds(layout.id, of.id) => {
             foreign("it is an older or newer log of the same heap")
         }
@@ -206,24 +211,25 @@ pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Stor
 
 const OF_A_COPY: &str = "it is the log of a copy of the heap";
 
-/// Returns whether a log of this heap is the one that the header names. It may instead be the log of another
-/// copy of the heap, which has counted alike, or a copy of this log from an earlier time. The run tells them
-/// apart, because each opening that begins a log, or goes on with one, begins a run.
+/// Returns whether a log of this heap is the one that the header names. The log may instead be that of
+/// another copy of the heap, with the same number, or a copy of the heap's log from an earlier time. The run
+/// tells them apart, because each opening that begins a log, or goes on with one, begins a run.
 fn is_own(log: &dyn Storage, layout: LogLayout, of: &WalIdentity) -> io::Result<bool> {
     let (mark, _) = read_mark(log, layout, ChecksumSeed::new(of.salt, layout))?;
     Ok(holds([mark.run, mark.before].contains(&of.nonce), true))
 }
 
-/// Returns whether `found` may be the uuid in an unfinished head of the heap's log: the disk may have any of
-/// its words.
+/// Returns whether `found` may be the uuid in an unfinished head of the heap's log, of which the disk may
+/// have any words.
 fn is_part(found: u128, uuid: u128) -> bool {
     [0, 64].iter().all(|half| [0, (uuid >> half) as u64].contains(&((found >> half) as u64)))
 }
 
 /// Returns whether only the head of a log was ever written: a heap was about to use the log, and did not.
 fn is_unused(log: &dyn Storage, layout: LogLayout) -> io::Result<bool> {
-    // A record comes behind the first line of a segment, and each checkpoint, and each opening that goes on
-    // with the log, writes a mark.
+    // Before a segment's first record comes its first line. Each checkpoint that copies records writes a
+    // mark, and so does each opening that goes on with the log. So in an unused log, marks and first lines
+    // are zero.
     let segments = layout.segments(log)?.into_iter().map(|index| layout.file_offset(index));
     for place in MARKS.into_iter().chain(segments) {
         let mut line = [0; LINE];
@@ -235,8 +241,8 @@ fn is_unused(log: &dyn Storage, layout: LogLayout) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Brings the records of the tail to the heap's file, durably. Doing so twice changes nothing more. `salt` is
-/// the heap's. `room` is the number of bytes of memory that this may take.
+/// Brings the records of the tail to the heap's file, durably. Doing so a second time changes nothing more.
+/// `salt` is the heap's secret. `room` is the number of bytes of memory that this may take.
 pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail, salt: u64, room: u64) -> io::Result<()> {
     let data = disk.data();
     if let Some((log, layout)) = leftover.log.as_ref().filter(|_| !leftover.is_empty()) {
@@ -263,8 +269,8 @@ pub(crate) fn write_again(file: &dyn Storage, from: u64) -> io::Result<()> {
         if n == 0 {
             return file.sync();
         }
-        // SURVIVES delay: the next sync, after the next write, then makes this one durable. The power would
-        // have to fail before that, after an earlier sync had failed.
+        // SURVIVES delay: the sync after the next one makes a delayed write durable. A fault shows only if
+        // the power fails before that, after an earlier sync has failed.
         file.write_all(&bytes[..n], at)?;
         at += n as u64;
     }

@@ -73,8 +73,8 @@ fn a_misplaced_log_is_no_broken_disk_when_metadata_find_it_full() {
 }
 
 /// A thread makes a checkpoint while another one has begun to close the heap, whose log is misplaced. Closing
-/// gets over that. But until it is done, a crash would lose what the checkpoint should keep, so the
-/// checkpoint fails.
+/// gets over that. But until the heap is closed, a crash would lose the commits that the checkpoint should
+/// keep, so the checkpoint fails.
 #[test]
 fn who_makes_a_checkpoint_beside_a_close_is_told_of_a_misplaced_log() {
     let setup = Setup::new();
@@ -88,8 +88,8 @@ fn who_makes_a_checkpoint_beside_a_close_is_told_of_a_misplaced_log() {
     assert_eq!(fs::read(setup.folder.path().join("heap.wal")).unwrap(), b"precious");
 }
 
-/// A thread that is about to sync has seen that the heap is open. It goes on after another thread has closed
-/// the heap and removed the log.
+/// A thread that is about to sync has seen that the heap is open. The syncing thread goes on after another
+/// thread has closed the heap and removed the log.
 #[test]
 fn who_comes_too_late_makes_no_log() {
     let setup = Setup::new();

@@ -16,8 +16,8 @@ use crate::os::cpu::bytes;
 use crate::os::storage::{Disk, Storage};
 use crate::units::PAGE;
 
-/// Segments that are free, at least, when an opening goes on with the log, so that the records of the opening
-/// itself wait for nothing.
+/// Least number of free segments with which an opening goes on with the log, so that the records of the
+/// opening itself need not wait for room.
 const LEAST_FREE: u64 = 2;
 
 impl Wal {
@@ -57,30 +57,30 @@ impl Wal {
             // The newest mark is written again before the new one, because the disk may not have it. Segments
             // before it are going to be overwritten, so no later opening may begin at an older mark. Records
             // behind it are going to be shown to readers.
-            // SURVIVES drop: in no program of the lab does the sync of a mark fail, and the log then fill
-            // until a segment is used again.
-            // SURVIVES delay: in no program of the lab does the sync of a mark fail, and the power fail
+            // SURVIVES drop: in no program of the crash lab does the sync of a mark fail, and the log then
+            // fill until a segment is used again.
+            // SURVIVES delay: in no program of the crash lab does the sync of a mark fail, and the power fail
             // later, between this write and its sync.
             log.write_all(bytes(&mark.to_words(seed)), MARKS[place])?;
             if !bug(Bug::TrustLog) {
                 write_unsynced_again(&*log, layout, tail, &live)?;
             }
             tail.check_there(of.salt)?;
-            // This sync comes before the other mark is written. If the sync of this mark has failed before,
-            // the disk may not have it, and a power failure could then tear both marks.
-            // SURVIVES drop: in no program of the lab does the sync of a mark fail, and then the power fail
-            // in the next opening.
-            // SURVIVES delay: in no program of the lab does the sync of a mark fail, and then the power fail
-            // in the next opening.
+            // This sync comes before the other mark is written. If an earlier sync of the newest mark has
+            // failed, the disk may not have that mark, and a power failure could then tear both marks.
+            // SURVIVES drop: in no program of the crash lab does the sync of a mark fail, and then the power
+            // fail in the next opening.
+            // SURVIVES delay: in no program of the crash lab does the sync of a mark fail, and then the power
+            // fail in the next opening.
             log.sync()?;
-            // The new mark goes to the other place, because a disk may tear the write.
+            // The new mark goes to the other one of the two places, because a disk may tear the write.
             log.write_all(bytes(&begun.to_words(seed)), MARKS[1 - place])?;
             log.sync()?;
             let last = *free.back().expect("there is one");
             log.shows_writes(layout.file_offset(last + 1) - PAGE)
         };
         if !begin().map_err(error)? {
-            // The file system hides writes, so a new log would not do, either.
+            // The file system's private mappings do not show writes, so a new log would not do, either.
             return Ok(None);
         }
         let buffer = WalBuffer::begin_run(layout, seed, begun.run, live, free, found.end, next);
@@ -93,7 +93,7 @@ impl Wal {
         let wal =
             Wal::from_buffer(disk.clone(), Some(log), of, settings, layout, (begun, 1 - place), buffer)?;
         tail.runs(of.mapped, u64::MAX).for_each(|(offset, bytes)| wal.pages.mark_stored(offset, bytes));
-        // SURVIVES unreached: no other thread has the log yet.
+        // SURVIVES unreached: no other thread has the log yet, so none needs this lock.
         let mut state = wal.state.lock();
         state.ages = is_worth_folding(&state);
         drop(state);
@@ -101,8 +101,8 @@ impl Wal {
     }
 }
 
-/// Returns the places of the segments that are not `live`, at least [`LEAST_FREE`]. Makes the log longer if
-/// need be. Returns `None` if it would become too long.
+/// Returns the places of the log's segments that are not `live`, at least [`LEAST_FREE`]. Makes the log
+/// longer if need be. Returns `None` if the log would become too long.
 fn free_segments(
     log: &dyn Storage,
     layout: LogLayout,
@@ -111,18 +111,20 @@ fn free_segments(
 ) -> io::Result<Option<VecDeque<u64>>> {
     let have = log.len()?.saturating_sub(HEAD) / layout.segment;
     let add = LEAST_FREE.saturating_sub(have - live.len() as u64);
-    // Each opening takes a segment at least. A program that always ends early makes no checkpoint, and only a
-    // checkpoint would free them.
+    // Each opening takes at least one segment, and only a checkpoint frees segments. A program that is always
+    // killed early makes no checkpoint, so its log must not grow without limit.
     if add > 0 && have + add > log_limit / layout.segment + LEAST_FREE {
         return Ok(None);
     }
     log.fill_holes(layout.file_offset(have))?;
-    // If a sync has failed, the disk may have the file shorter. The caller's sync makes it whole only if its
-    // last page is written again. A cut log is refused, so there is a segment.
+    // If a sync has failed, the file may be shorter on the disk. The caller's sync gives it its length there
+    // only if its last page is written again. A log that is cut off was refused, so there is a last page.
     let (mut page, end) = ([0; PAGE as usize], layout.file_offset(have) - PAGE);
     let bytes = log.read_up_to(&mut page, end)?;
-    // SURVIVES drop: the simulated disk gets the length with the next sync, also if one has failed.
-    // SURVIVES delay: the reason is the same.
+    // SURVIVES drop: the simulated disk of the crash lab gets the length with the next sync, even if an
+    // earlier one has failed.
+    // SURVIVES delay: the simulated disk of the crash lab gets the length with the next sync, even if an
+    // earlier one has failed.
     log.write_all(&page[..bytes], end)?;
     if add > 0 {
         log.extend(layout.file_offset(have), layout.file_offset(have + add))?;
@@ -131,8 +133,7 @@ fn free_segments(
     Ok(Some((0..have + add).filter(is_free).collect()))
 }
 
-/// Writes the records that were read to the log again, except those that a segment's first line says were
-/// synced.
+/// Writes the records of `tail` to the log again, except those that a segment's first line calls synced.
 pub(super) fn write_unsynced_again(
     log: &dyn Storage,
     layout: LogLayout,
@@ -140,7 +141,8 @@ pub(super) fn write_unsynced_again(
     live: &[WalSegment],
 ) -> io::Result<()> {
     let found = &tail.found;
-    // The page with the last synced byte may have been written since, so it is written whole.
+    // The page in which the synced records end may have been written since that sync, so the whole page is
+    // written again.
     let from = found.synced & !(PAGE - 1);
     for (number, segment) in live.iter().enumerate() {
         let start = layout.start(segment.sequence);
@@ -152,11 +154,12 @@ pub(super) fn write_unsynced_again(
             let most = bytes.len().min((end - at) as usize);
             let have = log.read_up_to(&mut bytes[..most], at)?;
             if have == 0 {
-                // The file has become shorter since. `check_there` finds that the records are gone.
+                // The file has become shorter since it was read. `check_there` then finds that the records
+                // are gone.
                 return Ok(());
             }
-            // SURVIVES delay: the write then comes behind the sync, and the sync of the new mark makes it
-            // durable.
+            // SURVIVES delay: a delayed write comes behind the next sync, and the sync of the new mark makes
+            // it durable.
             log.write_all(&bytes[..have], at)?;
             at += have as u64;
         }

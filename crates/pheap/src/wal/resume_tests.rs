@@ -17,7 +17,8 @@ use crate::units::HEADER_SIZE;
 
 const SECTOR: usize = 512;
 
-/// A log of which the disk has everything that was synced, and any sectors that were written since.
+/// A file of which, after a power failure, the disk has everything that was synced, and any of the sectors
+/// that were written since.
 #[derive(Debug, Default)]
 struct Cut {
     now: InMemory,
@@ -35,12 +36,12 @@ impl Cut {
             && !behind.is_empty()
             && !keep()
         {
-            // The file was made shorter, but not on the disk, or there only in part.
+            // The file was made shorter, but the disk still has the longer one, or half of the rest.
             let kept = if keep() { behind.len() } else { (behind.len() / 2).next_multiple_of(SECTOR) };
             now.extend_from_slice(&behind[..kept.min(behind.len())]);
         }
         if now.len() > synced.len() && !keep() {
-            // The file was made longer, but on the disk only in part.
+            // The file was made longer, but the disk has only half of the new part.
             let half = synced.len().midpoint(now.len()).next_multiple_of(SECTOR);
             now.truncate(half);
         }
@@ -91,7 +92,7 @@ impl Storage for Cut {
     }
 }
 
-/// A heap's file, which loses nothing, and a log.
+/// A disk with a heap's file, which loses nothing in a power failure, and a log.
 type Files = TestDisk<InMemory, Cut>;
 
 pub(super) const SETTINGS: WalSettings = WalSettings {
@@ -126,7 +127,7 @@ fn replayed(files: &Files, tail: &WalTail) -> BTreeMap<u64, u64> {
     heap
 }
 
-/// A step of a run, before it is cut short.
+/// A step of a run of the log, before the run is cut short.
 #[derive(Debug, Clone)]
 enum Step {
     Commit(Ranges),
@@ -167,7 +168,7 @@ proptest! {
         let mut all: Vec<Vec<(u64, Vec<u64>)>> = Vec::new();
         let mut number = 0;
         for (steps, is_named, mut is_killed, syncs) in runs {
-            // Otherwise the run is cut short before the header names it, and has no steps.
+            // If the run is not named, it was cut short before the header named it, and has no steps.
             if is_named {
                 header.nonce = wal.nonce();
             }
@@ -189,12 +190,13 @@ proptest! {
                         synced = all.len();
                     }
                     Step::CutDown => {
-                        // This does nothing if there are records for a checkpoint.
+                        // This call does nothing if there are records for a checkpoint.
                         wal.cut_down().unwrap();
                         wal.checkpoint(|| {}).unwrap();
                         synced = all.len();
                         wal.cut_down().unwrap();
-                        // A power failure may have left a part of a third segment.
+                        // The file may be longer than two segments: a power failure may have left a part of a
+                        // third one.
                         prop_assert!(files.log.len().unwrap() < HEAD + 3 * SETTINGS.segment());
                     }
                 }
@@ -240,7 +242,7 @@ fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
         Ok(Wal::resume(&disk, of, SETTINGS, &WalTail::read(&*disk, of)?)?.unwrap())
     };
     let second = of(resume(&first).unwrap().nonce(), first.id, true);
-    // Until there is a checkpoint, the header may name this run or the one before.
+    // Until there is a checkpoint, the header may name the newest run or the one before.
     assert_eq!((read(&first).unwrap(), read(&second).unwrap()), (1, 1));
     let wal = resume(&second).unwrap();
     let third = of(wal.nonce(), first.id, true);
@@ -253,8 +255,8 @@ fn a_copy_of_the_log_from_an_earlier_run_is_foreign() {
     assert!(matches!(read(&third), Err(Error::ForeignLog { .. })));
 }
 
-/// With segments of another size, the log does not go on; nor if it would need one more segment, and the disk
-/// is full.
+/// A log does not go on with segments of another size, nor if it would need one more segment, and the disk is
+/// full.
 #[test]
 fn a_log_does_not_go_on_where_it_cannot() {
     let files = Arc::new(Files::default());
@@ -337,8 +339,8 @@ fn a_log_that_goes_on_again_and_again_has_a_limit() {
     assert!(runs * SETTINGS.segment() >= SETTINGS.log_limit / 2, "only {runs} runs");
 }
 
-/// A sync has failed, and the page cache forgets what it should have written while the heap is being opened.
-/// Records of a new run behind that gap would not be found, so the log does not go on.
+/// A sync has failed, and while the heap is being opened, the page cache forgets the records that the sync
+/// should have written. Records of a new run behind that gap would not be found, so the log does not go on.
 #[test]
 fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
     for checkpoint in [false, true] {
@@ -380,13 +382,13 @@ fn later(torn: Option<(usize, u64)>) -> (Arc<Cut>, Arc<Wal>) {
 }
 
 /// A closed heap that is only read may be a copy that was never synced. And the header that was read may be
-/// gone from the page cache by now.
+/// gone from the page cache when the heap is synced.
 #[test]
 fn what_was_found_is_synced_before_the_log_begins() {
     let (data, wal) = later(None);
     wal.sync().unwrap();
     assert_eq!(*data.synced.lock().unwrap(), [vec![8; 10], vec![7; 90]].concat());
-    // The header is written once.
+    // The header that was found is written once: another write would need a sync, which would fail.
     *data.ends.lock().unwrap() = Some(0);
     wal.sync().unwrap();
     let (data, wal) = later(None);
@@ -404,7 +406,7 @@ fn what_is_left_of_a_torn_header_is_erased_before_the_next_one() {
     assert_eq!(*data.synced.lock().unwrap(), [vec![8; 10], vec![7; 40], vec![0; 10], vec![7; 40]].concat());
 }
 
-/// When a heap has been closed, another process may have its file.
+/// A heap that has been closed is not synced any more, because another process may have its file.
 #[test]
 fn a_heap_that_is_closed_is_not_synced() {
     let (data, wal) = later(None);

@@ -1,11 +1,11 @@
-//! Cuts a log that has grown down to its first length, when its records are in the heap's file.
+//! Cuts a log that has grown down to its first length, when all its records are in the heap's file.
 //!
 //! The segments then hold no records that count. But the last segment, in which the log would go on, may lie
 //! anywhere in the file. So the log goes on in one of the first segments of the file, as if the last one was
-//! full. The mark still names the end of the records there. The first line of the new segment, which is
-//! written with the next record, names the same position, so a reader finds the new segment whether the old
-//! one is there or not, or only in part. A mapped log is not cut down: a store behind the end of the file
-//! would end the process.
+//! full. The mark still names the end of the records in the old last segment. The first line of the new
+//! segment, which is written with the next record, names the same position, so a reader finds the new segment
+//! whether the old one is there, in part or as a whole, or not. A mapped log is not cut down: a store behind
+//! the end of the file would end the process.
 
 use super::Wal;
 use super::format::FIRST_SEGMENTS;
@@ -16,13 +16,13 @@ impl Wal {
     /// everything by a durable mark. Writes no record and no mark.
     ///
     /// # Errors
-    /// The failure that the log has. It is no error if the file cannot be made shorter.
+    /// The failure that the log has already. It is no error if the file cannot be made shorter.
     pub(crate) fn cut_down(&self) -> Result<()> {
         if !self.has_begun() {
             return Ok(());
         }
         let _folded = self.folded.lock();
-        // This is held until the file is cut off, because growth begins at the end of the file.
+        // `growth` stays locked until the file is cut off, because growth begins at the end of the file.
         let _growth = self.growth.lock();
         if self.is_mapped() {
             return Ok(());
@@ -40,7 +40,8 @@ impl Wal {
             state.buffer.give_up_behind(FIRST_SEGMENTS)
         };
         let log = self.log();
-        // The next sync makes the new length durable: that of the file's growth is before any new first line.
+        // A later sync makes the new length durable. When the file grows again, a sync comes before any new
+        // first line.
         let _ = log.cut_off(self.layout.file_offset(segments));
         Ok(())
     }

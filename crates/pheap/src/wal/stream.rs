@@ -13,8 +13,8 @@
 //! 3. A stream ends while no checkpoint is at work, after the last page was read. So no page has anything of
 //!    a record that is not in the stream.
 //!
-//! No thread waits for the copier. Records that it has not taken yet are kept in memory, and in a file when
-//! they are many.
+//! No thread waits for the thread that copies the file. Records that the copying thread has not taken yet are
+//! kept in memory, and in a file when they are many.
 
 use std::fs::File;
 use std::io;
@@ -28,15 +28,16 @@ use crate::os::check_file_size;
 use crate::os::cpu::{bytes, bytes_mut};
 use crate::sync::{Mistake, Mutex, mistake};
 
-/// Words of records that are kept in memory, at most. A checkpoint may add all records of a log at once.
+/// Most words of records that a stream keeps in memory (8 MiB). A checkpoint may add all records of a log at
+/// once.
 pub(super) const MOST: usize = 8 << 20 >> 3;
-/// Words that are read from the file at once: more than one record has.
+/// Most words that are read from the spill file at once. No record is as long.
 const CHUNK: u64 = 1 << 20 >> 3;
 
 /// Makes a file for records that do not fit into memory.
 pub(crate) type MakeSpillFile = Box<dyn Fn() -> io::Result<File> + Send>;
 
-/// The records that checkpoints bring to the heap's file, from the beginning of the stream on.
+/// A stream of the records that checkpoints bring to the heap's file, from the beginning of the stream on.
 #[derive(Debug)]
 pub(crate) struct RecordStream {
     wal: Arc<Wal>,
@@ -52,39 +53,40 @@ impl Wal {
         self.stream_with(spill, MOST)
     }
 
-    /// [`stream`](Self::stream), with `most` words in memory.
+    /// Begins a stream, as [`stream`](Self::stream) does, that keeps at most `most` words in memory.
     pub(super) fn stream_with(self: &Arc<Wal>, spill: MakeSpillFile, most: usize) -> Result<RecordStream> {
         self.may_write()?;
         let queue = Arc::new(StreamQueue(Mutex::new(QueuedRecords::new(spill, most))));
-        // SURVIVES unreached: no backup is made in the lab. The tests below are for this.
+        // SURVIVES unreached: no program of the crash lab makes a backup. `stream_tests.rs` and a model test
+        // streams.
         self.folded.lock().streams.push(queue.clone());
         Ok(RecordStream { wal: self.clone(), queue })
     }
 }
 
 impl RecordStream {
-    /// Takes the next records that the heap's file has: whole ones, in order, one behind the other. Returns
-    /// an empty vector if there are none.
+    /// Takes some of the next records that the heap's file has: whole records, in order, one behind the
+    /// other. Returns an empty vector if there are none.
     ///
     /// # Errors
-    /// The error that has kept records from being stored: all later calls fail, too. Or an error of the file
-    /// that has the records.
+    /// The error that has kept records from being stored in the stream: all later calls fail, too. Or an
+    /// error of the spill file.
     pub(crate) fn take_records(&self) -> io::Result<Vec<u64>> {
-        // SURVIVES unreached: no backup is made in the lab.
+        // SURVIVES unreached: no program of the crash lab makes a backup, so none takes this lock.
         self.queue.0.lock().take_records()
     }
 
     /// Returns the bytes of records that were added since the last call, whether they can be taken yet or
     /// not.
     pub(crate) fn news(&self) -> u64 {
-        // SURVIVES unreached: no backup is made in the lab.
+        // SURVIVES unreached: no program of the crash lab makes a backup, so none takes this lock.
         std::mem::take(&mut self.queue.0.lock().news) * 8
     }
 
     /// Ends the stream, once no checkpoint is at work. Published records can still be
     /// [taken](Self::take_records).
     pub(crate) fn end_stream(&self) {
-        // SURVIVES unreached: no backup is made in the lab.
+        // SURVIVES unreached: no program of the crash lab makes a backup, so none takes this lock.
         self.wal.folded.lock().streams.retain(|queue| !Arc::ptr_eq(queue, &self.queue));
     }
 }
@@ -106,7 +108,7 @@ pub(super) struct StreamQueue(Mutex<QueuedRecords>);
 impl StreamQueue {
     /// Adds a record that is about to be written to the heap's file.
     pub(super) fn add(&self, record: &[u64]) {
-        // SURVIVES unreached: no backup is made in the lab.
+        // SURVIVES unreached: no program of the crash lab makes a backup, so none takes this lock.
         let mut queued = self.0.lock();
         queued.add(record);
         if mistake(Mistake::StreamAhead) {
@@ -114,14 +116,14 @@ impl StreamQueue {
         }
     }
 
-    /// Lets all added records be taken: the heap's file has them.
+    /// Makes all added records available to the stream, because the heap's file has them now.
     pub(super) fn publish(&self) {
-        // SURVIVES unreached: no backup is made in the lab.
+        // SURVIVES unreached: no program of the crash lab makes a backup, so none takes this lock.
         self.0.lock().publish();
     }
 }
 
-/// Returns the whole records at the beginning of `words`. It ends before an incomplete one.
+/// Returns the whole records at the beginning of `words`. The iterator ends before an incomplete record.
 pub(crate) fn records(words: &[u64]) -> impl Iterator<Item = &[u64]> {
     let mut rest = words;
     std::iter::from_fn(move || {
@@ -132,19 +134,20 @@ pub(crate) fn records(words: &[u64]) -> impl Iterator<Item = &[u64]> {
     })
 }
 
-/// Records that wait to be taken. Positions are words from the beginning of the file.
+/// Records that wait to be taken. Positions are counted in words, from the first word of the spill file.
 pub(super) struct QueuedRecords {
-    /// A file with the oldest records, once they were too many for memory, and the words in it.
+    /// The spill file, with the oldest records, once there were too many for memory; and the number of words
+    /// in it.
     file: Option<File>,
     spilled: u64,
-    /// The records behind those in the file.
+    /// The records in memory, which come behind those in the spill file.
     words: Vec<u64>,
-    /// Words that were taken, and words that were published.
+    /// `taken` is the position up to which records were taken; up to `ready` they may be taken.
     taken: u64,
     ready: u64,
     /// Words that were added since [`news`](RecordStream::news) was last called.
     news: u64,
-    /// Words above which the records in memory are written to the file.
+    /// Number of words above which the records in memory are written to the spill file.
     most: usize,
     spill: MakeSpillFile,
     failure: Option<io::Error>,
@@ -171,13 +174,14 @@ impl QueuedRecords {
         if self.words.len() > self.most
             && let Err(e) = self.write()
         {
-            // The checkpoint does not fail for this. The next `take_records` returns the error.
+            // The checkpoint does not fail because of this error. The next call of `take_records` returns it.
             self.failure = Some(e);
             self.words = Vec::new();
         }
     }
 
-    /// Appends the words in memory to the file. The file is not synced: it need not survive a crash.
+    /// Appends the words in memory to the spill file. The file is not synced, because it need not survive a
+    /// crash.
     fn write(&mut self) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => file,
@@ -190,7 +194,7 @@ impl QueuedRecords {
         Ok(())
     }
 
-    /// Lets all added records be taken.
+    /// Makes all added records available to `take_records`.
     fn publish(&mut self) {
         self.ready = self.spilled + self.words.len() as u64;
     }
@@ -213,7 +217,7 @@ impl QueuedRecords {
         if ready == 0 {
             return Ok(Vec::new());
         }
-        // All words of the file were taken, so it begins anew.
+        // All words of the spill file were taken, so the file is emptied.
         if let Some(file) = &self.file {
             file.set_len(0)?;
         }
@@ -223,7 +227,7 @@ impl QueuedRecords {
     }
 }
 
-/// For a follower, which takes the records when it has read all of them.
+/// Collects the records that a follower reads from a log. The follower takes them when it has read all.
 impl RecordVisitor for QueuedRecords {
     fn add(&mut self, record: &[u64]) {
         QueuedRecords::add(self, record);

@@ -15,7 +15,7 @@ use crate::units::{HEADER_SIZE, PAGE};
 
 const WORDS: usize = 10 * PAGE as usize / 8;
 const END: usize = HEADER_SIZE as usize + WORDS * 8;
-/// Bytes that are read at once. They are fewer than most writes have, so the copy may be torn.
+/// Bytes of the heap's file that the copier reads at once. Most writes are longer, so the copy may be torn.
 const PIECE: usize = 512;
 
 #[derive(Debug)]
@@ -28,12 +28,12 @@ impl Random {
     }
 }
 
-/// Copies the file, step by step.
+/// Copies the heap's file, step by step.
 #[derive(Debug)]
 struct Copier {
     random: Random,
     stream: RecordStream,
-    /// Pieces that were not read yet.
+    /// Numbers of the pieces of the file that were not read yet.
     left: Vec<usize>,
     copy: Vec<u8>,
 }
@@ -114,7 +114,7 @@ impl Storage for Data {
 }
 
 /// A log of a small heap, and all states that the heap has had, by the position behind the record that made
-/// it.
+/// the state.
 struct World {
     data: Arc<Data>,
     wal: Arc<Wal>,
@@ -185,7 +185,7 @@ fn a_copy_is_one_state() {
         copier.stream.end_stream();
         let end = world.wal.state.lock().folded;
         assert!(world.wal.folded.lock().streams.is_empty());
-        // Changes after the end of the stream are not in it.
+        // These changes come after the end of the stream, so they must not be in the copy.
         world.change();
         while copier.step(&world.data.file) {}
         let empty = vec![0; WORDS];

@@ -1,8 +1,8 @@
-//! Deferred commits: the thread that syncs records that no thread waits for, and the wakers of tasks that
-//! wait.
+//! Deferred commits: the *sync thread*, which syncs records for which no thread waits, and the wakers of
+//! tasks that wait.
 //!
 //! Wakers are code of the program. They are called, cloned and dropped while nothing of the log is locked,
-//! and only this thread calls them.
+//! and only the sync thread calls them.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,17 +14,18 @@ use super::{SyncPolicy, Wal, WalState};
 use crate::error::Result;
 use crate::sync::{Mistake, MutexGuard, mistake};
 
-/// The work of the thread that syncs.
+/// The work of the sync thread.
 #[derive(Debug, Default)]
 pub(super) struct SyncerState {
-    /// With [`SyncPolicy::Every`]: when the oldest record was appended that the thread has not yet been asked
-    /// to sync.
+    /// With [`SyncPolicy::Every`]: when the oldest record was appended that the sync thread has not yet been
+    /// asked to sync. `None` if there is none.
     since: Option<Instant>,
-    /// The wakers, by the position that they wait for, and by number: several may wait for one position.
+    /// The wakers, by the log position that each waits for, and by number, because several may wait for one
+    /// position.
     wakers: BTreeMap<(u64, u64), Waker>,
     /// The last number given to a waker.
     numbers: u64,
-    /// Whether the thread is to end, and none is to begin.
+    /// Whether the sync thread is to end, and no other is to begin.
     stop: bool,
 }
 
@@ -56,8 +57,8 @@ impl Wal {
         self.reach(position, true)
     }
 
-    /// Waits until at most `most` bytes before `position` are not synced. An error is ignored here: waiting
-    /// for the commit returns it.
+    /// Waits until at most `most` bytes before `position` are not synced. An error of the sync is ignored
+    /// here, because waiting for the commit returns it.
     pub(crate) fn limit_unsynced(&self, position: u64, most: u64) {
         let least = position.saturating_sub(most);
         if !self.is_durable(least) {
@@ -65,8 +66,8 @@ impl Wal {
         }
     }
 
-    /// Asks the thread to sync the records before `position`, if the policy is to sync each deferred commit.
-    /// With other policies, the thread is asked when a task polls the commit, or, with
+    /// Asks the sync thread to sync the records before `position`, if the policy is to sync each deferred
+    /// commit. With other policies, the sync thread is asked when a task polls the commit, or, with
     /// [`SyncPolicy::Every`], when the interval is over.
     pub(crate) fn ask(&self, position: u64) {
         if self.policy.syncs_deferred() && self.wanted.load(Ordering::Relaxed) < position {
@@ -74,13 +75,14 @@ impl Wal {
         }
     }
 
-    /// Asks the thread to sync the records before `position`. The state is locked.
+    /// Asks the sync thread to sync the records before `position`. The state is locked.
     fn want(&self, _state: &WalState, position: u64) {
         self.wanted.fetch_max(position, Ordering::Relaxed);
         self.ordered.notify_all();
     }
 
-    /// With [`SyncPolicy::Every`], notes the time of the first record that is to be synced later.
+    /// With [`SyncPolicy::Every`], notes the time of the first record that the sync thread is to sync later,
+    /// and wakes that thread.
     #[inline]
     pub(super) fn note_unsynced(&self, state: &mut WalState) {
         if matches!(self.policy(), SyncPolicy::Every(_)) && state.deferred.since.is_none() {
@@ -89,9 +91,10 @@ impl Wal {
         }
     }
 
-    /// Leaves a waker that is called when everything before `position` is durable, or will never be known to
-    /// be. It replaces the waker with this number. Returns `false`, and leaves no waker, if the position is
-    /// durable already or there is no thread to call the waker.
+    /// Leaves a waker that is called when all records before `position` are durable, or when the sync thread
+    /// ends. The waker replaces the earlier one with the number `number`; if there is no number, it gets a
+    /// new one. Returns `false`, and leaves no waker, if the position is durable already or there is no
+    /// thread to call the waker.
     pub(super) fn leave_waker(&self, position: u64, number: &mut Option<u64>, waker: Waker) -> bool {
         let seen_before = mistake(Mistake::LookUnlocked) && self.has_syncer();
         let mut state = self.state.lock();
@@ -118,16 +121,16 @@ impl Wal {
     }
 }
 
-/// The thread that syncs.
+/// The sync thread: the thread that syncs records for which no thread waits.
 impl Wal {
-    /// Returns whether the thread is there.
+    /// Returns whether the sync thread is there.
     pub(crate) fn has_syncer(&self) -> bool {
         self.has_syncer.load(Ordering::Acquire)
     }
 
-    /// Calls `start` to start the thread, unless it is there or may not begin any more, or the log has
-    /// failed. The thread calls [`sync_deferred`](Self::sync_deferred) until that returns `false`, and then
-    /// [`end_syncer`](Self::end_syncer).
+    /// Calls `start` to start the sync thread, unless the thread is there or may not begin any more, or the
+    /// log has failed. The sync thread calls [`sync_deferred`](Self::sync_deferred) until that returns
+    /// `false`, and then [`end_syncer`](Self::end_syncer).
     pub(crate) fn begin_syncer<T>(&self, start: impl FnOnce() -> Option<T>) -> Option<T> {
         // The state stays locked, so that no task leaves a waker to a thread that cannot be started.
         let state = self.state.lock();
@@ -139,9 +142,9 @@ impl Wal {
         started
     }
 
-    /// Waits until a sync is wanted, syncs the log up to the wanted position, and returns `true`. Meanwhile
-    /// it calls the wakers of durable positions. Returns `false` if the thread is to end, or the log has
-    /// failed.
+    /// Waits, in the sync thread, until a sync is wanted, syncs the log up to the wanted position, and
+    /// returns `true`. While it waits, it calls the wakers of durable positions. Returns `false` if the sync
+    /// thread is to end, or the log has failed.
     pub(crate) fn sync_deferred(&self) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -157,7 +160,7 @@ impl Wal {
             let wanted = self.wanted.load(Ordering::Relaxed);
             if wanted > durable {
                 drop(state);
-                // A failure is kept in the state.
+                // The result is ignored, because the log's state keeps a failure.
                 let _ = self.sync_up_to(wanted);
                 return true;
             }
@@ -168,7 +171,8 @@ impl Wal {
                         self.want(&state, state.buffer.end_position());
                     }
                     Some(end) => drop(self.ordered.wait_until(&mut state, end)),
-                    // The time is too far away for an `Instant`.
+                    // The end of the interval is too far away for an `Instant`, so the thread waits without a
+                    // time limit.
                     None => self.ordered.wait(&mut state),
                 },
                 _ => self.ordered.wait(&mut state),
@@ -176,13 +180,13 @@ impl Wal {
         }
     }
 
-    /// Tells the thread to end.
+    /// Tells the sync thread to end.
     pub(crate) fn stop_syncer(&self) {
         self.state.lock().deferred.stop = true;
         self.ordered.notify_all();
     }
 
-    /// Notes that the thread has ended, and calls all wakers, because no other thread will.
+    /// Notes that the sync thread has ended, and calls all wakers, because no other thread will call them.
     pub(crate) fn end_syncer(&self) {
         let mut state = self.state.lock();
         self.has_syncer.store(false, Ordering::Release);
@@ -196,7 +200,7 @@ impl Wal {
 fn wake(wakers: BTreeMap<(u64, u64), Waker>) {
     for waker in wakers.into_values() {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-            // Dropping it may panic, too.
+            // Dropping the value of the panic may panic, too, so the value is leaked.
             std::mem::forget(panic);
         }
     }

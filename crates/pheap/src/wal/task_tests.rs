@@ -1,6 +1,6 @@
 //! Tests: transactions and reads as futures, with small executors, on a heap whose disk stands still while
 //! the test wants it to.
-#![allow(clippy::unit_arg)] // transactions of one assignment
+#![allow(clippy::unit_arg)] // transactions of one assignment return its unit value
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ async fn add_async(root: &Root<u64>) -> Result<u64> {
     .await
 }
 
-/// Returns the number, whether it is durable or not.
+/// Returns the root's number, whether it is durable or not.
 fn peek(root: &Root<u64>) -> u64 {
     root.read_deferred(|view, n| view[n]).unwrap().0
 }
@@ -67,7 +67,7 @@ fn no_thread_waits_for_a_disk_that_stands_still() {
     let mut seen = pin!(b.read_async(|view, n| view[n]));
     while_the_disk_stands_still(&setup.wal(), || {
         assert!(poll(one.as_mut(), &waker).is_pending());
-        // A deferred read returns what is not durable yet.
+        // A deferred read returns data that are not durable yet.
         assert_eq!(peek(a), 1);
         assert!(poll(both.as_mut(), &waker).is_pending());
         assert!(poll(slice.as_mut(), &waker).is_pending());
@@ -78,8 +78,8 @@ fn no_thread_waits_for_a_disk_that_stands_still() {
     assert!(done.iter().all(|done| matches!(done, Poll::Ready(Ok(1)))), "{done:?}");
 }
 
-/// An error may tell of unsynced data, so it is returned once these are durable. The failed transaction has
-/// nothing to commit.
+/// An error may tell of unsynced data, so it is returned once these data are durable. The failed transaction
+/// has nothing to commit.
 #[test]
 fn an_error_is_told_when_what_it_tells_of_is_durable() {
     let setup = Setup::every_commit();
@@ -125,7 +125,7 @@ fn a_future_that_is_dropped_has_done_nothing_or_all() {
     assert_eq!(get(&setup.a).unwrap(), 1);
 }
 
-/// The task waits before its transaction begins, and no thread waits.
+/// If too many bytes are unsynced, a task waits before its transaction begins, and no thread waits.
 #[test]
 fn what_is_not_synced_is_bounded_for_tasks() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,7 +213,7 @@ struct Executor {
 }
 
 struct Task {
-    /// `None` when it is complete.
+    /// The task's future, `None` when the task is complete.
     future: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
     executor: Arc<Executor>,
 }
@@ -250,7 +250,8 @@ impl Executor {
             let is_complete = future.as_mut().is_some_and(|future| poll(future.as_mut(), &waker).is_ready());
             if is_complete {
                 *future = None;
-                // With this lock, a thread that has just looked at `left` does not miss the notification.
+                // `ready` is locked, so that a thread that has just looked at `left` does not miss the
+                // notification.
                 let _ready = self.ready.lock().unwrap();
                 *self.left.lock().unwrap() -= 1;
                 self.changed.notify_all();

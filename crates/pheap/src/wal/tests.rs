@@ -67,7 +67,7 @@ impl Storage for InMemory {
     }
 }
 
-/// A heap's file and its log, which keep their names.
+/// A disk with a heap's file and its log, which always keep their names.
 #[derive(Debug, Default)]
 pub(crate) struct TestDisk<D, L> {
     pub(super) data: Arc<D>,
@@ -131,7 +131,8 @@ impl Wal {
     }
 }
 
-/// Ranges of a transaction: offset and length in words. The words are made from their offsets and a number.
+/// Ranges of a transaction: offset and length, both in words. `content` makes the words from their offsets
+/// and a number.
 pub(super) type Ranges = Vec<(u64, usize)>;
 
 pub(super) fn content(ranges: &Ranges, number: u64) -> Vec<(u64, Vec<u64>)> {
@@ -173,7 +174,7 @@ impl Log {
         self.buffer.give_back(chunks);
     }
 
-    /// Writes the buffer, and marks all records as being in the heap's file.
+    /// Writes the buffer, and a mark that says that the heap's file has all records.
     fn checkpoint(&mut self) {
         self.write();
         let end = self.buffer.end_position();
@@ -232,7 +233,7 @@ proptest! {
         let mut log = Log::new(2);
         let mut all = Vec::new();
         let mut folded = 0;
-        // The file at the last sync, and the number of transactions in it.
+        // The log's file at the last sync, and the number of transactions until then.
         let mut synced = (log.file.0.lock().unwrap().clone(), 0);
         for (number, (ranges, write, recycle)) in transactions.iter().enumerate() {
             let content = content(ranges, number as u64);
@@ -321,8 +322,8 @@ fn a_head_says_whose_log_it_is() {
             matches!(found, Head::Nothing | Head::Damaged(_)) || is_whole && found == Head::Log(LAYOUT),
             "{words:#b}: {found:?}"
         );
-        // With other bytes behind the head, the file does not count as an unused log, unless only the first
-        // half of the head is there.
+        // With other bytes behind the head, the file does not count as an unused log, unless only words of
+        // the first half of the head are there.
         torn[4500] = 1;
         let found = read_head(&InMemory(Mutex::new(torn))).unwrap();
         assert!(found != Head::Nothing || words & 0b1111_0000 == 0, "{words:#b}");
@@ -344,7 +345,8 @@ fn a_head_says_whose_log_it_is() {
 fn a_segment_is_read_only_behind_the_end_of_the_one_before() {
     let mut log = Log::new(4);
     let mut number = 0;
-    // The last record of the first segment is damaged, those of the second are whole.
+    // The last record of the first segment is going to be damaged. The records of the second segment stay
+    // whole.
     while LAYOUT.sequence(log.buffer.end_position()) < 2 {
         log.append(&content(&vec![(number * 40, 30)], number));
         number += 1;
@@ -384,7 +386,7 @@ fn segments_that_are_used_again_are_not_read() {
         fill(&mut log, 3);
         log.checkpoint();
         let folded = fill(&mut log, 4);
-        // The last of these is in the sixth segment, the first one that is used again.
+        // The last of these records is in the sixth segment, which is the first one that is used again.
         let synced = fill(&mut log, 6) - 1;
         let old = log.file.0.lock().unwrap().clone();
         let all = fill(&mut log, 8);
@@ -403,11 +405,11 @@ fn a_transaction_over_several_roots_takes_no_position_back() {
     let options = crate::Options::new().durability(crate::Durability::Wal).arena_size(1 << 20);
     let heap = options.open(dir.path().join("heap")).unwrap();
     let (a, b) = (heap.root::<u64>("a").unwrap(), heap.root::<u64>("b").unwrap());
-    // Its record has only fresh objects, of the second root.
+    // The record of this transaction has only fresh objects, which belong to the second root.
     let garbage = || {
         crate::txn((&a, &b), |(_, (tb, _))| (0..200u64).try_for_each(|i| tb.alloc(i).map(drop))).unwrap();
     };
-    // This takes spans.
+    // The first such transaction takes spans.
     garbage();
     for root in [&a, &b] {
         root.txn(|tx, p| {
@@ -429,7 +431,7 @@ fn heads(segments: u64) -> Vec<Bytes<usize>> {
 }
 
 /// Returns a log of three segments that were used again and again, one of which is free, and the words that
-/// its records store.
+/// the log's records store.
 fn used() -> (Log, BTreeMap<u64, u64>) {
     let mut log = Log::new(3);
     let one = |number: u64| content(&vec![(number * 40, 30)], number);
@@ -487,8 +489,8 @@ proptest! {
         prop_assert!(heap.iter().all(|(at, word)| word >> 20 == (at - HEADER_SIZE) / 8));
     }
 
-    /// With any damage to the head except its first word and half of the uuid, and with a right checksum,
-    /// too: the file is not a log, or can be read as one.
+    /// With any damage to the head except its first word and half of the uuid, also if its checksum is right:
+    /// the file is not a log, or can be read as a log.
     #[test]
     fn no_beginning_of_a_file_is_too_strange(
         words in prop::collection::vec(
@@ -600,7 +602,8 @@ impl Storage for Tried {
     }
 }
 
-/// A program is killed in the test of a new log's mapping. The heap is a closed one, and the log is unused.
+/// A program is killed in the test of a new log's mapping. The opening then finds a closed heap and an unused
+/// log.
 #[test]
 fn what_is_left_of_trying_out_a_log_is_none() {
     let of = WalIdentity {
@@ -620,8 +623,8 @@ fn what_is_left_of_trying_out_a_log_is_none() {
     let whole = tried.log.0.lock().unwrap().clone();
     let amid = std::mem::take(&mut *tried.amid.lock().unwrap());
     assert!(!amid.is_empty());
-    // The file is as it was at that moment, or has some words of the head, which the disk may have before the
-    // rest.
+    // The log's file is as it was when the program was killed, or has some words of the head, which the disk
+    // may have before the rest.
     let rest = &amid[LAYOUT.to_bytes().len()..];
     for words in 0u32..256 {
         let mut head = whole[..whole.len() - rest.len()].to_vec();

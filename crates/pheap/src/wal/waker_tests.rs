@@ -35,7 +35,7 @@ fn a_waker_drops_the_last_handle() {
     let setup = Setup::every_commit();
     let wal = setup.wal();
     let (tell, told) = mpsc::channel();
-    // If the commit were dropped, it would remove its waker.
+    // The commit is kept, because a dropped commit removes its waker.
     let mut kept = None;
     while_the_disk_stands_still(&wal, || {
         let mut commit = add(&setup.a);
@@ -48,7 +48,8 @@ fn a_waker_drops_the_last_handle() {
     assert_eq!(get(&heap.root("a").unwrap()).unwrap(), 1);
 }
 
-/// Each of two heaps is in a waker of the other. The threads that call the wakers do not wait for each other.
+/// Each of two heaps is owned by a waker of the other heap. The threads that call the wakers do not wait for
+/// each other.
 #[test]
 fn wakers_drop_each_others_heaps() {
     struct Task(Arc<Barrier>, Mutex<Option<Setup>>, Sender<()>);
@@ -63,7 +64,7 @@ fn wakers_drop_each_others_heaps() {
     let setups = [Setup::every_commit(), Setup::every_commit()];
     let ([first, second], both, (tell, told)) =
         (setups.each_ref().map(Setup::wal), Arc::new(Barrier::new(2)), mpsc::channel());
-    // If the commits were dropped, they would remove their wakers.
+    // The commits are kept, because a dropped commit removes its waker.
     let mut kept = Vec::new();
     while_the_disk_stands_still(&first, || {
         while_the_disk_stands_still(&second, || {
@@ -81,7 +82,7 @@ fn wakers_drop_each_others_heaps() {
 /// The thread whose commit has failed opens the heap again, while wakers of the failed heap still run.
 #[test]
 fn a_heap_that_has_failed_is_opened_by_who_was_told_first() {
-    /// Returns only when the test's thread sleeps, or has dropped its channel.
+    /// A task whose waker returns only when the test's thread sleeps, or has dropped its channel.
     struct Task(Sender<()>, Mutex<mpsc::Receiver<i32>>);
     impl Wake for Task {
         fn wake(self: Arc<Self>) {
@@ -167,7 +168,7 @@ fn the_thread_that_syncs_panics() {
 
 #[test]
 fn a_waker_that_panics_harms_nobody() {
-    /// The value that the waker throws panics when it is dropped.
+    /// A waker that panics with a value whose drop panics, too.
     struct Panics;
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {

@@ -1,5 +1,5 @@
 //! Tests: watchers of a root whose transactions wait for the disk, or do not.
-#![allow(clippy::unit_arg)] // transactions of one assignment
+#![allow(clippy::unit_arg)] // transactions of one assignment return its unit value
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use std::task::{Context, Waker};
 use super::deferred_tests::{Setup, add, get, is_unknown, until_it_waits, while_the_disk_stands_still};
 use crate::{PSnapMap, Root};
 
-/// The watcher panics, so no thread ever has the commit.
+/// The watcher panics, so no thread ever gets the `Commit` to wait for it.
 #[test]
 fn who_watches_is_told_when_it_was_seen_to_that_a_commit_becomes_durable() {
     let setup = Setup::every_commit();
@@ -41,11 +41,11 @@ fn who_watches_is_told_when_it_was_seen_to_that_a_commit_becomes_durable() {
             assert_eq!(wanted.load(Ordering::Relaxed), wal.end_position(), "{i}");
         }
     });
-    // A read that waits now waits for the disk only.
+    // A read that is not deferred now waits for the disk only.
     assert_eq!(get(a).unwrap(), 3);
 }
 
-/// The watcher comes while the commit is not durable, so it sees the older state, and is then told of the
+/// The watcher registers while the commit is not durable, so it sees the older state, and is then told of the
 /// newer one.
 #[test]
 fn who_watches_before_a_commit_is_durable_is_told() {

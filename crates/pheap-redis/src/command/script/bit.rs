@@ -11,7 +11,7 @@ fn bits(lua: &Lua, name: &str, at: usize, value: &Value) -> LibraryResult<u32> {
         let found = if value.is_nil() { "no value" } else { value.type_name() };
         bad_argument(name, at, format_args!("number expected, got {found}"))
     })?;
-    // To the nearest integer; halves go to the even one.
+    // Rounds to the nearest integer, and halves to the even one.
     let whole = number.round_ties_even();
     Ok(whole.rem_euclid(4_294_967_296.0) as u32)
 }

@@ -99,11 +99,11 @@ fn pack_table(table: &Table, depth: usize, budget: &mut Budget, out: &mut Vec<u8
 }
 
 /// Unpacks at most `limit` values from position `from` on (0 is the first byte). The first result is the
-/// position after them, or -1 at the end. If `limit` and `from` are 0, unpacks all values, without a
-/// position.
+/// position after the values, or -1 at the end of the input. If `limit` and `from` are 0, unpacks all values,
+/// and returns no position.
 fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> LibraryResult<MultiValue> {
     let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(from)) else {
-        // As in Redis, which prints the length here.
+        // As in Redis, the text gives the length of the input as the limit.
         let len = packed.len();
         return Err(format!("Invalid request to unpack with offset of {from} and limit of {len}."));
     };

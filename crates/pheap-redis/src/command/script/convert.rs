@@ -134,8 +134,8 @@ pub(super) fn error(lua: &Lua, names: &Names, text: &[u8]) -> Result<Table> {
     Ok(table)
 }
 
-/// Remaining number of bytes that may be written from values of a script. The script cannot be killed while
-/// it is used, and tables that share parts may be exponentially larger when written.
+/// The number of bytes that may still be written from values of a script. The script cannot be killed while
+/// its values are written, and tables that share parts may be exponentially larger when written.
 pub(super) struct Budget(usize);
 
 impl Budget {
@@ -234,7 +234,7 @@ fn nested(
         _ => out.null(),
     }
     if value.is_table() {
-        // Inserting the head of a collection has moved its elements.
+        // Inserting the head of the collection has moved its elements, so their bytes are used up again.
         budget.bytes(out.len() - start)?;
     }
     Ok(())

@@ -31,16 +31,16 @@ pub(in crate::command) const LONG_LOAD: Duration = Duration::from_secs(30);
 /// The purpose of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::command) enum EngineKind {
-    /// For `EVAL`.
+    /// Runs the scripts of `EVAL` and `EVALSHA`.
     Scripts,
-    /// For `FCALL` and the libraries of functions.
+    /// Runs the functions of `FCALL`, and loads their libraries.
     Functions,
 }
 
 /// State shared with the functions that Lua calls.
 #[derive(Debug, Default)]
 pub(super) struct EngineState {
-    /// Whether a command is running.
+    /// Whether a command that the script has called is running.
     pub(super) in_call: Cell<bool>,
     /// Whether the script must end, even if it catches errors.
     pub(super) is_aborted: Cell<bool>,
@@ -64,7 +64,7 @@ pub(in crate::command) struct Engine {
     libraries: Table,
     /// [`Scripts::generation`] when the engine was created.
     generation: u64,
-    /// The client as which scripts run commands, and the reply to its last command.
+    /// The session as which scripts run commands, and the reply to the last command of a script.
     pub(super) client: RefCell<(Session, Reply)>,
     /// Bytes of this engine that are included in `Scripts::memory`.
     counted: Cell<i64>,
@@ -72,20 +72,20 @@ pub(in crate::command) struct Engine {
 
 /// A script or function to run.
 pub(in crate::command) struct ScriptCall<'a> {
-    /// Name in the command: text, SHA-1 or name of the function.
+    /// The argument that names the script: its text, its SHA-1, or the name of the function.
     pub(in crate::command) called: &'a [u8],
     /// SHA-1 of the script, or name of the function.
     pub(in crate::command) name: &'a str,
-    /// Lua text that contains it.
+    /// The Lua code that contains the script or function.
     pub(in crate::command) code: &'a [u8],
     pub(in crate::command) function: Function,
     pub(in crate::command) kind: EngineKind,
     /// The whole command: name, script, number of keys, keys and arguments.
     pub(in crate::command) command: &'a Args<'a>,
-    /// Number of keys.
+    /// Number of keys that the command declares.
     pub(in crate::command) keys: usize,
     pub(in crate::command) is_read_only: bool,
-    /// Whether it may run commands that need memory although the server uses more than `maxmemory`.
+    /// Whether the script may run commands that need memory although the data exceed `maxmemory`.
     pub(in crate::command) may_need_memory: bool,
 }
 
@@ -272,7 +272,7 @@ impl Engine {
         };
         debug_assert_eq!(resp3, cx.session.resp3);
         // An earlier script that was ended early has left `is_aborted` set. A panic in an earlier script or
-        // load may have left any of these three set.
+        // load may have left `is_aborted`, `in_call` or `deadline` set.
         self.state.is_aborted.set(false);
         self.state.in_call.set(false);
         self.state.deadline.set(None);
@@ -328,7 +328,7 @@ impl Engine {
 
     /// Writes an error of a script, with its place.
     fn report(&self, problem: &Table, call: &ScriptCall<'_>, out: &mut Reply) -> mlua::Result<()> {
-        // Raw access only: nothing would end a function of the script that is called here.
+        // Raw access calls no metamethod. Nothing would end a function of the script that was called here.
         let text: Option<LuaString> = problem.raw_get("err")?;
         let mut shown = text.map(|text| text.as_bytes().to_vec()).unwrap_or_else(|| b"(null)".to_vec());
         let (source, line): (Option<LuaString>, Option<usize>) =

@@ -44,14 +44,16 @@ pub(super) struct ScriptRun<'a, 'c> {
     abort: Option<Abort>,
     /// Whether the reply to the last command was an error.
     is_error: bool,
-    /// The last error of a command that was counted. It is not counted again if the script ends with it.
+    /// The last error of a command that was counted. That error is not counted again if the script ends with
+    /// it.
     counted: Option<String>,
     /// Arguments of the last command, concatenated.
     arguments: Vec<u8>,
 }
 
 impl Drop for ScriptRun<'_, '_> {
-    /// Also after a panic of a command: otherwise, other clients would get `BUSY` for ever.
+    /// Removes the script from the slow scripts, also after a panic of a command. Otherwise, other clients
+    /// would get `BUSY` for ever.
     fn drop(&mut self) {
         if let Some(slow) = &self.slow {
             self.cx.server.scripts.end_slow(slow);
@@ -120,8 +122,8 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         convert::error(lua, &self.engine.names, text.as_bytes()).map(Value::Table)
     }
 
-    /// Stores the concatenated arguments in `arguments`. Returns the end of each one, or an error if there
-    /// are none or one is invalid.
+    /// Stores the concatenated words in `self.arguments`. Returns the end of each word, or an error if there
+    /// are no words or one is invalid.
     fn read(&mut self, words: &MultiValue) -> std::result::Result<SmallVec<[usize; 8]>, &'static str> {
         self.arguments.clear();
         let mut ends = SmallVec::new();
@@ -176,7 +178,8 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         drop(words);
         self.engine.state.in_call.set(false);
         self.arguments = arguments;
-        // The hook counts instructions, so it is rarely called between slow commands.
+        // A script of slow commands must be interrupted here, because the hook counts Lua instructions and is
+        // rarely called between such commands.
         if result.is_ok() && self.ended.saturating_duration_since(self.interrupted) > BETWEEN {
             self.interrupt()?;
         }
@@ -254,7 +257,7 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         ReplyParser::new(reply.bytes_since(0)).value(lua, &self.engine.names)
     }
 
-    /// Returns the command if the script may run it, or the error.
+    /// Returns the command if the script may run it, or else the error text.
     fn admit(&mut self, words: &[&[u8]]) -> std::result::Result<KnownCommand, String> {
         let command = resolve(words).map_err(|refused| match refused.number {
             Some(_) => "ERR Wrong number of args calling Redis command from script",
@@ -290,7 +293,7 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         if is_replica && !command.flags.has(Flags::STALE) && self.cx.server.is_stale() {
             return Some("ERR Can not execute the command on a stale replica");
         }
-        // A script that has written is not stopped half way.
+        // A script that has written gets no error about memory, so that it is not stopped half way.
         let needs_memory =
             command.flags.has(Flags::DENYOOM) && !self.call.may_need_memory && !self.has_written;
         (needs_memory && self.cx.session.out_of_memory).then_some(OUT_OF_MEMORY)
@@ -308,8 +311,8 @@ impl<'a, 'c> ScriptRun<'a, 'c> {
         }
     }
 
-    /// Called at intervals while the script runs. Serves other clients if the script is slow. Fails if the
-    /// script must end.
+    /// Serves other clients if the script is slow. Fails if the script must end. Called at intervals while
+    /// the script runs.
     fn interrupt(&mut self) -> Result<()> {
         self.interrupted = self.ended;
         let server = self.cx.server;

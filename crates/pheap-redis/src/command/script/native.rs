@@ -117,8 +117,8 @@ fn error_to_lua(lua: &Lua, problem: Value) -> Result<Value> {
     error_message(&error).into_lua(lua)
 }
 
-/// Returns the source and the line of the innermost frame of a script or library on the stack, if one of the
-/// next 63 frames is such a frame.
+/// Returns the source and the line of the innermost frame of a script or library on the stack, if there is
+/// one among the 63 innermost callers.
 fn script_location(lua: &Lua) -> (Option<String>, Option<usize>) {
     for level in 1..64 {
         let found = lua.inspect_stack(level, |frame| {

@@ -10,7 +10,7 @@ use super::native::LibraryResult;
 #[derive(Debug)]
 pub(super) struct Random(u64);
 
-/// Upper bound of the numbers, exclusive.
+/// The numbers of the generator are taken modulo this bound, as in Redis.
 const MAX: u64 = i32::MAX as u64;
 
 impl Random {

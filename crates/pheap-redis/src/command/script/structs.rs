@@ -39,7 +39,8 @@ impl<'f> Format<'f> {
         number.map(|number| number as usize).ok_or_else(|| "integral size overflow".to_owned())
     }
 
-    /// Returns the next item, at position `at` in the data.
+    /// Returns the next item of the format, or `None` at its end. `at` is the position in the data before the
+    /// item's padding.
     fn next(&mut self, at: usize) -> LibraryResult<Option<FormatItem>> {
         while let Some((&letter, rest)) = self.rest.split_first() {
             self.rest = rest;
@@ -198,7 +199,8 @@ fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: i64) -> LibraryResult<Mul
     Ok(values)
 }
 
-/// Returns an integer of any size. Bytes above the lowest eight are ignored.
+/// Converts the bytes of an integer of any size, the lowest byte first. Bytes above the lowest eight are
+/// ignored.
 fn whole(bytes: &[u8], is_signed: bool) -> f64 {
     let is_negative = is_signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let mut all = [if is_negative { 0xff } else { 0 }; 8];

@@ -19,24 +19,24 @@ pub enum TlsError {
     /// A required option is missing.
     #[error("{asked} is set, but {option} is not; set it to the file with {what}")]
     Missing {
-        /// The option that requires it.
+        /// The option that requires the missing one.
         asked: &'static str,
         /// The missing option.
         option: &'static str,
-        /// What the file has that the option must name.
+        /// A description of the content of the file that the option must name.
         what: &'static str,
     },
     /// A file cannot be read, or does not have what it must have.
     #[error("{option} {}: {error}; it must be a file in PEM format that this user may read", path.display())]
     File {
-        /// The option.
+        /// The option that names the file.
         option: &'static str,
         /// The file.
         path: PathBuf,
         /// The problem.
         error: pem::Error,
     },
-    /// The file has no usable certificate.
+    /// The file of `tls-ca-cert-file` has no usable certificate.
     #[error("tls-ca-cert-file {}: it has no usable certificate; give that of an authority", .0.display())]
     NoAuthority(PathBuf),
     /// The certificate and the key do not fit together or cannot be used, or TLS refuses the versions.
@@ -78,8 +78,8 @@ pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
     Ok(Some(Acceptor(Arc::new(config))))
 }
 
-/// Returns the TLS connector to a master, if `tls-replication` is `yes`. If `tls-cert-file` is set, it can
-/// show the master that certificate.
+/// Returns the TLS connector to a master, if `tls-replication` is `yes`. If `tls-cert-file` is set, the
+/// connector can show the master that certificate.
 ///
 /// # Errors
 /// If a required option is missing, `tls-protocols` has an unknown version, or a file, the certificate or the

@@ -74,8 +74,8 @@ impl TlsStream {
     /// Reads decrypted bytes.
     fn decrypted(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.tls.reader().read(buffer) {
-            // The peer has disconnected without closing TLS. A request shows by itself whether it is
-            // complete.
+            // The peer has disconnected without closing TLS. That counts as the end of the stream, because a
+            // request shows by itself whether it is complete.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
             result => result,
         }
@@ -83,8 +83,8 @@ impl TlsStream {
 }
 
 impl Read for TlsStream {
-    /// Reads from the socket at most once. If the bytes contain no data, it fails with `Interrupted`. A loop
-    /// in here could last as long as a peer sends only key updates.
+    /// Reads from the socket at most once, and fails with `Interrupted` if the bytes contain no data. A loop
+    /// in this function could last as long as a peer sends only key updates.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.decrypted(buffer) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -128,7 +128,7 @@ impl Write for TlsStream {
 
 impl Drop for TlsStream {
     fn drop(&mut self) {
-        // This shows the peer that the stream was not cut off.
+        // The notification shows the peer that the stream was not cut off.
         self.tls.send_close_notify();
         let _ = self.send();
     }

@@ -85,7 +85,8 @@ impl<'r> Branch<'r> {
 
 /// Replaces the children of a branch.
 pub(super) fn set<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, children: &[Child<'r>]) {
-    // Field by field, because the whole branch is larger than the copies of a short transaction.
+    // The branch is written field by field, because it is larger than the copies that a short transaction
+    // makes.
     let Branch { head, members, counts, branches } = Branch::from_children(children);
     tx[field!(branch.head)] = head;
     tx[field!(branch.members)] = members;
@@ -137,8 +138,7 @@ pub(super) fn children<'r>(view: &View<'r>, branch: P<'r, Branch<'r>>) -> Childr
 }
 
 /// Returns the index of the last child whose `first` is at or in front of a member with this score, and the
-/// child. If there is no such child, it returns the first one. It does not read the `first` of the first
-/// child.
+/// child. If there is no such child, returns the first one. Does not read the `first` of the first child.
 pub(super) fn find<'r>(
     view: &View<'r>,
     branch: P<'r, Branch<'r>>,
@@ -157,8 +157,8 @@ pub(super) fn find<'r>(
     (at, node_of(view, branch, head, at))
 }
 
-/// Returns the index of the last child for whose `first` `is_before` is true, or of the first child. It does
-/// not read the `first` of the first child.
+/// Returns the index of the last child for whose `first` `is_before` is true, or of the first child. Does not
+/// read the `first` of the first child.
 pub(super) fn child_of<'r>(
     view: &View<'r>,
     branch: P<'r, Branch<'r>>,

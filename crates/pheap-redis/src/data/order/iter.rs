@@ -40,8 +40,8 @@ impl<'r> Source<'_, 'r> {
 }
 
 impl<'r> Order<'r> {
-    /// Returns at most `count` items from `rank` on, which counts from 0. If `is_reverse`, it goes backwards
-    /// from that rank. Returns none if no item has that rank.
+    /// Returns at most `count` items from `rank` on, which counts from 0. If `is_reverse`, the iterator goes
+    /// backwards from that rank. Returns none if no item has that rank.
     pub(in crate::data) fn iter<'v>(
         &self,
         view: &'v View<'r>,
@@ -55,7 +55,7 @@ impl<'r> Order<'r> {
             Top::Many(mut branch) => loop {
                 let counts = branch::counts(view, branch);
                 let mut at = 0;
-                // If the rank is too high, this ends in the last leaf.
+                // If the rank is too high, the search ends in the last leaf.
                 while at + 1 < counts.len() && rest >= counts[at] as usize {
                     rest -= counts[at] as usize;
                     at += 1;

@@ -105,8 +105,8 @@ impl<'r> Leaf<'r> {
         self.in_use().iter().filter_map(|&slot| self.item_in(slot)).collect()
     }
 
-    /// Returns the number of items for which `is_before` is true. It must be true of the first items up to
-    /// some place, and false of all others.
+    /// Returns the number of items for which `is_before` is true. `is_before` must be true of the first items
+    /// up to some place, and false of all others.
     pub(super) fn count_before(&self, is_before: impl Fn(&Item<'r>) -> bool) -> usize {
         self.in_use().partition_point(|&slot| self.item_in(slot).is_some_and(|item| is_before(&item)))
     }
@@ -126,8 +126,8 @@ impl<'r> Leaf<'r> {
             + same.partition_point(|&slot| self.item_in(slot).is_some_and(|item| view[item.member] < *member))
     }
 
-    /// Returns the place of a member with this score. It compares members only if several items have the
-    /// score. If one item has the score, the caller must know that it is this member.
+    /// Returns the place of a member with this score. Compares members only if several items have the score.
+    /// If one item has the score, the caller must know that it is this member.
     pub(super) fn place_of(&self, view: &View<'r>, score: f64, member: &[u8]) -> Option<usize> {
         match self.count(score) {
             (_, 0) => None,

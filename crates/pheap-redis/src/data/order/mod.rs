@@ -24,8 +24,8 @@ pub use self::iter::Items;
 use self::leaf::{LEAF, Leaf};
 use super::value::Str;
 
-/// When a removal leaves a node with fewer items or children, it is merged with a neighbor, if both together
-/// have at most `ROOMY`.
+/// When a removal leaves a node with fewer items or children than this, the node is merged with a neighbour,
+/// if both together have at most `ROOMY`.
 const FEW: usize = LEAF / 4;
 const ROOMY: usize = LEAF * 3 / 4;
 
@@ -75,13 +75,13 @@ impl<'r> Order<'r> {
     /// Makes an empty order.
     ///
     /// # Errors
-    /// If the heap has no memory for it.
+    /// If the heap cannot allocate memory.
     pub(super) fn new(tx: &Txn<'r>) -> pheap::Result<Order<'r>> {
         Ok(Order { root: Top::Few(tx.alloc(PVec::new())?) })
     }
 
-    /// Returns the number of items for which `is_before` is true. It must be true of the first items up to
-    /// some rank, and false of all others.
+    /// Returns the number of items for which `is_before` is true. `is_before` must be true of the first items
+    /// up to some rank, and false of all others.
     pub(super) fn count_before(&self, view: &View<'r>, is_before: impl Fn(&Item<'r>) -> bool) -> usize {
         let mut branch = match self.root {
             Top::Few(items) => return view[items].partition_point(view, is_before),
@@ -120,7 +120,7 @@ impl<'r> Order<'r> {
     /// Adds a member that is absent.
     ///
     /// # Errors
-    /// If the heap has no memory for it. Then the tree may be damaged: the transaction must not commit.
+    /// If the heap cannot allocate memory. Then the tree may be damaged: the transaction must not commit.
     pub(super) fn insert(this: P<'r, Order<'r>>, tx: &mut Txn<'r>, item: Item<'r>) -> pheap::Result<()> {
         let root = match tx[this].root {
             Top::Few(items) => return Self::insert_in_few(this, tx, items, item),
@@ -307,8 +307,8 @@ fn add_child<'r>(
     Ok(Some(Child { first: right[0].first, count, node: Node::Branch(new) }))
 }
 
-/// Merges child `at` with the next or the previous one, if both together are small enough. Returns whether it
-/// did.
+/// Merges child `at` with the next or the previous one, if both together are small enough. Returns whether
+/// two children were merged.
 fn merge<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, at: usize) -> bool {
     for left in [at, at.wrapping_sub(1)] {
         let (Some(to), Some(from)) =

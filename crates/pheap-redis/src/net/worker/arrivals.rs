@@ -49,8 +49,8 @@ impl WorkerState<'_> {
                     return;
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // The system may be short of memory, for example. No event reports the end of that, so the
-                // tick tries again.
+                // The system may be short of memory, for example. No event reports that it can accept again,
+                // so the tick tries it.
                 Err(error) => {
                     if self.deaf.insert(listener) {
                         tracing::warn!(

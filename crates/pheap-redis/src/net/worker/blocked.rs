@@ -38,7 +38,7 @@ impl WorkerState<'_> {
         }
         connection.session.profile.is_blocked.store(true, SeqCst);
         connection.blocked = Some(Blocked { words, block, places, until, db, seen: Vec::new() });
-        // Only a client whose command must go on waiting is counted.
+        // A client whose command was answered at once is not counted as blocked.
         if !self.try_again(connection, None, signals) {
             self.server.stats.blocked.fetch_add(1, Relaxed);
         }
@@ -133,8 +133,8 @@ impl WorkerState<'_> {
                 }
                 wake.waiters.pop_front();
                 let waits_on = self.retry(waiter.client, key, &mut wake.signals);
-                // The key is missing, so others that wait for an element would also fail. Clients that need
-                // the key to exist still have to get their error.
+                // The key is missing, so other clients that wait for an element would also find nothing.
+                // Clients that need the key to exist still have to get their error.
                 if waits_on && !self.exists(key) {
                     wake.waiters.retain(|waiter| waiter.needs_key);
                 }
@@ -184,7 +184,7 @@ impl WorkerState<'_> {
         }
     }
 
-    /// Replies to a client as if its timeout had ended, or with an error. If the client does not wait, it
+    /// Replies to a waiting client as if its timeout had ended, or with an error. A client that does not wait
     /// gets no reply.
     pub(super) fn end_wait(&mut self, client: u64, with_error: bool) {
         let Some(mut connection) = self.connections.remove(&client) else { return };

@@ -19,7 +19,8 @@ impl WorkerState<'_> {
         let until = Instant::now() + LAST_WORDS;
         loop {
             self.read_mail();
-            // Threads that end later may write to keys for which clients of this thread wait.
+            // The messages that this thread has just read may be about keys for which its clients wait:
+            // threads that end later may still have written to such keys. Their commits may need a sync.
             self.syncs.request_sync();
             self.send_messages();
             let mut connections = std::mem::take(&mut self.connections);

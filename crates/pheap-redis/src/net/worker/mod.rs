@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_millis(100);
 const MAILBOX: Token = Token(0);
 /// The token of the first listener.
 const LISTENERS: usize = 1;
-/// The token of a client is this plus its id.
+/// The token of a client is this number plus the client's id.
 const CLIENTS: usize = 1 << 10;
 
 /// A thread that serves clients.
@@ -110,8 +110,8 @@ impl Worker {
 
 /// Messages that are sent together.
 struct Announcement {
-    /// The commit that must be durable first. It covers the commits of all earlier announcements that are not
-    /// sent yet, too.
+    /// The commit that must be durable before the messages are sent. It also covers the commits of all
+    /// earlier announcements that are not sent yet.
     commit: Option<Commit>,
     messages: Vec<(u64, Parcel)>,
 }
@@ -223,7 +223,8 @@ impl WorkerState<'_> {
         let postponed = if self.is_meanwhile { Vec::new() } else { std::mem::take(&mut self.postponed) };
         for message in postponed.into_iter().chain(self.mailbox.take()) {
             match message {
-                // The client may be the one with the slow script, and its keys may be in a locked shard.
+                // The message waits until the slow script has ended: its client may be the one with the
+                // script, and the client's keys may be in a locked shard.
                 Message::Send(..) | Message::Wake(_) | Message::Unblock { .. } if self.is_meanwhile => {
                     self.postponed.push(message);
                 }
@@ -335,7 +336,7 @@ impl WorkerState<'_> {
         }
     }
 
-    /// If the tracking table has too many keys, tells some clients to drop their copies of keys.
+    /// Drops keys from the tracking table if it has too many, and tells their readers to drop their copies.
     fn trim_tracking_table(&self) {
         let notices = self.server.tracking.drop_excess_keys(&self.server.clients);
         self.post(notices.into_iter().map(|(to, notice)| (to, Parcel::Notice(notice))).collect());

@@ -14,7 +14,7 @@ use crate::net::connection::Connection;
 use crate::net::output::SendPause;
 
 /// A round neither begins nor continues a TLS handshake after this time, because each handshake may take
-/// milliseconds. The next round continues with the others.
+/// milliseconds. The next round continues with the other handshakes.
 const GREETINGS: Duration = Duration::from_millis(10);
 
 impl WorkerState<'_> {
@@ -106,7 +106,7 @@ impl WorkerState<'_> {
             self.not_durable.insert(client);
         }
         if self.missed.remove(&client) {
-            // The event itself is lost, so this assumes every kind of event.
+            // The missed event is not stored, so every kind of event is assumed.
             (connection.is_readable, connection.leaves_room) = (true, true);
         }
         if connection.is_readable && !connection.session.closing {
@@ -118,9 +118,9 @@ impl WorkerState<'_> {
         Ok(!is_done && !is_gone)
     }
 
-    /// Runs the commands that a client has sent. Returns whether to call it again. It also stops after a
-    /// write for which other clients wait, to serve these first, and after replies that reach the output
-    /// limit.
+    /// Runs the commands that a client has sent. Returns whether the caller must call this function again:
+    /// after a write for which other clients wait, it serves these first, and it also stops after replies
+    /// that reach the output limit.
     fn run_commands(&mut self, connection: &mut Connection) -> bool {
         let mut signals = VecDeque::new();
         let (mut effects, mut commits, mut counted) = (Effects::default(), Vec::new(), Vec::new());
@@ -160,7 +160,7 @@ impl WorkerState<'_> {
         commits: Vec<pheap::Commit>,
         signals: &mut VecDeque<Signal>,
     ) {
-        // All threads share this counter, so it changes only if necessary.
+        // All threads share the counter of changes, so it is written only if necessary.
         if effects.dirty > 0 {
             self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
         }

@@ -1,4 +1,4 @@
-//! Tests of a thread, turn by turn.
+//! Tests of a thread that serves clients, turn by turn.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -72,9 +72,9 @@ fn who_waits_for_a_key_is_answered_while_the_server_ends() {
     while server.stats.blocked.load(Relaxed) == 0 {
         turn.poll_and_serve(&mut events, TICK).unwrap();
     }
-    // The log is synced only on demand.
+    // The test syncs the log, because it is synced only on demand.
     server.store.heap().sync().unwrap();
-    // The thread gets this message when it reads no more commands.
+    // The thread gets the next message when it reads no more commands.
     let signals = elsewhere(server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
     turn.finish(&mut events).unwrap();
@@ -130,7 +130,7 @@ fn that_nothing_came_is_told_when_that_is_durable() {
         client.write_all(b"BLPOP list 0.001\r\n").unwrap();
         assert_eq!(told(turn, client), "");
     });
-    // The same holds for the state that the client sees when it looks again.
+    // A client that looks at its key again also gets no reply before the state that it has seen is durable.
     let Setup { folder: _folder, server, worker } = Setup::new();
     let mut turn = worker.into_turn(&server, 0, Vec::new());
     let mut client = connect(&mut turn);
@@ -141,7 +141,7 @@ fn that_nothing_came_is_told_when_that_is_durable() {
     let signals = elsewhere(&server, "RPUSH list value\r\n").0.signals.into_iter().collect();
     let popped = elsewhere(&server, "LPOP list\r\n").1;
     turn.mailbox.post(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
-    // This has the effect of a timeout.
+    // The message has the effect of a timeout.
     let client_id = *turn.connections.keys().next().unwrap();
     turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
     assert_eq!(told(&mut turn, &mut client), "*-1\r\n");
@@ -165,8 +165,8 @@ fn a_key_is_looked_at_once() {
     }
 }
 
-/// If a slow script keeps a client from looking again, the reply still waits for the commits of the earlier
-/// look.
+/// If a slow script keeps a waiting client from looking at its key again, the reply still waits for the
+/// commits that the client has seen before.
 #[test]
 fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     let Setup { folder, server, worker } = Setup::new();
@@ -194,7 +194,7 @@ fn what_a_client_has_seen_counts_although_it_could_not_look_again() {
     }));
     let _script = server.gates.pass([0], true, &server.scripts).unwrap();
     turn.wake_waiters(Wakeup { signals, ..Wakeup::default() });
-    // This has the effect of a timeout.
+    // The message has the effect of a timeout.
     let client_id = *turn.connections.keys().next().unwrap();
     turn.mailbox.post(Message::Unblock { client: client_id, with_error: false });
     assert_eq!(told(&mut turn, &mut client), "");
@@ -273,7 +273,7 @@ fn what_was_done_is_announced_in_this_order() {
                 turn.poll_and_serve(&mut Events::with_capacity(8), Duration::ZERO).unwrap();
             }
         }
-        // The last write counts although its client has disconnected.
+        // The last write is announced although its client has disconnected.
         drop(std::mem::replace(&mut other, connect(&mut turn)));
         are_announced(&mut turn, &mut listener, &["set", "incrby", "append", "del"]);
     }

@@ -14,7 +14,7 @@ use crate::net::connection::Connection;
 const EXPIRY: Duration = Duration::from_millis(25);
 
 impl WorkerState<'_> {
-    /// Enlarges the table of usage times if there are more objects now.
+    /// Enlarges the table of usage times if the heap has more objects than at the last call.
     fn make_places(&self) {
         if self.server.clocks.is_on() {
             let objects = self.server.store.shards().iter().map(|root| root.live().objects).sum();
@@ -25,14 +25,15 @@ impl WorkerState<'_> {
     /// Evicts keys if memory is short. Removes expired keys if `expire`. Does nothing on a replica or while
     /// clients are paused.
     fn remove_keys(&mut self, expire: bool) {
-        // A replica leaves this to its master. While clients are paused, the data do not change.
+        // A replica leaves the removal of keys to its master. While clients are paused, the data must not
+        // change.
         if self.server.paused().is_some() || self.server.role.is_replica() {
             self.evicts = false;
             return;
         }
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
         let before = self.server.stats.evicted.load(Relaxed);
-        // An error is ignored here: if the heap has failed, the next write replies with the error.
+        // An error is ignored: if the heap has failed, the next write replies with the error.
         let room = make_room(self.server, &mut effects, &mut commits);
         // If no key was removed, trying again at once does not help: for example, the collector has to work
         // first.

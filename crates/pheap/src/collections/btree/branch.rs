@@ -1,9 +1,9 @@
 //! The branches of inner nodes, and the top of a tree: all pointers from one node to another.
 //!
-//! All branches of a node except the first have a separator. The separators of an inner node are keys that it
-//! owns, and frees together with the branch: so the key of an entry may be freed although an equal key
-//! separates the leaves. Outside this file, a node becomes the child of another only as a [`NewNode`], which
-//! exists once.
+//! All branches of a node except the first have a separator. A separator is a copy of a key. The branch owns
+//! the copy, which is freed together with the branch: so the key of an entry may be freed although an equal
+//! key separates the leaves. Outside this file, a node becomes the child of another only as a [`NewNode`],
+//! which exists once.
 
 #![allow(unsafe_code)]
 
@@ -52,7 +52,7 @@ pub(super) enum NewChild<'r, K, V> {
     Inner(NewNode<'r, Inner<'r, K, V>>),
 }
 
-/// A separator: its prefix, and the key.
+/// A separator: the prefix of its key, and the key.
 pub(super) type Separator<K> = (u64, OwnKey<K>);
 
 impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
@@ -74,7 +74,7 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
-    /// Adds a child to a node that is not full; not as the first child.
+    /// Adds a child to a node that is not full, at `place`, which is not that of the first child.
     pub(super) fn insert_child(
         self,
         tx: &mut Txn<'r>,
@@ -96,7 +96,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Adds a branch without a separator.
+    /// Adds a branch that has no separator yet.
     ///
     /// # Safety
     /// When the caller's operation is complete, all branches of the node except the first have a separator.
@@ -112,7 +112,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         unsafe { self.insert_item(tx, place, prefix, leaf, branch) };
     }
 
-    /// Moves the children from `place` on to a new node. Returns the separator of the two nodes.
+    /// Moves the children from `place` on to a new node. Returns the separator between the two nodes.
     pub(super) fn split_off(
         self,
         tx: &mut Txn<'r>,
@@ -128,8 +128,9 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Moves the children after `place` to a new node, after `first`, the second half of the child at
-    /// `place`. The two nodes belong to two trees afterwards, so they need no separator.
+    /// Makes `first`, the split-off second half of the child at `place`, the first child of a new node, and
+    /// moves the children after `place` there, too. The two nodes then belong to two trees, so there is no
+    /// separator between them.
     pub(super) fn split_behind(
         self,
         tx: &mut Txn<'r>,
@@ -158,7 +159,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Stores a separator in a branch that has none.
+    /// Stores a separator in the branch at `place`, which has none.
     ///
     /// # Safety
     /// When the caller's operation is complete, the first branch has no separator.
@@ -171,7 +172,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         branch.separator.put(key);
     }
 
-    /// Moves a separator out.
+    /// Moves the separator out of the branch at `place`.
     ///
     /// # Safety
     /// The branch has a separator. Unless the branch becomes the first, the caller stores a separator there
@@ -190,14 +191,14 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         }
     }
 
-    /// Removes a child without items, and its separator.
+    /// Removes the child at `place`, which has no items, and its separator.
     pub(super) fn remove_child(self, tx: &mut Txn<'r>, place: usize) {
         // SAFETY: all children except the first have a separator.
         unsafe { self.remove_branch(tx, place, place > 0) };
     }
 
-    /// Removes a child, and frees its separator, if it has one. If the first child is removed, the next one
-    /// loses its separator.
+    /// Removes the child at `place`, and frees its separator, if it has one. If the first child is removed,
+    /// the next one becomes the first, and its separator is freed.
     ///
     /// # Safety
     /// If `has_separator`, the branch at `place` has one.
@@ -218,11 +219,11 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     }
 
     /// Moves all items of the child at `at` to the child before it, which has room for them, and removes the
-    /// child at `at`. If one of the two has no items, just removes that one.
+    /// child at `at`. If one of the two children has no items, only removes that child.
     pub(super) fn merge(self, tx: &mut Txn<'r>, at: usize) {
         let seen = self.node_view(tx);
         let (left, right) = (seen.child(at - 1), seen.child(at));
-        // If one of them has no items, it must not get a separator.
+        // A child without items is removed before it could get a separator.
         if right.count(tx) == 0 || left.count(tx) == 0 {
             return self.remove_child(tx, if right.count(tx) == 0 { at } else { at - 1 });
         }
@@ -246,14 +247,14 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     }
 
     /// Moves items between the child at `at` and the one before it, so that their numbers of items differ by
-    /// at most one. For leaves, that needs a new separator: if there is no memory for it, they stay as they
+    /// at most one. Leaves then need a new separator: if there is no memory for its key, they stay as they
     /// are.
     pub(super) fn even_out(self, tx: &mut Txn<'r>, at: usize) {
         let seen = self.node_view(tx);
         match (seen.child(at - 1), seen.child(at)) {
             (Child::Leaf(left), Child::Leaf(right)) => {
-                // Find the key that will be the first on the right. (This runs the program's code: if it
-                // panics, nothing has moved.)
+                // Find the entry that will be the first of the right leaf: its key becomes the separator.
+                // (This runs the program's code first: if it panics, nothing has moved.)
                 let (l, r) = (left.count(tx), right.count(tx));
                 let (leaf, first) = if l < r { (right, (r - l) / 2) } else { (left, l - (l - r) / 2) };
                 let query = leaf.node_view(tx).query(first);
@@ -304,7 +305,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
         tx[self].top = Top(Child::Inner(top.node()));
     }
 
-    /// Removes the top, if it has one child or no items. Returns whether it did.
+    /// Removes the top node, if it has one child or no items. Returns whether the top was removed.
     pub(super) fn lower(self, tx: &mut Txn<'r>) -> bool {
         let top = tx[self].top.0;
         let Some(below) = top.lower(tx) else { return false };
@@ -314,7 +315,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
         true
     }
 
-    /// Returns the half that was split off, as a map; `len` entries stay in this one.
+    /// Returns the half of a tree that was split off, with the top `child`, as a map. This map keeps `len`
+    /// entries.
     pub(super) fn detach_half(
         self,
         tx: &mut Txn<'r>,
@@ -331,7 +333,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
 }
 
 impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
-    /// If a node has a single child, returns the child; if it has no items, returns the empty tree.
+    /// If this node has a single child, returns that child; if it has no items, returns the top of an empty
+    /// tree; otherwise `None`.
     fn lower(self, tx: &Txn<'r>) -> Option<Child<'r, K, V>> {
         match self {
             Child::Inner(inner) if inner.count(tx) == 1 => Some(inner.node_view(tx).child(0)),
@@ -342,7 +345,7 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> Top<'r, K, V> {
-    /// Removes the top as long as it has one child or no items.
+    /// Removes the top node as long as it has one child or no items. Returns the remaining top.
     pub(super) fn lowered(mut self, tx: &Txn<'r>) -> Self {
         while let Some(below) = self.0.lower(tx) {
             // SAFETY: only `self` pointed to the old top, and the new top leads to its child.
@@ -352,14 +355,16 @@ impl<'r, K: OrdKey<'r>, V: Persist> Top<'r, K, V> {
         self
     }
 
-    /// Frees all nodes, and the keys in them, when the transaction commits.
+    /// Frees all nodes of the tree, with the keys of entries and the separators in them, when the transaction
+    /// commits.
     pub(super) fn free_nodes(self, tx: &Txn<'r>) {
         // SAFETY: a top is moved and never copied, so there is no other pointer to the nodes below it.
         unsafe { free_subtree(tx, self.0, MAX_HEIGHT) };
     }
 }
 
-/// Frees the node of a child and all nodes below, with their keys.
+/// Frees the node `child` and all nodes below it, with their keys and separators, when the transaction
+/// commits. `height` limits the depth.
 ///
 /// # Safety
 /// At the commit there is no pointer to the node.

@@ -40,7 +40,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
 
     /// Removes the entries for which `keep` is false. O(n).
     pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query, &V) -> bool) {
-        // `keep` runs first: if it panics, nothing has moved.
+        // `keep` is called for all entries first: if it panics, no entry has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| keep(key, value)).collect();
         if !kept.contains(&true) {
             return self.clear(tx);
@@ -48,7 +48,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         self.retain_marked(tx, kept, &mut |tx, entry| entry.key.free_key(tx));
     }
 
-    /// Keeps the entries for which there is a `true`, and passes the others to `gone`.
+    /// Keeps the entries for which `kept` has a `true`, removes the others, and passes them to `gone`.
     fn retain_marked(self, tx: &mut Txn<'r>, kept: Vec<bool>, gone: &mut impl FnMut(&Txn<'r>, Entry<K, V>)) {
         if kept.iter().all(|kept| *kept) {
             return;
@@ -73,7 +73,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     #[track_caller]
     pub fn drain(self, tx: &mut Txn<'r>, range: impl KeyRange<K::Query>) -> std::vec::IntoIter<(K, V)> {
         let top = tx[self].top.child();
-        // The comparisons of keys run first: if one panics, nothing has moved.
+        // All keys are compared first: if a comparison panics, no entry has moved.
         let ways = TreeSpan::new(tx, top, range).ways();
         let mut taken = Vec::new();
         if let Some((from, to)) = ways {
@@ -91,14 +91,15 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         tx: &mut Txn<'r>,
         mut is_wanted: impl FnMut(&K::Query, &V) -> bool,
     ) -> std::vec::IntoIter<(K, V)> {
-        // `is_wanted` runs first: if it panics, nothing has moved.
+        // `is_wanted` is called for all entries first: if it panics, no entry has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| !is_wanted(key, value)).collect();
         let mut taken = Vec::new();
         self.retain_marked(tx, kept, &mut |_, Entry { key, value }| taken.push((key.into_inner(), value)));
         taken.into_iter()
     }
 
-    /// Removes all entries. O(n): their keys and the nodes are freed when the transaction commits.
+    /// Removes all entries. O(n): the nodes, and memory that keys own, are freed when the transaction
+    /// commits.
     pub fn clear(self, tx: &mut Txn<'r>) {
         let map = std::mem::take(&mut tx[self]);
         map.top.free_nodes(tx);
@@ -107,8 +108,8 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction
-    /// undoes that.
+    /// As for [`insert`](Self::insert). Then the earlier items stay inserted, unless the transaction is
+    /// rolled back.
     pub fn extend<'q>(
         self,
         tx: &mut Txn<'r>,
@@ -121,7 +122,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     }
 }
 
-/// Moves out the entries below a child that are not kept.
+/// Removes the entries below a child for which `kept` returns `false`, and passes them to `gone`.
 fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     tx: &mut Txn<'r>,
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -153,10 +154,10 @@ fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     }
 }
 
-/// Moves out the entries below a child that are between two ways that start there, as [`TreeSpan::ways`]
-/// returns them. Without the first way, the range starts with the first entry below the child; without the
-/// second way, it ends with the last one. Runs no code of the program. Returns whether nodes below the child
-/// need to be mended.
+/// Moves the entries below a child that are between two ways to `taken`. A way is a list of places that
+/// starts at the child, as [`TreeSpan::ways`] returns it. Without the first way, the range starts with the
+/// first entry below the child; without the second way, it ends with the last one. Runs no code of the
+/// program. Returns whether nodes below the child need to be mended.
 fn take_between<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -185,7 +186,7 @@ fn take_between<'r, K: OrdKey<'r>, V: Persist>(
                 let child = inner.node_view(tx).child(here);
                 is_thin |= take_between(tx, map, child, height - 1, (from, to), taken);
                 is_thin |= shrink::is_thin(tx, child);
-                // Remove it at once: no search gets past a node without items.
+                // Remove an empty child at once: no search gets past a node without items.
                 if child.count(tx) == 0 {
                     inner.remove_child(tx, here);
                 } else {
@@ -218,7 +219,8 @@ fn mend_at<'r, K: OrdKey<'r>, V: Persist>(
     };
     below(place, rest);
     if !way.is_empty() {
-        // If all entries on the way are gone, the following nodes have moved here.
+        // If all entries below the child at `place` are gone, that child was removed, and the next one has
+        // its place.
         below(place, &[]);
         below(place + 1, &[]);
     }
@@ -227,7 +229,8 @@ fn mend_at<'r, K: OrdKey<'r>, V: Persist>(
     }
 }
 
-/// Mends all nodes below a child, from the bottom up. Returns whether there may be more to mend.
+/// Mends all nodes below a child that have too few items, from the bottom up. Returns whether there may be
+/// more to mend.
 fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>, height: usize) -> bool {
     let Child::Inner(inner) = child else { return false };
     if height == 0 {
@@ -237,8 +240,8 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>,
     while place < inner.count(tx) {
         let child = inner.node_view(tx).child(place);
         again |= mend(tx, child, height - 1);
-        // Remove it at once: the program's code may panic later, and no search gets past a node without
-        // items.
+        // Remove an empty child at once: the program's code may panic later, and no search gets past a node
+        // without items.
         if child.count(tx) == 0 {
             inner.remove_child(tx, place);
             again = true;

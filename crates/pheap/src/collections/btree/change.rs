@@ -19,16 +19,16 @@ use crate::ptr::P;
 /// If a transaction ends in an error or a panic, it leaves the map as it was, whatever its methods have
 /// returned. Operations that may allocate fail as [`Txn::alloc_slice`] does: for instance with
 /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
-/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then they have changed
-/// nothing, except that `extend` and `append` keep the entries that they have inserted or moved. Removal
-/// needs no memory (except for the log, like any change). If a key's `Ord` panics and the program catches the
-/// panic within the transaction, the map can still be used.
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then the map has the
+/// same entries as before, except that `extend` and `append` keep the entries that they have inserted or
+/// moved. Removal needs no memory (except for the log, like any change). If a key's `Ord` panics and the
+/// program catches the panic within the transaction, the map can still be used.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Inserts an entry, or replaces the value of an existing key and returns the old value. O(log n). If the
     /// key is new, the owned key is made from `key`.
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [Changing a map](P#change-PBTreeMap).
+    /// As for [`Txn::alloc_slice`]; see [Changing a map](P#change-PBTreeMap).
     pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
         let query = key.apart(tx);
         let wanted = SearchKey::new::<K>(&query);
@@ -58,8 +58,8 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Some(leaf.node().value_mut(tx, place))
     }
 
-    /// Removes a key, and returns its value. O(log n). The memory that the map has allocated for the key is
-    /// freed when the transaction commits.
+    /// Removes a key, and returns its value. O(log n). Memory that the key in the map owns is freed when the
+    /// transaction commits.
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);
         let entry = self.remove_found(tx, |tx, top, path| {

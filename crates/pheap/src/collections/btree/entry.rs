@@ -37,7 +37,7 @@ pub enum Entry<'t, 'q, 'r, K: OrdKey<'r>, V> {
     Vacant(VacantEntry<'t, 'q, 'r, K, V>),
 }
 
-/// An existing entry.
+/// The entry of a key that a map has.
 pub struct OccupiedEntry<'t, 'r, K, V> {
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
@@ -46,7 +46,7 @@ pub struct OccupiedEntry<'t, 'r, K, V> {
     place: usize,
 }
 
-/// A vacant entry.
+/// The vacant entry of a key that a map does not have.
 pub struct VacantEntry<'t, 'q, 'r, K: OrdKey<'r>, V> {
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
@@ -71,7 +71,7 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
 entries!(OrdKey);
 
 impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> {
-    /// Returns the first or the last entry of a map.
+    /// Returns the first entry of a map, or the last one if `last`; `None` if the map is empty.
     pub(super) fn at_end(map: P<'r, PBTreeMap<'r, K, V>>, tx: &'t mut Txn<'r>, last: bool) -> Option<Self> {
         let mut path = TreePath::new();
         let TreeLookup { leaf, place } = TreePosition::at_end(tx, tx[map].top.child(), last, &mut path)?;
@@ -83,17 +83,17 @@ impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> 
         self.leaf.node_view(self.tx).query(self.place)
     }
 
-    /// Returns the value.
+    /// Returns the value of the entry.
     pub fn get(&self) -> &V {
         self.leaf.node_view(self.tx).value(self.place)
     }
 
-    /// Returns the value, to write.
+    /// Returns the value of the entry, to write.
     pub fn get_mut(&mut self) -> &mut V {
         self.leaf.value_mut(self.tx, self.place)
     }
 
-    /// Returns the value, to write, for as long as the transaction is borrowed.
+    /// Returns the value of the entry, to write, for as long as the transaction is borrowed.
     pub fn into_mut(self) -> &'t mut V {
         self.leaf.value_mut(self.tx, self.place)
     }
@@ -123,7 +123,7 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, 'q, 'r, 
         self.wanted.query
     }
 
-    /// Inserts the key with a value.
+    /// Inserts the key with `value`, and returns the value in the map, to write.
     ///
     /// # Errors
     /// As for [`P::insert`](P#method.insert).

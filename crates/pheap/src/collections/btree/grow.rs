@@ -11,9 +11,10 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// Inserts an entry after a search that has not found its key. Returns the place of the entry.
+/// Inserts an entry after a search that has not found its key. Returns the leaf of the entry, and its place
+/// there.
 ///
-/// If this fails, it has changed nothing; if it panics, it has not inserted the entry.
+/// If this fails, the map has not changed. If the code of the keys panics, the entry is not inserted.
 #[inline]
 pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -47,7 +48,8 @@ pub(super) fn room<'r, K: OrdKey<'r>, V: Persist>(
     }
 }
 
-/// Makes room for an entry in a tree without nodes, or in one whose leaf is full.
+/// Makes room for an entry in a tree without nodes, or whose leaf for the entry is full. Returns the leaf,
+/// and the place for the entry in it.
 #[cold]
 fn make_room<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -77,7 +79,8 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
     Ok(if cut == LEAF || place > cut { (leaf, place - cut) } else { (old, place) })
 }
 
-/// New nodes for the inner nodes on a path that will be split, the lowest first, and for a new top.
+/// New nodes that the splits of the full inner nodes on a path will need, for the lowest one first, and a new
+/// top if the top will be split.
 type SpareInners<'r, K, V> = [Option<NewNode<'r, Inner<'r, K, V>>>; MAX_HEIGHT + 1];
 
 fn spare<'r, K: Persist, V: Persist>(
@@ -98,7 +101,8 @@ fn spare<'r, K: Persist, V: Persist>(
     Ok(spare)
 }
 
-/// Adds a child after the one that the path leads to.
+/// Adds a child to the tree, after the child that the path leads to. Splits full nodes, for which `spare` has
+/// new nodes.
 fn add_branch<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
@@ -112,7 +116,8 @@ fn add_branch<'r, K: OrdKey<'r>, V: Persist>(
             (Some((inner, place)), None) => return inner.insert_child(tx, place + 1, separator, child),
             (Some((inner, place)), Some(upper)) => {
                 let place = place + 1;
-                // As for leaves, except that the upper part has at least two children.
+                // Each part gets about half of the children. But if the new child is the last one, the lower
+                // part stays almost full: the upper part gets the last child, and the new one.
                 let cut = if place == INNER { INNER - 1 } else { INNER / 2 + usize::from(place > INNER / 2) };
                 // The separator of the first child of the upper part becomes the separator of the two parts.
                 let between = inner.split_off(tx, cut, &upper);

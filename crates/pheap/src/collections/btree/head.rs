@@ -1,15 +1,15 @@
 //! The part of a node that a search reads first: the order of its items, and a code of each key.
 //!
-//! A code has 16 bits and is made from the key's [prefix](crate::collections::OrdKey::prefix): its distance
-//! from a base, in steps of a power of two. Base and step are chosen so that they distinguish most items of
-//! the node. Whatever they are, a lesser key never has a greater code. The codes of a node are 64 or 128
-//! bytes, and a search compares all of them.
+//! A code has 16 bits and is made from the key's [prefix](crate::collections::OrdKey::prefix): the distance
+//! of the prefix from a base, in steps of a power of two. Base and step are chosen so that the codes of most
+//! items of the node differ. Whatever base and step are, a lesser key never has a greater code. The codes of
+//! a leaf are 64 bytes, those of an inner node 128 bytes, and a search compares all of them.
 
 use crate::Persist;
 
 /// The code of a free slot, which is greater than that of any key.
 pub(super) const FREE: i16 = i16::MAX;
-/// The least code, used for an item without a key.
+/// The least code, used for an item without a key: the first child of an inner node.
 pub(super) const LEAST: i16 = i16::MIN;
 
 /// The first part of a node: short transactions write and read it as a whole.
@@ -40,7 +40,7 @@ pub(crate) struct Order<const N: usize> {
 pub(crate) struct Scale(u64);
 
 impl<const N: usize> Order<N> {
-    /// Takes the first free slot, for an item at `place`. Returns the slot.
+    /// Takes the first free slot for a new item, and puts the slot at `place` in the order. Returns the slot.
     #[inline(always)]
     pub(super) fn insert(&mut self, place: usize) -> usize {
         let len = self.len as usize;
@@ -52,7 +52,7 @@ impl<const N: usize> Order<N> {
         slot as usize
     }
 
-    /// Frees the slot of the item at `place`. Returns the slot.
+    /// Removes the item at `place` from the order, and makes its slot the first free one. Returns the slot.
     #[inline(always)]
     pub(super) fn remove(&mut self, place: usize) -> usize {
         let len = self.len as usize;
@@ -75,8 +75,8 @@ fn mask(from: usize, to: usize, word: usize) -> u64 {
     below(to) & !below(from)
 }
 
-/// Moves bytes `from..to` up by one. It works by words, because there are few of them, and the range is hard
-/// to predict.
+/// Moves bytes `from..to` up by one place. This works by words: there are few of them, and a copy of a range
+/// whose length varies would mispredict branches.
 #[inline(always)]
 fn shift_up<const N: usize>(bytes: &mut [u8; N], from: usize, to: usize) {
     let mut carry = 0;
@@ -87,7 +87,7 @@ fn shift_up<const N: usize>(bytes: &mut [u8; N], from: usize, to: usize) {
     }
 }
 
-/// Moves bytes `from + 1..to + 1` down by one.
+/// Moves bytes `from + 1..to + 1` down by one place.
 #[inline(always)]
 fn shift_down<const N: usize>(bytes: &mut [u8; N], from: usize, to: usize) {
     let mut carry = 0;
@@ -113,8 +113,8 @@ impl Scale {
         (self.0 & 63) as u32
     }
 
-    /// Returns a scale for prefixes between two. It leaves room on both sides, so that it also distinguishes
-    /// keys that are added at the ends of a tree.
+    /// Returns a scale for the prefixes between two given ones. It has room on both sides, so that the codes
+    /// of keys that are added at the ends of a tree differ, too.
     pub(super) fn between(one: u64, other: u64) -> Scale {
         let (least, greatest) = (one.min(other), one.max(other));
         let room = ((greatest - least) / 2).max(1 << 14);
@@ -122,13 +122,13 @@ impl Scale {
         Scale::new(base, 48 - (end - base).leading_zeros().min(48))
     }
 
-    /// Whether the other scale is so much better that rewriting all codes is worth it.
+    /// Whether the other scale is so much finer that rewriting all codes pays: its step is at most a quarter.
     fn is_worse(self, other: Scale) -> bool {
         other.shift() + 2 <= self.shift()
     }
 
-    /// Whether a prefix is outside the range of the scale, so that it shares its code with all others on the
-    /// same side.
+    /// Whether a prefix is outside the range of the scale, so that it shares its code with all other prefixes
+    /// on the same side of the range.
     fn is_beyond(self, prefix: u64) -> bool {
         prefix < self.base() || (prefix - self.base()) >> self.shift() >= 0xffff
     }
@@ -169,7 +169,7 @@ impl<const N: usize> Head<N> {
         self.order.slots[place] as usize
     }
 
-    /// Returns the code of a prefix in this node.
+    /// Returns the code that a prefix has in this node.
     #[inline(always)]
     pub(super) fn code(&self, prefix: u64) -> i16 {
         self.scale.code(prefix)
@@ -181,24 +181,24 @@ impl<const N: usize> Head<N> {
         self.codes[self.slot_of_item(place)]
     }
 
-    /// Returns the number of items with a lesser code, which is the place of the first of the others. All
-    /// codes are compared, so no branch depends on them.
+    /// Returns the number of items with a lesser code, which is the place of the first item whose code is not
+    /// less. All codes are compared, so no branch depends on them.
     #[inline(always)]
     pub(super) fn less(&self, code: i16) -> usize {
         let less = self.codes.iter().map(|&other| i16::from(other < code)).sum::<i16>() as usize;
         less.min(self.len())
     }
 
-    /// Returns the number of items whose code is not greater.
+    /// Returns the number of items whose code is not greater than `code`.
     #[inline(always)]
     pub(super) fn less_or_equal(&self, code: i16) -> usize {
         let others = self.codes.iter().map(|&other| i16::from(other <= code)).sum::<i16>() as usize;
         others.min(self.len())
     }
 
-    /// Returns a scale, if a new item at `place`, with this prefix and code, would have the same code as a
-    /// neighbour, and the scale suits all items much better than the current one, or covers a prefix that the
-    /// current one does not. The items before `first` have no keys.
+    /// Returns a new scale if a new item at `place`, with this prefix and code, would have the same code as a
+    /// neighbour, and if the new scale is much finer than the current one, or covers a prefix that the
+    /// current one does not cover. The items before `first` have no keys.
     #[inline]
     pub(super) fn better_scale(
         &self,
@@ -219,8 +219,8 @@ impl<const N: usize> Head<N> {
         better.then_some(scale)
     }
 
-    /// Sets the scale, and rewrites the codes of all items from place `first` on. The prefixes are in the
-    /// order of their slots.
+    /// Sets the scale, and rewrites the codes of all items from place `first` on. `prefixes` has the prefix
+    /// of each item, at the index of its slot.
     pub(super) fn set_scale(&mut self, first: usize, scale: Scale, prefixes: &[u64; N]) {
         self.scale = scale;
         for place in first..self.len() {
@@ -229,7 +229,8 @@ impl<const N: usize> Head<N> {
         }
     }
 
-    /// Sets the [scale](Self::set_scale) that is made for the least and the greatest prefix.
+    /// Sets the [scale](Self::set_scale) that suits the least and the greatest prefix of the items from place
+    /// `first` on.
     pub(super) fn fit(&mut self, first: usize, prefixes: &[u64; N]) {
         if self.len() > first {
             let (least, greatest) =
@@ -252,7 +253,8 @@ impl<const N: usize> Head<N> {
         slot
     }
 
-    /// Moves the items from `place` on to an empty node, where they take the first slots.
+    /// Moves the codes of the items from `place` on to the head of an empty node, where the items take the
+    /// first slots.
     pub(super) fn split_off(&mut self, place: usize, new: &mut Head<N>) {
         for (to, place) in (place..self.len()).enumerate() {
             let code = &mut self.codes[self.order.slots[place] as usize];

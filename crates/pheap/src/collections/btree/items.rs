@@ -27,16 +27,17 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         unsafe { buffer::write(tx, self.slot_ptr(slot)).value_mut() }
     }
 
-    /// Returns the parts of the head that an insertion or a removal writes.
+    /// Returns the addresses of the parts of the head that an insertion or a removal of an item in `slot`
+    /// writes: the order, and the code of the slot.
     #[inline(always)]
     fn parts(self, slot: usize) -> (*mut Order<N>, *mut i16) {
         assert!(slot < N);
         let head = self.head_ptr();
-        // SAFETY: both are parts of a live object, and `slot < N`.
+        // SAFETY: the order and the code are parts of a live object, and `slot < N`.
         unsafe { (&raw mut (*head).order, (&raw mut (*head).codes).cast::<i16>().add(slot)) }
     }
 
-    /// Moves the item at `place` out.
+    /// Removes the item at `place`, and returns its part near the head and the item.
     ///
     /// # Safety
     /// When the caller's operation is complete, all branches of an inner node except the first have a
@@ -65,7 +66,7 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         }
     }
 
-    /// Clears a free slot, if stale bytes in it could be pointers.
+    /// Zeroes a free slot, and its element of `near`, if stale bytes there could be pointers.
     ///
     /// # Safety
     /// The slot is not in use.
@@ -94,7 +95,7 @@ impl<'r, T: Persist, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
 
 /// Methods that depend on the order of items.
 impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
-    /// Inserts an item at `place`. The node is not full.
+    /// Inserts an item at `place` of a node that is not full.
     ///
     /// # Safety
     /// When the caller's operation is complete, all branches of an inner node except the first have a
@@ -148,7 +149,7 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
 
     /// Moves the items from `place` on, all of which have keys, to a new node.
     ///
-    /// (Leaves keep their scale, so this reads no key of theirs.)
+    /// (A split of a leaf keeps the scale of its codes, so it reads no key.)
     ///
     /// # Safety
     /// When the caller's operation is complete, all branches of an inner node except the first have a
@@ -166,8 +167,9 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
             head.fit(T::FIRST, &prefixes);
             new_head.fit(T::FIRST, &new_prefixes);
         }
-        // SAFETY: all places are parts of live nodes. Only this call knows the new node, so it is written in
-        // place. The values move, the heads record that, and nothing in between can panic.
+        // SAFETY: all places are parts of live nodes. The transaction has allocated the new node, and no
+        // object points to it, so it is written in place. The values move, the heads record that, and nothing
+        // in between can panic.
         unsafe {
             for (to, from) in (place..old.len()).map(|place| old.slot_of_item(place)).enumerate() {
                 new.near_ptr(to).copy_from_nonoverlapping(tx.place_of(self.near_ptr(from)), 1);
@@ -181,7 +183,7 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         }
     }
 
-    /// Returns the prefixes of all items, in the order of their slots.
+    /// Returns the prefix of each item, at the index of its slot.
     fn prefixes(self, view: &View<'r>, head: &Head<N>) -> [u64; N] {
         let (seen, mut prefixes) = (self.node_view(view), [0; N]);
         for place in 0..head.len() {
@@ -190,8 +192,8 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         prefixes
     }
 
-    /// Moves `count` items from `place` on, all of which have keys, to `to_place` of another node with room
-    /// for them.
+    /// Moves `count` items from `place` on, all of which have keys, to the place `to_place` of another node
+    /// with room for them.
     ///
     /// # Safety
     /// When the caller's operation is complete, all branches of an inner node except the first have a
@@ -207,7 +209,7 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         let (mut from_head, mut to_head) = (*self.head(tx), *to.head(tx));
         assert!(self != to && place + count <= from_head.len() && to_place <= to_head.len());
         assert!(to_head.len() + count <= N);
-        // The program's code runs first: if it panics, nothing has moved.
+        // All prefixes are computed first: if the program's code panics, no item has moved.
         let (prefixes, mut to_prefixes) = (self.prefixes(tx, &from_head), to.prefixes(tx, &to_head));
         let mut moves = [(0, 0); N];
         for (i, slots) in moves[..count].iter_mut().enumerate() {
@@ -238,7 +240,8 @@ impl<'r, T: NodeItem<'r>, X: NearPart, const N: usize> P<'r, Node<T, X, N>> {
         }
     }
 
-    /// Moves items between neighbours, so that their numbers of items differ by at most one.
+    /// Moves items between this node and `right`, its right neighbour, so that their numbers of items differ
+    /// by at most one.
     ///
     /// # Safety
     /// When the caller's operation is complete, all branches of an inner node except the first have a
@@ -288,7 +291,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Leaf<K, V>> {
         unsafe { self.insert_item(tx, place, prefix, (), entry) };
     }
 
-    /// Moves the entry at `place` out.
+    /// Removes the entry at `place`, and returns it.
     #[inline]
     pub(super) fn remove_entry(self, tx: &mut Txn<'r>, place: usize) -> Entry<K, V> {
         // SAFETY: the item is an entry of a leaf, which has no separators.

@@ -24,5 +24,5 @@ iterators! {
     debug_list of [V] exact both_ends;
 }
 
-/// All entries, each with the view that shows its key.
+/// An iterator over all entries of a map, each with the view that shows its key.
 pub(super) type Entries<'v, 'r, K, V> = CountedEntries<SpanEntries<'v, 'r, K, V>>;

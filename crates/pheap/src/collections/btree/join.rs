@@ -27,7 +27,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// As for [`insert`](Self::insert). Then some entries have moved, and all others are still in `other`.
     ///
     /// # Panics
-    /// If the two are the same.
+    /// If `other` is this map.
     pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PBTreeMap<'r, K, V>>) -> Result<()> {
         assert!(self != other, "a map cannot be appended to itself");
         if tx[self].is_empty() {
@@ -60,9 +60,10 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         }
     }
 
-    /// Moves the entries whose keys are not less than `key` to another map. Only entries of leaves near the
-    /// cut change their place. O(log n); and to count the entries, the first line of each leaf from there to
-    /// one end of the map is read, as for [`PBTreeMap::rank`].
+    /// Moves the entries whose keys are not less than `key` to another map. Returns that map. Only entries of
+    /// leaves near the cut change their place. O(log n), except that the entries are counted: for that, the
+    /// first cache line of each leaf between the cut and one end of the map is read, as for
+    /// [`PBTreeMap::rank`].
     ///
     /// ```
     /// # use pheap::{Heap, PBTreeMap, Persist, Root, field};
@@ -88,8 +89,8 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// ```
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert), because it needs a new node for each level of the map. Then nothing
-    /// has changed. If the program does not store the returned map, its nodes are garbage.
+    /// As for [`insert`](Self::insert), because a split needs a new node for each level of the map. Then
+    /// nothing has changed. If the program does not store the returned map, its nodes are garbage.
     pub fn split_off(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<PBTreeMap<'r, K, V>> {
         let query = key.apart(tx);
         let mut path = TreePath::new();
@@ -118,9 +119,10 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     }
 }
 
-/// Mends the nodes along an edge of a tree that was cut.
+/// Mends the nodes along an edge of a tree that was cut: along the last children if `last`, else along the
+/// first.
 fn mend_edge<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, top: Child<'r, K, V>, last: bool) {
-    // First of all, because a search cannot get past a node without items.
+    // Empty nodes are removed first of all, because a search cannot get past a node without items.
     drop_empty(tx, top, last, MAX_HEIGHT);
     // A node that had no neighbour may have one after its parent was merged.
     for _ in 0..MAX_HEIGHT {
@@ -130,12 +132,12 @@ fn mend_edge<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, top: Child<'r, K, 
     }
 }
 
-/// Returns the place of the child at an edge of a node that has children.
+/// Returns the place of the last child of a node if `last`, else of the first one.
 fn at_edge<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, inner: P<'r, Inner<'r, K, V>>, last: bool) -> usize {
     if last { inner.count(tx) - 1 } else { 0 }
 }
 
-/// Removes nodes without items at an edge.
+/// Removes the nodes without items along an edge of the tree below a child.
 fn drop_empty<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     child: Child<'r, K, V>,
@@ -154,8 +156,8 @@ fn drop_empty<'r, K: OrdKey<'r>, V: Persist>(
     }
 }
 
-/// Mends nodes at an edge that have too few items, from the bottom up. Returns whether there may be more to
-/// mend.
+/// Mends the nodes along an edge of the tree that have too few items, from the bottom up. Returns whether
+/// there may be more to mend.
 fn mend<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     child: Child<'r, K, V>,

@@ -87,13 +87,14 @@ use range::SpanEntries;
 /// It is a B+-tree (Bayer and McCreight, "Organization and maintenance of large ordered indexes", 1972;
 /// Comer, "The ubiquitous B-tree", 1979). A leaf has up to 32 entries, and an inner node up to 64 children;
 /// as a rule, all nodes except those at the edges are at least a third full. Entries stay in the slots to
-/// which they were written, as long as their leaf is neither split nor merged; only an array of slot numbers
-/// is sorted (Chen and Jin, "Persistent B+-trees in non-volatile main memory", VLDB 2015). So most insertions
-/// write an entry, that array, and a code of 16 bits for the key, which searches compare first. If keys come
-/// in random order, about one insertion in 16 also splits a leaf, and writes a new one.
+/// which they were written, until a split, a merge or a neighbour with too few entries moves them; only an
+/// array of slot numbers is sorted (Chen and Jin, "Persistent B+-trees in non-volatile main memory", VLDB
+/// 2015). So most insertions write an entry, that array, and a code of 16 bits for the key, which searches
+/// compare first. If keys come in random order, about one insertion in 20 also splits a leaf, and writes a
+/// new leaf.
 ///
-/// An empty map has no nodes. A value that is a collection can be read, replaced and moved, but not changed
-/// in place: use a `PBTreeMap<K, P<PVec<T>>>` for that.
+/// An empty map has no nodes, except after a panic. A value that is a collection can be read, replaced and
+/// moved, but not changed in place: use a `PBTreeMap<K, P<PVec<T>>>` for that.
 ///
 /// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but
 /// nothing worse happens: no undefined behaviour, no value twice, no endless loop.
@@ -107,7 +108,8 @@ pub struct PBTreeMap<'r, K, V> {
     top: Top<'r, K, V>,
 }
 
-/// See [`own_types`](super::own_types).
+/// Entries for the lists of [`own_types`](super::own_types): the types of this module, each with the promise
+/// that [`check`](crate::Heap::check) verifies.
 pub(super) const OWN_TYPES: &[OwnType] = &[
     OwnType::for_type::<PBTreeMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
         CollectionRule::tree(ty, node::MAX_HEIGHT)
@@ -124,9 +126,9 @@ pub(super) const OWN_TYPES: &[OwnType] = &[
 
 sized!(PBTreeMap<K, V> of "entries", "nodes", PBTreeMap { len: 0, top: Top::NONE }, |map| map.len as usize);
 
-/// Reading.
+/// Reading a map.
 impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
-    /// Returns the value of a key, if the map has it. O(log n).
+    /// Returns the value of a key, if the map has the key. O(log n).
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v V> {
         let wanted = SearchKey::new::<K>(key.seen(view));
@@ -232,7 +234,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
 }
 
 by_pointer! {
-    /// Reading a map by its pointer: short for `view[map].get(view, …)`.
+    /// Reading a map through a `P` to it: short for `view[map].get(view, …)` and so on.
     [K: OrdKey<'r>, V: Persist] PBTreeMap<K, V>:
     fn get(key: impl KeyArg<'r, K>) -> Option<&'v V>;
     fn contains_key(key: impl KeyArg<'r, K>) -> bool;
@@ -244,7 +246,7 @@ by_pointer! {
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
-    /// [`PBTreeMap::prefetch`].
+    /// Prefetches memory for several keys; see [`PBTreeMap::prefetch`].
     #[inline]
     pub fn prefetch<'q>(self, view: &View<'r>, keys: impl IntoIterator<Item = &'q K::Query>)
     where

@@ -1,8 +1,8 @@
 //! The nodes of a tree: items that stay in the slots to which they were written, and their order.
 //!
 //! Invariants of a tree, whatever the order of its keys:
-//! * In a node, `len` is at most `N`, and the `slots` of its order are a permutation of `0..N`: first those
-//!   of the items, as they are sorted.
+//! * In a node, `len` is at most `N`, and the `slots` of its order are a permutation of `0..N`: first the
+//!   slots of the items, in the order of the items, then the free slots.
 //! * A slot in use has a value. If a type can have pointers, its free slots, or the free elements of `near`,
 //!   are zero.
 //! * Each branch of an inner node leads to one child: a leaf, by its element of `near`, or an inner node. All
@@ -13,10 +13,10 @@
 //! that these return; `branch` has the code that depends on the pointers between nodes. Pointers to nodes are
 //! in nodes, in the `Top` of a map, and in the variables of running operations.
 //!
-//! Searches also rely on these: the codes are those of the keys, [`LEAST`](super::head::LEAST) for a first
-//! child, and [`FREE`](super::head::FREE) in free slots. A separator is greater than all keys before it, and
-//! not greater than those below its child. Between operations, a leaf without entries exists only after a
-//! panic.
+//! Searches also rely on these rules: the codes are those of the keys, [`LEAST`](super::head::LEAST) for a
+//! first child, and [`FREE`](super::head::FREE) in free slots. A separator is greater than all keys before
+//! it, and not greater than those below its child. Between operations, a leaf without entries exists only
+//! after a panic.
 
 #![allow(unsafe_code)]
 
@@ -32,11 +32,12 @@ use crate::os::cpu::prefetch_read;
 use crate::ptr::{P, value_of};
 use crate::units::LINE;
 
-/// Entries of a leaf, and branches of an inner node. The unit tests of this crate have small nodes.
+/// The most entries of a leaf, and the most branches of an inner node. The unit tests of this crate have
+/// small nodes.
 pub(super) const LEAF: usize = if cfg!(test) { 8 } else { 32 };
 pub(super) const INNER: usize = if cfg!(test) { 8 } else { 64 };
 
-/// A height that no tree in memory can exceed.
+/// A number of levels that no tree in memory can exceed.
 pub(super) const MAX_HEIGHT: usize = 16;
 
 /// A node with items of type `T`; `near` has the part of each item that lies near the head.
@@ -60,16 +61,17 @@ pub(crate) struct Entry<K, V> {
 }
 
 /// A branch of an inner node. Its separator is greater than all keys before it, and not greater than those
-/// below its child. The first branch has none.
+/// below its child. The first branch has no separator.
 ///
-/// If the child is a leaf, the pointer to it is in `near` instead: most inner nodes have leaves below them,
-/// and the pointers to them then fill fewer lines.
+/// If the child is a leaf, `inner` is `None`, and the pointer to the leaf is in `near` of the node: most
+/// inner nodes have leaves below them, and the pointers to leaves then fill fewer cache lines.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeBranch", crate = "crate")]
 pub(crate) struct Branch<'r, K, V> {
     pub(super) separator: Slot<OwnKey<K>>,
-    /// The prefix of the separator. It is stored, so that reading it runs no code of the program.
+    /// The prefix of the separator's key; 0 for the first branch. It is stored, so that reading it runs no
+    /// code of the program.
     pub(super) prefix: u64,
     pub(super) inner: Option<P<'r, Inner<'r, K, V>>>,
 }
@@ -82,7 +84,8 @@ pub(super) type Inner<'r, K, V> = Node<Branch<'r, K, V>, Option<P<'r, Leaf<K, V>
 #[repr(u64)]
 #[persist(own, id = "pheap::BTreeChild", crate = "crate")]
 pub(crate) enum Child<'r, K, V> {
-    /// The number is 0, so that there is no padding.
+    /// No node, as the top of an empty tree. The number is 0; it takes the place of a pointer, so that there
+    /// is no padding.
     None(#[allow(dead_code)] u64),
     Leaf(P<'r, Leaf<K, V>>),
     Inner(P<'r, Inner<'r, K, V>>),
@@ -90,15 +93,16 @@ pub(crate) enum Child<'r, K, V> {
 
 copied! { [K, V] Child<'_, K, V>; }
 
-/// An item of a node, which has an order.
+/// An item of a node in which the items are ordered by keys.
 pub(crate) trait NodeItem<'r>: Persist {
     /// The place of the first item that has a key.
     const FIRST: usize;
 
-    /// Whether the prefix is stored, so that reading it runs no code of the program, and is cheap.
+    /// Whether the item stores the prefix of its key, so that reading the prefix is cheap, and runs no code
+    /// of the program.
     const KEPT: bool;
 
-    /// Returns the prefix of the item's key. (Some number, if it has no key.)
+    /// Returns the prefix of the item's key. (An item without a key returns some number.)
     fn prefix(&self, view: &View<'r>) -> u64;
 }
 
@@ -122,7 +126,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> NodeItem<'r> for Branch<'r, K, V> {
     }
 }
 
-/// The part of an item that lies near the head of a node. The default has zero in all bytes.
+/// The type of the part of an item that lies near the head of a node. Its default value has zero in all
+/// bytes.
 pub(crate) trait NearPart: Persist + Copy + Default {}
 
 impl NearPart for () {}
@@ -196,13 +201,15 @@ impl<'v, 'r, T: Persist, X: NearPart, const N: usize> NodeView<'v, 'r, T, X, N> 
     #[inline(always)]
     pub(super) fn near(self, place: usize) -> X {
         let near = self.node.near_ptr(self.head.slot_of_item(place));
-        // A write to it also writes the head: so if there is no copy of the head, there is none of it.
+        // A transaction that writes an element of `near` also writes the head: so if it has no copy of the
+        // head, it has none of the element.
         let in_place = std::ptr::eq(self.head, self.node.head_ptr());
-        // SAFETY: `near` is a part of a live node, and can be read in place if no copy was made.
+        // SAFETY: `near` is a part of a live node, and can be read in place if the transaction has no copy of
+        // it.
         unsafe { if in_place { *near } else { *buffer::read(self.view, near) } }
     }
 
-    /// Returns the slot that the next item takes, if there is one.
+    /// Returns the address of the slot that the next new item takes; `None` if the node is full.
     #[inline(always)]
     pub(super) fn free_slot(self) -> Option<*const u8> {
         (!self.head.is_full())
@@ -211,8 +218,8 @@ impl<'v, 'r, T: Persist, X: NearPart, const N: usize> NodeView<'v, 'r, T, X, N> 
 }
 
 impl<'v, 'r, K: OrdKey<'r>, V: Persist> LeafView<'v, 'r, K, V> {
-    /// Returns the probable slot of a key with this prefix: that of the first entry that may have the key, or
-    /// the next free one.
+    /// Returns the address of the probable slot of a key with this prefix: the slot of the first entry that
+    /// may have the key, or else the next free slot.
     #[inline(always)]
     pub(super) fn likely_slot(self, prefix: u64) -> Option<*const u8> {
         let code = self.head.code(prefix);
@@ -335,8 +342,8 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
-    /// Prefetches the entries of a leaf, for a search in which all its codes are equal; at most 16 cache
-    /// lines of them.
+    /// Prefetches the entries of a leaf, at most 16 cache lines of them, for a search in which all codes of
+    /// the leaf are equal. Does nothing for an inner node.
     #[inline]
     pub(super) fn prefetch_entries(self) {
         if let Child::Leaf(leaf) = self {
@@ -348,7 +355,7 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
-    /// Prefetches the number of its items.
+    /// Prefetches the cache line that has the node's number of items.
     #[inline(always)]
     pub(super) fn prefetch_count(self) {
         match self {
@@ -358,7 +365,7 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
         }
     }
 
-    /// Returns the number of its items.
+    /// Returns the number of items of the node; 0 without a node.
     pub(super) fn count(self, view: &View<'r>) -> usize {
         match self {
             Child::Leaf(leaf) => leaf.count(view),

@@ -6,7 +6,8 @@ use crate::collections::common::copied;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// The inner nodes from the top down, and the place of the next child in each.
+/// The inner nodes on the way to a leaf, from the top down, and in each the place of the next child on the
+/// way.
 pub(super) struct TreePath<'r, K, V> {
     steps: [Option<P<'r, Inner<'r, K, V>>>; MAX_HEIGHT],
     places: [u8; MAX_HEIGHT],
@@ -28,14 +29,14 @@ impl<'r, K, V> TreePath<'r, K, V> {
         self.len += 1;
     }
 
-    /// Removes the last step, and returns it.
+    /// Removes the last step of the path, and returns its inner node and the place of the child there.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<(P<'r, Inner<'r, K, V>>, usize)> {
         self.len = self.len.checked_sub(1)?;
         self.steps[self.len].map(|inner| (inner, self.places[self.len].into()))
     }
 
-    /// Whether the path leads to the last leaf.
+    /// Whether the path leads to the last leaf of the tree.
     pub(super) fn is_last(&self, view: &View<'r>) -> bool
     where
         K: Persist,
@@ -45,7 +46,7 @@ impl<'r, K, V> TreePath<'r, K, V> {
         std::iter::from_fn(|| path.pop()).all(|(inner, place)| place + 1 == inner.count(view))
     }
 
-    /// Returns the places of the children on the path.
+    /// Returns the place of the next child in each inner node on the path.
     pub(super) fn places(&self) -> &[u8] {
         &self.places[..self.len]
     }

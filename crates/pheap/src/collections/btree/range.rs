@@ -24,7 +24,7 @@ pub trait KeyRange<Q: ?Sized> {
     fn end(&self) -> Bound<&Q>;
 }
 
-/// Types of ranges, and how to get their ends.
+/// Implements `KeyRange` for types of ranges, by expressions for their ends.
 macro_rules! ranges {
     ($([$($param:tt)*] $range:ty, $query:ty, |$this:ident| $start:expr, $end:expr;)*) => {$(
         impl<$($param)*> KeyRange<$query> for $range {
@@ -58,7 +58,7 @@ ranges! {
     [Q: ?Sized] (Bound<&Q>, Bound<&Q>), Q, |range| range.0, range.1;
 }
 
-/// Returns both ends of a range.
+/// Returns both ends of a range. `map` is the name of the map's type, for the message of a panic.
 ///
 /// # Panics
 /// If the range ends before it starts, or starts and ends at a key that both exclude.
@@ -81,7 +81,7 @@ pub(in crate::collections) fn ends<'a, Q: Ord + ?Sized>(
 
 /// A position between two entries: before an entry of a leaf, or after all entries.
 pub(super) struct TreePosition<'r, K, V> {
-    /// `None` after all entries.
+    /// The leaf with the entry; `None` for the position after all entries.
     leaf: Option<P<'r, Leaf<K, V>>>,
     place: usize,
     path: TreePath<'r, K, V>,
@@ -98,7 +98,8 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
         TreePosition { leaf: None, place: 0, path: TreePath::new() }
     }
 
-    /// Returns the position before, or after, all entries below the child that the path leads to.
+    /// Returns the position before all entries below the child that the path leads to, or after all of them
+    /// if `last`.
     fn at_end_of(
         view: &View<'r>,
         mut path: TreePath<'r, K, V>,
@@ -123,7 +124,7 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
         TreePosition::behind_all()
     }
 
-    /// Returns the first or the last entry of a tree.
+    /// Returns the first entry of a tree, or the last one if `last`, and sets `path` to the way to its leaf.
     pub(super) fn at_end(
         view: &View<'r>,
         top: Child<'r, K, V>,
@@ -144,7 +145,7 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
         Some(TreeLookup { leaf: end.leaf?, place: Ok(end.place) })
     }
 
-    /// Returns the same position, but before an entry or after all entries: never at the end of a leaf.
+    /// Returns the same position as one before an entry or after all entries: never at the end of a leaf.
     fn forward(mut self, view: &View<'r>) -> Self {
         while self.leaf.is_some_and(|leaf| self.place >= leaf.count(view)) {
             self = self.neighbour(view, false);
@@ -152,8 +153,8 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
         self
     }
 
-    /// Returns the position before all entries of the next leaf, or after all entries of the previous one. If
-    /// there is no such leaf, that is the position after all entries.
+    /// Returns the position before all entries of the next leaf, or, if `back`, after all entries of the
+    /// previous leaf. If there is no such leaf, returns the position after all entries of the tree.
     #[inline(never)]
     fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;
@@ -168,7 +169,7 @@ impl<'r, K: Persist, V: Persist> TreePosition<'r, K, V> {
         TreePosition::behind_all()
     }
 
-    /// Whether both are the same position.
+    /// Whether both positions are the same.
     #[inline(always)]
     fn is_same_position(&self, other: &Self) -> bool {
         self.place == other.place && self.leaf == other.leaf
@@ -219,7 +220,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> TreeSpan<'r, K, V> {
         TreeSpan { front, back, top }
     }
 
-    /// Returns the position before the first entry that is not less than a key, or that is greater.
+    /// Returns the position before the first entry that is not less than a key, or, if `greater`, before the
+    /// first one that is greater.
     fn position(
         view: &View<'r>,
         top: Child<'r, K, V>,
@@ -240,8 +242,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> TreeSpan<'r, K, V> {
     }
 
     /// Returns the ways from the top to the first entry, and to the entry that follows the last one, if there
-    /// is one: the place of the child in each node, and the place in the leaf. `None` if there are no
-    /// entries.
+    /// is such an entry. A way has the place of the child in each inner node, and the place of the entry in
+    /// the leaf. Returns `None` if the span has no entries.
     pub(super) fn ways(&self) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         let way =
             |end: &TreePosition<'r, K, V>| end.leaf.map(|_| [end.path.places(), &[end.place as u8]].concat());
@@ -252,7 +254,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> TreeSpan<'r, K, V> {
         }
     }
 
-    /// Returns the next entry: its leaf, and its place.
+    /// Removes the first entry from the span, and returns its leaf, and its place there.
     #[inline(always)]
     pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<(LeafView<'v, 'r, K, V>, usize)> {
         if self.front.is_same_position(&self.back) {
@@ -266,7 +268,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> TreeSpan<'r, K, V> {
         Some((leaf, place))
     }
 
-    /// Returns the last entry: its leaf, and its place.
+    /// Removes the last entry from the span, and returns its leaf, and its place there.
     #[inline(always)]
     fn next_back<'v>(&mut self, view: &'v View<'r>) -> Option<(LeafView<'v, 'r, K, V>, usize)> {
         if self.front.is_same_position(&self.back) {
@@ -293,7 +295,7 @@ iterators! {
     debug_map of [K::Query, V] both_ends;
 }
 
-/// The entries of a span, each with the view that shows its key.
+/// An iterator over the entries of a span, each with the view that shows its key.
 pub(super) struct SpanEntries<'v, 'r, K, V> {
     view: &'v View<'r>,
     span: TreeSpan<'r, K, V>,

@@ -2,7 +2,7 @@
 //!
 //! Nodes do not record how many entries are below them, because each insertion would have to write all nodes
 //! on its way. But leaves record how many they have. So a search that has to skip entries reads the first
-//! line of each leaf, many lines at a time.
+//! cache line of each skipped leaf, many lines at a time.
 
 use std::ops::Range;
 
@@ -17,11 +17,11 @@ use crate::ptr::P;
 
 /// Places in the order of the keys.
 ///
-/// Both methods read the first line of each leaf between the place and one end of the map, as a rule the
-/// nearer one. So they are O(n), but read much less memory than an iteration to the place.
+/// `rank` and `nth` read the first cache line of each leaf between the place and one end of the map, as a
+/// rule the nearer end. So they are O(n), but read much less memory than an iteration to the place.
 impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
-    /// Returns how many keys of the map are less than `key`: its place, counted from 0. The map need not have
-    /// `key`.
+    /// Returns how many keys of the map are less than `key`: the place of `key`, counted from 0. The map need
+    /// not have `key`.
     ///
     /// ```
     /// # use pheap::{Heap, PBTreeMap, Root};
@@ -53,7 +53,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     where
         K: 'v,
     {
-        // The numbers of entries below the child: before the place, and from the place on.
+        // The numbers of entries below `child`: `before` the wanted place, and from it on (`from_here`, until
+        // a child of the top is chosen).
         let mut before = n;
         let mut from_here = Some(self.len().checked_sub(n).filter(|&entries| entries > 0)?);
         let mut child = self.top.child();
@@ -91,7 +92,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     }
 }
 
-/// Returns how many of `all` entries are before a place in the leaf that a path leads to.
+/// Returns how many entries of a tree with `all` entries are before a place in the leaf that a path leads to.
 pub(super) fn before<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     mut path: TreePath<'r, K, V>,
@@ -110,7 +111,7 @@ pub(super) fn before<'r, K: OrdKey<'r>, V: Persist>(
     before
 }
 
-/// Returns how many entries are below some children of a node.
+/// Returns how many entries are below the children of a node at `places`.
 fn entries<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     inner: P<'r, Inner<'r, K, V>>,
@@ -118,7 +119,7 @@ fn entries<'r, K: OrdKey<'r>, V: Persist>(
     height: usize,
 ) -> usize {
     let seen = inner.node_view(view);
-    // The loads do not depend on one another.
+    // Prefetch the heads of all children first: these loads do not depend on one another.
     places.clone().for_each(|place| seen.child(place).prefetch_count());
     let below = |place| match seen.child(place) {
         Child::Leaf(leaf) => leaf.count(view),

@@ -21,8 +21,9 @@ pub(super) struct SearchKey<'q, Q: ?Sized> {
 copied! { [Q: ?Sized] SearchKey<'_, Q>; }
 
 /// How many bytes the wanted key has at least in common with two of the keys that were compared with it: one
-/// that is not greater, and one that is greater. All keys between the two begin with the lesser number of
-/// these bytes, so comparisons with them skip that number. 0 for keys that are not ordered by their bytes.
+/// that is not greater, and one that is greater. `below` is for the former key, `above` for the latter. All
+/// keys between the two keys begin with the lesser number of these bytes, so comparisons with them skip as
+/// many. Both are 0 for keys that are not ordered by their bytes.
 #[derive(Clone, Copy, Default)]
 struct CommonPrefixes {
     below: usize,
@@ -42,7 +43,7 @@ impl<'q, Q: ?Sized + Ord> SearchKey<'q, Q> {
         SearchKey { query, prefix: K::prefix(query) }
     }
 
-    /// Compares another key with this one. If the prefixes differ, it does not read the keys.
+    /// Compares another key with the wanted one. If the prefixes differ, this does not read the keys.
     #[inline(always)]
     fn compare<'r, 'a, K: OrdKey<'r> + MapKey<'r, Query = Q>>(
         &self,
@@ -58,7 +59,8 @@ impl<'q, Q: ?Sized + Ord> SearchKey<'q, Q> {
     }
 }
 
-/// Returns the place of a key in a leaf: `Ok` if the leaf has it, else the place where it would be.
+/// Returns the place of a key in a leaf: `Ok` if the leaf has the key, else `Err` with the place that the key
+/// would get.
 #[inline(always)]
 fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
     leaf: LeafView<'_, 'r, K, V>,
@@ -77,7 +79,7 @@ fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
     })
 }
 
-/// Returns the place of the child of an inner node whose subtree is to have a key.
+/// Returns the place of the child of an inner node below which the wanted key is, if the tree has it.
 #[inline(always)]
 fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
     inner: InnerView<'_, 'r, K, V>,
@@ -95,7 +97,8 @@ fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
     found.unwrap_or_else(|place| place - 1)
 }
 
-/// Searches the items from `place` on that have this code. `item` returns the prefix of an item, and its key.
+/// Searches for the wanted key among the items that have this code; `place` is that of the first one. `item`
+/// returns the prefix of an item, and its key.
 #[inline(always)]
 fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query, const N: usize>(
     head: &Head<N>,
@@ -105,7 +108,8 @@ fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query, c
     common: &mut CommonPrefixes,
     item: impl Fn(usize) -> (u64, F),
 ) -> Result<usize, usize> {
-    // Usually there is one. If comparing keys is expensive, compare only the keys that a binary search needs.
+    // Usually only one item has the code. If several have it, and comparing keys is expensive, compare only
+    // the keys that a binary search needs.
     if !K::EXACT && place + 1 < head.len() && head.code_at(place + 1) == code {
         return search::<K, F>(place, head.less_or_equal(code), wanted, common, item);
     }
@@ -119,7 +123,8 @@ fn among_equals<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query, c
     }
 }
 
-/// Binary search among the places `from..to`; all items before `from` are less.
+/// Searches for the wanted key among the places `from..to`, by binary search; the keys of all items before
+/// `from` are less.
 #[inline(never)]
 fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
     mut from: usize,
@@ -131,14 +136,15 @@ fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
     while from < to {
         let middle = from + (to - from) / 2;
         if !K::EXACT && to - from > 2 {
-            // One of these two is next. The processor loads both while it waits for the middle one.
+            // One of these two keys is compared next. The processor loads both while it waits for the middle
+            // key.
             for next in [from + (middle - from) / 2, middle + (to - middle).div_ceil(2)] {
                 prefetch_read(std::ptr::from_ref(item(next).1()).cast::<u8>().wrapping_add(common.known()));
             }
         }
         let (prefix, query) = item(middle);
         let (order, equal) = if K::EXACT || prefix != wanted.prefix {
-            (prefix.cmp(&wanted.prefix), 0) // so few that counting them does not pay
+            (prefix.cmp(&wanted.prefix), 0) // too few equal bytes to be worth counting
         } else {
             K::compare(query(), wanted.query, common.known())
         };
@@ -154,9 +160,9 @@ fn search<'a, 'r, K: OrdKey<'r, Query: 'a>, F: FnOnce() -> &'a K::Query>(
     Err(from)
 }
 
-/// Finds the place of a key, or the place where it would be. Calls `step` with each inner node on the way and
-/// the place of the child taken there, and `arrive` with the leaf before it is searched. `None` in a tree
-/// without nodes, or in an invalid one that is too high.
+/// Finds the leaf and the place of a key, or the place that the key would get. Calls `step` with each inner
+/// node on the way and the place of the child taken there, and `arrive` with the leaf before it is searched.
+/// `None` in a tree without nodes, or in an invalid one that is too high.
 #[inline(always)]
 fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     view: &'v View<'r>,
@@ -174,8 +180,8 @@ fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
                 step(inner, place);
                 child = seen.child(place);
                 child.prefetch();
-                // Then all keys below the child have the same prefix, and so the same code: the entries of
-                // the leaf are compared.
+                // If the known common bytes include the whole prefix, all keys below the child have the same
+                // prefix, and so the same code: the search compares the entries themselves.
                 if !K::EXACT && common.known() >= size_of_val(&wanted.prefix) {
                     child.prefetch_entries();
                 }
@@ -191,7 +197,7 @@ fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     None
 }
 
-/// Returns the leaf and the place of the entry of a key.
+/// Returns the leaf and the place of the entry of a key, if the tree has the key.
 #[inline(always)]
 pub(super) fn get<'v, 'r, K: OrdKey<'r>, V: Persist>(
     view: &'v View<'r>,
@@ -202,7 +208,8 @@ pub(super) fn get<'v, 'r, K: OrdKey<'r>, V: Persist>(
     Some((leaf, place.ok()?))
 }
 
-/// The result of a search: the leaf, and the place in it: `Ok` if the leaf has the key.
+/// The result of a search: the leaf, and the place in it: `Ok` if the leaf has the key, else `Err` with the
+/// place that the key would get.
 pub(super) struct TreeLookup<'r, K, V> {
     pub(super) leaf: P<'r, Leaf<K, V>>,
     pub(super) place: Result<usize, usize>,
@@ -210,7 +217,8 @@ pub(super) struct TreeLookup<'r, K, V> {
 
 copied! { [K, V] TreeLookup<'_, K, V>; }
 
-/// Finds a key, and adds the way to it to the path. `None` in a tree without nodes.
+/// Finds the leaf and the place of a key, and adds the inner nodes on the way to the path. `None` in a tree
+/// without nodes.
 #[inline]
 pub(super) fn seek_with_path<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
@@ -222,7 +230,7 @@ pub(super) fn seek_with_path<'r, K: OrdKey<'r>, V: Persist>(
     Some(TreeLookup { leaf: leaf.node(), place })
 }
 
-/// Like [`seek_with_path`] for an insertion: it also prefetches the slot that a new key takes.
+/// Like [`seek_with_path`], for an insertion: also prefetches the slot that a new entry would take.
 #[inline]
 pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
@@ -236,18 +244,18 @@ pub(super) fn find_to_insert<'r, K: OrdKey<'r>, V: Persist>(
     Some(TreeLookup { leaf: leaf.node(), place })
 }
 
-/// Number of keys that [`prefetch`] follows down side by side.
+/// Number of keys for which [`prefetch`] goes down the tree at the same time.
 const SIDE_BY_SIDE: usize = 16;
 
-/// A search on its way down: the wanted key, and the child that it has reached.
+/// A search on its way down a tree: the wanted key, and the node that the search has reached.
 struct Descent<'q, 'r, K: OrdKey<'r>, V> {
     wanted: SearchKey<'q, K::Query>,
     child: Child<'r, K, V>,
     common: CommonPrefixes,
 }
 
-/// Prefetches most of the memory that [`seek_with_path`] will read for each of these keys: one level for
-/// several keys at a time, so that the waits for memory overlap.
+/// Prefetches most of the memory that [`seek_with_path`] will read for each of these keys: one level of the
+/// tree for several keys at a time, so that the waits for memory overlap.
 #[inline]
 pub(super) fn prefetch<'q, 'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,

@@ -94,7 +94,7 @@ impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
 
 /// <a id="change-PBTreeSet-more"></a>More methods that change a set.
 impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
-    /// [`PBTreeSet::range`].
+    /// Iterates over the elements in a range, in order; see [`PBTreeSet::range`].
     ///
     /// # Panics
     /// As [`PBTreeSet::range`].
@@ -124,7 +124,7 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
     /// As for [`insert`](Self::insert). Then some elements have moved, and all others are still in `other`.
     ///
     /// # Panics
-    /// If the two are the same.
+    /// If `other` is this set.
     pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PBTreeSet<'r, K>>) -> Result<()> {
         self.map().append(tx, other.map())
     }
@@ -134,7 +134,7 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
     ///
     /// # Errors
     /// As for [`insert`](Self::insert); then nothing has changed. If the program does not store the returned
-    /// set, it is garbage.
+    /// set, its nodes are garbage.
     pub fn split_off(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Result<PBTreeSet<'r, K>> {
         self.map().split_off(tx, key).map(|map| PBTreeSet { map })
     }
@@ -142,8 +142,8 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
     /// Inserts the items of an iterator.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Earlier items are added then; an `Err` that leaves the transaction
-    /// undoes that.
+    /// As for [`insert`](Self::insert). Then the earlier items stay inserted, unless the transaction is
+    /// rolled back.
     pub fn extend<'q>(self, tx: &mut Txn<'r>, keys: impl IntoIterator<Item = &'q K::Query>) -> Result<()>
     where
         K::Query: 'q,

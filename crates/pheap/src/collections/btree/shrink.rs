@@ -1,8 +1,8 @@
 //! Removal, and the merges that it causes.
 //!
 //! If a removal leaves less than a third of a node's slots in use, the node is merged with a neighbour, if
-//! both fit into three quarters of a node; otherwise it takes items from the neighbour. (For leaves, the
-//! latter needs a new separator. If there is no memory for it, the leaf stays as it is: removal does not
+//! both fit into three quarters of a node; otherwise it takes items from its fuller neighbour. (For leaves,
+//! the latter needs a new separator. If there is no memory for it, the leaf stays as it is: removal does not
 //! fail.)
 
 use super::PBTreeMap;
@@ -13,17 +13,19 @@ use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// A node with fewer items is mended.
+/// Returns the least number of items of a node with `slots` slots. A node with fewer items is mended: merged,
+/// or filled from a neighbour.
 const fn least(slots: usize) -> usize {
     slots / 3
 }
 
-/// The most items of a merged node.
+/// Returns the most items that a merge of two nodes may put into a node with `slots` slots.
 const fn most(slots: usize) -> usize {
     slots - slots / 4
 }
 
-/// Moves out the entry at `place` of the leaf that the path leads to.
+/// Removes the entry at `place` of the leaf that the path leads to, and returns it. Mends the leaf if it then
+/// has too few entries.
 pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
@@ -39,7 +41,8 @@ pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
     entry
 }
 
-/// Mends the nodes on the path to a leaf that may have too few entries, and the top of the tree.
+/// Mends the leaf that the path leads to, which may have too few entries, each node above a merge, and the
+/// top of the tree.
 #[cold]
 fn mend<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -54,7 +57,7 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(
     mend_top(map, tx);
 }
 
-/// Removes the top as long as it has one child or no items.
+/// Removes the top node as long as it has one child or no items.
 pub(super) fn mend_top<'r, K: OrdKey<'r>, V: Persist>(map: P<'r, PBTreeMap<'r, K, V>>, tx: &mut Txn<'r>) {
     while map.lower(tx) {}
 }
@@ -67,15 +70,15 @@ pub(super) fn is_thin<'r, K: Persist, V: Persist>(tx: &Txn<'r>, child: Child<'r,
 /// The result of mending a child.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MendOutcome {
-    /// Unchanged: it has enough items, or no neighbour.
+    /// The child is unchanged: it has enough items, or no neighbour.
     Not,
-    /// It has taken items from a neighbour, if there was memory for that.
+    /// The child has taken items from a neighbour, if there was memory for that.
     Evened,
-    /// It was merged or removed: its parent has one child less.
+    /// The child was merged or removed: its parent has one child less.
     Merged,
 }
 
-/// Mends a child of an inner node, if it has too few items.
+/// Mends the child of an inner node at `place`, if the child has too few items.
 pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     inner: P<'r, Inner<'r, K, V>>,
@@ -97,8 +100,8 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     }
     let before = place.checked_sub(1);
     let behind = Some(place + 1).filter(|&place| place < len);
-    // The neighbour with the fewest items for a merge, else the one with the most to take items from; if
-    // there is only one neighbour, they are the same.
+    // Of the neighbours, the one with the fewest items is for a merge, and the one with the most to take
+    // items from. If there is only one neighbour, these are the same.
     let neighbours =
         || [before, behind].into_iter().flatten().map(|place| (seen.child(place).count(tx), place));
     let (Some(fewest), Some(most_items)) = (neighbours().min(), neighbours().max()) else {
@@ -106,7 +109,7 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     };
     let merge = fewest.0 + count <= most;
     let other = if merge { fewest.1 } else { most_items.1 };
-    // The place of the latter of the two.
+    // The place of the child or of the neighbour, whichever comes later.
     let at = place.max(other);
     if merge {
         inner.merge(tx, at);

@@ -18,18 +18,18 @@ use crate::layout::Persist;
 use crate::ptr::P;
 use crate::{Heap, Root};
 
-/// Facts about a tree.
+/// Numbers that a check of a tree has counted.
 #[derive(Default)]
 struct Seen {
     entries: usize,
     leaves: usize,
     inner: usize,
     height: usize,
-    /// Nodes that are less than a third full, except the last ones and the top.
+    /// Nodes that are less than a third full, except the last node of each level and the top.
     thin: usize,
 }
 
-/// Checks all nodes. `in_order`: whether the order of keys is reliable.
+/// Checks all nodes of a map. `in_order`: whether the order of keys is reliable.
 fn look_at<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -51,10 +51,11 @@ fn look_at<'r, K: OrdKey<'r>, V: Persist>(
     seen
 }
 
-/// A first and a last key.
+/// The first and the last key of a subtree, if it has entries.
 type Ends<'v, Q> = Option<(&'v Q, &'v Q)>;
 
-/// The height of a subtree, and its first and last key.
+/// Checks the nodes of a subtree, and counts them in `seen`. Returns the height, and the first and the last
+/// key.
 fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
     view: &'v View<'r>,
     child: Child<'r, K, V>,
@@ -281,7 +282,7 @@ fn what_is_drained_leaves_a_tree() {
                         assert!(tx[map].values(tx).copied().eq((0..from).chain(to..len)));
                         assert_eq!(seen.leaves == 0, seen.entries == 0);
                         assert!(seen.thin <= 2 * seen.height, "{} in {from}..{to} of {len}", seen.thin);
-                        // Sometimes roll back.
+                        // Half of the transactions are rolled back.
                         if from % 2 == 0 {
                             return Err(crate::Error::abort("again"));
                         }
@@ -295,13 +296,13 @@ fn what_is_drained_leaves_a_tree() {
     });
 }
 
-/// How keys compare at the moment.
+/// The behaviour of the keys' code at the moment.
 #[derive(Clone, Copy)]
 enum Mood {
     Good,
-    /// In random ways.
+    /// Comparisons and prefixes are random.
     Wild,
-    /// Panics after this many calls of code of the keys.
+    /// The code of the keys panics after this many calls.
     Panics(u32),
 }
 
@@ -361,7 +362,7 @@ impl<'r> OrdKey<'r> for Moody {
 
 type MoodyMap<'r> = PBTreeMap<'r, Moody, u64>;
 
-/// Checks that each value exists once.
+/// Checks the nodes of a map, and that each value is in it once. Returns the values.
 fn values<'r>(view: &View<'r>, map: P<'r, MoodyMap<'r>>) -> BTreeSet<u64> {
     look_at(view, map, false);
     let values: BTreeSet<u64> = map.iter(view).map(|(_, value)| *value).collect();
@@ -398,7 +399,8 @@ fn no_order_of_keys_breaks_a_tree() {
                 for i in 0..30 {
                     let id = step * 1000 + i;
                     let (new, old) = something(tx, map, id, step % 100 > 60)?;
-                    // (The operation on the entry is unknown.)
+                    // (After an operation on an entry, look whether it has inserted `id`: its result does not
+                    // say so.)
                     if new.is_none() && map.iter(tx).any(|(_, value)| *value == id) {
                         expected.insert(id);
                     }
@@ -420,12 +422,12 @@ fn no_order_of_keys_breaks_a_tree() {
                     right.append(tx, map)?;
                     assert_eq!(values(tx, map).len(), 0);
                     tx.swap(map, right);
-                    // Two keys that were different, and are equal now, have one value.
+                    // If two keys were different, and compare as equal now, only one of their values is left.
                     let left = values(tx, map);
                     assert!(left.is_subset(&expected));
                     expected = left;
                 }
-                // Whatever it finds, iteration ends, and shows no entry twice.
+                // Whatever entries an iteration finds, it ends, and shows no entry twice.
                 let range = catch_unwind(AssertUnwindSafe(|| {
                     let mut range = map.range(tx, Moody(100)..Moody(4000));
                     let mut found = BTreeSet::new();
@@ -497,7 +499,7 @@ fn panics_leave_a_tree_that_can_be_used() {
         }
         assert!(panics > 250, "{panics}");
         assert!(heap.check().unwrap().is_clean());
-        // Searches still find everything.
+        // Searches still find all keys.
         root.txn(|tx, map| {
             let keys: Vec<Moody> = tx[map].keys(tx).copied().collect();
             assert!(keys.windows(2).all(|w| w[0] < w[1]) && keys.len() > 100);
@@ -547,7 +549,8 @@ fn a_panic_while_it_is_mended_leaves_no_empty_node() {
     both(|heap| {
         let root: Root<MoodyMap> = heap.root("map").unwrap();
         let mut panics = 0;
-        // The first 300 calls are for the keys in the closure, before any removal.
+        // The first 300 calls of the keys' code are made before `retain` removes an entry: it first shows all
+        // keys to the closure.
         for n in 300..400 {
             root.txn(|tx, map| {
                 map.clear(tx);

@@ -1,7 +1,9 @@
 //! Buckets, and the moves of entries into and out of them.
 //!
-//! A slot has an entry if its tag is not 0. Only one pointer leads to a bucket that is not the first of its
-//! chain. Only this file reads and writes buckets; `directory` has the pointers to them.
+//! A slot has an entry if its tag is not 0. If more entries have equal hashes than a bucket has slots, their
+//! buckets form a chain. Only one pointer leads to a bucket that is not the first of its chain. Of the files
+//! of a hash map, only this one writes tags and chains, and moves entries into and out of buckets;
+//! `directory` has the pointers to the first buckets of chains.
 
 #![allow(unsafe_code)]
 
@@ -21,7 +23,8 @@ use crate::os::cpu::prefetch_read;
 use crate::ptr::{P, value_of};
 use crate::units::LINE;
 
-/// An entry. It consists of whole words, so that no two entries share a word.
+/// An entry of a hash map: a key and its value. It consists of whole words, so that no two entries share a
+/// word.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Pair", crate = "crate")]
 #[repr(C, align(8))]
@@ -31,7 +34,7 @@ pub(crate) struct Pair<K, V> {
 }
 
 impl<K, V> Pair<K, V> {
-    /// Number of entries in a cache line: at least 1, and at most those of a bucket.
+    /// Number of entries that fit into a cache line: at least 1, and at most the slots of a bucket.
     pub(super) const IN_LINE: usize = match size_of::<Self>() {
         0..=2 => SLOTS,
         size @ 3..LINE => LINE / size,
@@ -39,13 +42,14 @@ impl<K, V> Pair<K, V> {
     };
 }
 
-/// The tags of a bucket, and its chain: most lookups of missing keys read only this part.
+/// The tags of a bucket, and the pointer to the next bucket of its chain: most lookups of missing keys read
+/// only this part of a bucket.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Head", crate = "crate")]
 #[repr(C)]
 pub(super) struct Head<'r, K, V> {
     tags: Tags,
-    /// The next bucket of the chain: more entries with the same hash.
+    /// The next bucket of the chain, with more entries of the same hash; `None` in the last bucket.
     next: Option<P<'r, Bucket<'r, K, V>>>,
 }
 
@@ -79,19 +83,19 @@ pub(super) fn hash_of<'r, K: HashKey<'r>>(secret: [u64; 2], query: &K::Query) ->
     hasher.finish()
 }
 
-/// A slot of a bucket.
+/// A bucket, and the index of one of its slots.
 pub(super) type BucketSlot<'r, K, V> = (P<'r, Bucket<'r, K, V>>, usize);
 
 /// An entry, and its slot.
 type FoundSlot<'v, 'r, K, V> = (BucketSlot<'r, K, V>, &'v Pair<K, V>);
 
-/// The result of dividing a bucket.
+/// The result of dividing a bucket in two halves by a bit of the hash.
 pub(super) enum SplitHalves<'r, K, V> {
     /// All entries are in the first half.
     First,
     /// All entries are in the second half.
     Second,
-    /// The entries of the second half are in this new bucket.
+    /// Both halves have entries; those of the second half are in this new bucket.
     Both(P<'r, Bucket<'r, K, V>>),
 }
 
@@ -108,7 +112,8 @@ copied! { [K, V] BucketEntries<'_, '_, K, V>; }
 
 impl<'v, 'r, K: Persist, V: Persist> BucketEntries<'v, 'r, K, V> {
     /// # Safety
-    /// `slots` are consecutive live slots of the region of `view`, and the `occupied` ones have entries.
+    /// `slots` are consecutive live slots of the region of `view`, and those in the bit mask `occupied` have
+    /// entries.
     #[inline(always)]
     pub(super) unsafe fn new(view: &'v View<'r>, slots: *mut Slot<Pair<K, V>>, occupied: u32) -> Self {
         BucketEntries { view, slots, occupied, entries: PhantomData }
@@ -182,8 +187,8 @@ impl<'t, 'r, K: Persist, V: Persist> EntryMut<'t, 'r, K, V> {
 
     #[inline(always)]
     pub(super) fn into_mut(self) -> &'t mut V {
-        // SAFETY: `slot` has an entry, by the premise of `new`. The whole slot is made crash-safe, as
-        // everywhere: copies that overlap only partly could make the transaction long.
+        // SAFETY: `slot` has an entry, by the premise of `new`. The whole slot is made crash-safe, as in all
+        // writes of entries: copies that overlap only partly could make the transaction long.
         unsafe {
             let pair = self.tx.writable(self.slot).cast::<Pair<K, V>>();
             &mut (*pair).value
@@ -191,10 +196,12 @@ impl<'t, 'r, K: Persist, V: Persist> EntryMut<'t, 'r, K, V> {
     }
 }
 
-/// Calls `change` with entries, whose values it may change.
+/// Calls `change` with the key and the value of each entry in the slots `occupied`. `change` may change the
+/// value.
 ///
 /// # Safety
-/// `slots` are consecutive live slots of the region of `tx`, and the `occupied` ones have entries.
+/// `slots` are consecutive live slots of the region of `tx`, and those in the bit mask `occupied` have
+/// entries.
 pub(super) unsafe fn change_all<'r, K: HashKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     slots: *mut Slot<Pair<K, V>>,
@@ -260,22 +267,22 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         self.those(view, self.tags(view).occupied())
     }
 
-    /// Returns its entries, and the next bucket of the chain.
+    /// Returns the bucket's entries, and the next bucket of the chain.
     #[inline(always)]
     pub(super) fn parts<'v>(self, view: &'v View<'r>) -> (BucketEntries<'v, 'r, K, V>, Option<Self>) {
         let head = self.head(view);
         (self.those(view, head.tags.occupied()), head.next)
     }
 
-    /// Returns its entries in the slots `occupied`: all that are [`occupied`](Tags::occupied), or some of
-    /// them.
+    /// Returns the bucket's entries in the slots of the bit mask `occupied`: all [occupied](Tags::occupied)
+    /// slots, or some of them.
     #[inline(always)]
     fn those<'v>(self, view: &'v View<'r>, occupied: u32) -> BucketEntries<'v, 'r, K, V> {
         BucketEntries { view, slots: self.slot_ptr(0), occupied, entries: PhantomData }
     }
 
-    /// Returns the preferred place of an entry with this hash. A search prefetches it before it reads the
-    /// tags.
+    /// Returns the address of the preferred slot for an entry with this hash. A search prefetches that slot
+    /// before it reads the tags.
     #[inline(always)]
     pub(super) fn likely_place(self, hash: u64) -> *const u8 {
         self.slot_ptr(preferred(hash)).cast()
@@ -301,7 +308,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         Ok(bucket)
     }
 
-    /// Stores an entry in a free slot. The caller also writes the object that `map` points to.
+    /// Stores an entry in a free slot, and sets its tag. Also announces the write of `map`, the object with
+    /// the number of entries: the caller writes that next.
     #[inline(always)]
     pub(super) fn put<M: Persist>(
         self,
@@ -320,12 +328,14 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         self.head_mut(tx).tags.set(slot, hash);
     }
 
-    /// Moves an entry out. The caller also writes the object that `map` points to.
+    /// Moves an entry out of its slot, and clears its tag. Also announces the write of `map`, the object with
+    /// the number of entries: the caller writes that next.
     #[inline(always)]
     pub(super) fn take_entry<M: Persist>(self, tx: &mut Txn<'r>, slot: usize, map: P<'r, M>) -> Pair<K, V> {
         let (at, head) = (self.slot_ptr(slot), self.head_ptr());
-        // SAFETY: the places are live objects of the region, or parts of them. The assertion shows that the
-        // slot has an entry; its tag is cleared, so the entry is not read there again.
+        // SAFETY: the slot, the head and the map are live objects of the region, or parts of them. The
+        // assertion shows that the slot has an entry; its tag is cleared, so the entry is not read there
+        // again.
         unsafe {
             let vacated = if <Pair<K, V>>::POINTERS { buffer::range(at) } else { (at.cast(), 0) };
             buffer::announce(tx, &[vacated, buffer::range(head), buffer::range(value_of(map))]);
@@ -357,7 +367,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
             let &Head { tags, next } = bucket.head(tx);
             if tags.occupied() == 0 {
                 last.head_mut(tx).next = next;
-                // SAFETY: only the previous bucket pointed to this one, and it does not any more.
+                // SAFETY: only the previous bucket of the chain pointed to `bucket`, and it does not any
+                // more.
                 unsafe { buffer::free(tx, bucket) };
             } else {
                 last = bucket;
@@ -365,10 +376,11 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         }
     }
 
-    /// Moves all entries of this bucket out, until there is an error.
+    /// Moves the entries of this bucket out, and passes each to `each`, until `each` returns an error.
     ///
     /// # Safety
-    /// The entries are not used here again; or those that `each` has got are not used again.
+    /// Either the caller does not use the entries in this bucket again, or it does not use those that `each`
+    /// has got.
     pub(super) unsafe fn move_out(
         self,
         tx: &mut Txn<'r>,
@@ -383,8 +395,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
 }
 
 impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
-    /// Finds the entry of a key in the chain that begins here. If it is missing, returns a free slot for it,
-    /// if one is known.
+    /// Finds the entry of a key in the chain that begins with this bucket. If the key is missing, returns a
+    /// free slot for it as the error; `None` if there is a chain, or no slot is free.
     #[inline(always)]
     pub(super) fn search<'v>(
         self,
@@ -408,7 +420,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         Err(first.tags.free_near(hash, <Pair<K, V>>::IN_LINE).map(|slot| (self, slot)))
     }
 
-    /// Calls `change` with each entry; it may change the value.
+    /// Calls `change` with the key and the value of each entry of this bucket. `change` may change the value.
     pub(super) fn change_all(self, tx: &mut Txn<'r>, change: &mut impl FnMut(&K::Query, &mut V)) {
         // SAFETY: the tags say that the occupied slots have entries.
         unsafe { change_all(tx, self.slot_ptr(0), self.tags(tx).occupied(), change) };
@@ -440,9 +452,9 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         Ok(bucket)
     }
 
-    /// Divides this bucket, which is full and has no chain, by the next bit of the hash. Returns the number
-    /// of bits that its hashes shared before. `links` gets that number. If both halves have entries, the
-    /// caller then writes the pointers that `links` returns.
+    /// Divides this bucket, which is full and has no chain, by the next bit of the hash. Returns the depth
+    /// before: the number of bits that all its hashes shared. `links` gets that depth, and returns the range
+    /// of the pointers that the caller writes next if both halves have entries.
     ///
     /// # Safety
     /// `links` returns a place within a live object of the region.
@@ -458,7 +470,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         let mut hashes = [0; SLOTS];
         let moves = tags.deepen();
         if moves {
-            // The program's code runs first: if it panics, nothing has changed.
+            // The keys are hashed first: if the program's code panics, nothing has changed.
             for (slot, pair) in self.entries(tx) {
                 hashes[slot] = hash_of::<K>(secret, pair.key.query(tx));
             }
@@ -498,11 +510,13 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         Ok((depth, SplitHalves::Both(new)))
     }
 
-    /// Increases the depth by one: all entries of the chain share one more bit of the hash.
+    /// Increases the depth of this bucket, the first of a chain, by one: all entries of the chain share one
+    /// more bit of the hash.
     pub(super) fn deepen(self, tx: &mut Txn<'r>, hash: u64) {
         let tags = &mut self.head_mut(tx).tags;
         if tags.deepen() {
-            // The tags of the first bucket are needed when it is the only one again.
+            // Set the tags of the first bucket again: a split reads them when this bucket is the only one of
+            // the chain again.
             bits(tags.occupied()).for_each(|i| tags.set(i, hash));
         }
     }

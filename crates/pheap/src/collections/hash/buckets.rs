@@ -8,16 +8,16 @@ use crate::collections::common::copied;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// Number of buckets that are being prefetched.
+/// Number of chains whose first buckets are prefetched ahead of the iteration.
 const AHEAD: usize = 4;
 
-/// A bucket and the first one of its chain, and the bucket's entries.
+/// A bucket and the first bucket of its chain, and the entries of the former.
 type ChainBucket<'v, 'r, K, V> = ([P<'r, Bucket<'r, K, V>>; 2], BucketEntries<'v, 'r, K, V>);
 
 /// A position between the buckets of a map.
 pub(super) struct Buckets<'r, K, V> {
-    /// The next bucket of the current chain, with the first one of that chain. When the chain ends, the
-    /// buckets in `ahead` follow, which are being prefetched, and then the buckets from the hash `from` on.
+    /// The next bucket of the current chain, with the first bucket of that chain. When the chain ends, those
+    /// in `ahead` follow, which were prefetched, and then the chains from the hash `from` on.
     behind: Option<[P<'r, Bucket<'r, K, V>>; 2]>,
     ahead: [Option<P<'r, Bucket<'r, K, V>>>; AHEAD],
     from: Option<u64>,
@@ -45,7 +45,7 @@ impl<'r, K: Persist, V: Persist> Buckets<'r, K, V> {
         Buckets { behind: first.map(|first| [first; 2]), ahead: [None; AHEAD], from: None, root: None }
     }
 
-    /// Returns the next bucket.
+    /// Returns the next bucket of the chain, or the first bucket of the next chain; `None` at the end.
     #[inline]
     pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<ChainBucket<'v, 'r, K, V>> {
         let [bucket, first] = match self.behind {

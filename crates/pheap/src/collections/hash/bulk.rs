@@ -21,15 +21,16 @@ const GROUP: usize = 16;
 
 /// <a id="change-PHashMap-more"></a>Changing many entries.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
-    /// Inserts the items of an iterator. In a map of more than a few entries, the waits for the memory of
-    /// several entries overlap, which one [`insert`](Self::insert) after the other does not achieve.
+    /// Inserts the items of an iterator. In a map of more than 8 entries, the waits for the memory of several
+    /// entries overlap, as they would not with one [`insert`](Self::insert) after the other.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Then earlier items were inserted; if the transaction fails, they are
-    /// not.
+    /// As for [`insert`](Self::insert). Then the earlier items stay inserted, unless the transaction is
+    /// rolled back.
     ///
     /// # Panics
-    /// If the iterator or a key panics. Then earlier items were inserted.
+    /// If the iterator or a key panics. Then the earlier items stay inserted, unless the transaction is
+    /// rolled back.
     pub fn extend<Q: Borrow<K::Query>>(
         self,
         tx: &mut Txn<'r>,
@@ -79,7 +80,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                     Ok(())
                 });
             keys.clear();
-            // Only now, so that items before the panic are inserted.
+            // A panic is resumed only now, after the insertion of the items before it.
             gathered.unwrap_or_else(|panic| resume_unwind(panic));
             inserted?;
             if is_over {
@@ -91,13 +92,13 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// Moves all entries of `other` to this map. If both have a key, the key of this map stays, with the
     /// value of `other`. If this map is empty, this is O(1), except that it frees the buckets that removed
     /// entries have left. Else it is O(k) for k entries of `other`, which move together with the memory of
-    /// their keys. (Buckets of `other` that removed entries have left count as well.)
+    /// their keys. (Buckets of `other` that removed entries have left cost time as well.)
     ///
     /// # Errors
     /// As for [`insert`](Self::insert). Then some entries have moved, and all others are still in `other`.
     ///
     /// # Panics
-    /// If the two are the same.
+    /// If `other` is this map.
     pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PHashMap<'r, K, V>>) -> Result<()> {
         assert!(self != other, "a map cannot be appended to itself");
         if tx[self].is_empty() {
@@ -155,19 +156,20 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     ) -> Vec<EntryHome<'r, K, V>> {
         let mut cursor = HashCursor::new(&tx[self], tx);
         let mut homes = Vec::new();
-        // The program's code runs first: if it panics, nothing has changed.
+        // `is_wanted` is called for all entries first: if it panics, nothing has changed.
         while let Some((home, pair)) = cursor.next_home() {
             if is_wanted(pair.key.query(tx), &pair.value) {
                 homes.push(home);
             }
         }
-        // Starting with the last one: in a small map, the last entry moves to the place of a removed one.
+        // The last entry is removed first: in a small map, the last entry moves to the place of a removed
+        // one.
         homes.reverse();
         homes
     }
 
-    /// Calls `change` with each entry; it may change the value. O(n). All entries are made crash-safe:
-    /// to change a few of many entries, look those up instead.
+    /// Calls `change` with each entry; `change` may change the value. O(n). All entries are made crash-safe.
+    /// To change a few of many entries, look them up by their keys instead.
     pub fn for_each_mut(self, tx: &mut Txn<'r>, mut change: impl FnMut(&K::Query, &mut V)) {
         self.change_few(tx, &mut change);
         let mut buckets = Buckets::new(&tx[self], tx);
@@ -184,14 +186,14 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         drained.into_iter()
     }
 
-    /// Removes all entries, and frees all memory. O(n). Objects that values point to are left to the
-    /// collector.
+    /// Removes all entries. The memory of the map, and of keys that own memory, is freed when the transaction
+    /// commits. O(n). Objects that values point to are left to the collector.
     pub fn clear(self, tx: &mut Txn<'r>) {
         let old = std::mem::take(&mut tx[self]);
         if K::POINTERS { old.drain(tx, |tx, pair| pair.key.free_key(tx)) } else { old.free_table(tx) }
     }
 
-    /// Frees unused memory: all entries move. O(n).
+    /// Frees unused memory: all entries move to a new table. O(n).
     ///
     /// # Errors
     /// As for [`insert`](Self::insert); then nothing has changed.

@@ -21,10 +21,11 @@ use crate::ptr::P;
 /// moved. If the program's code panics (`Eq` of a key, or a closure), the map keeps the changes made so far,
 /// and stays valid.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
-    /// Sets the value of a key, and returns the old one. O(1), not only amortised: see [`PHashMap`].
+    /// Sets the value of a key, and returns the old one. O(1), and not only amortised, if few keys have equal
+    /// hashes: see [`PHashMap`].
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [Changing a map](P#change-PHashMap).
+    /// As for [`Txn::alloc_slice`]; see [Changing a map](P#change-PHashMap).
     #[inline]
     pub fn insert(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>, value: V) -> Result<Option<V>> {
         let query = key.apart(tx);
@@ -60,9 +61,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         Some(self.find_entry_mut(tx, &query, None).ok()?.place.into_mut())
     }
 
-    /// Removes a key, and returns its value. O(1). The memory that the map has allocated for the key is freed
-    /// when the transaction commits. The slot can be reused; [`clear`](Self::clear), [`drain`](Self::drain)
-    /// and [`shrink_to_fit`](Self::shrink_to_fit) free the memory of slots.
+    /// Removes a key, and returns its value. O(1). Memory that the key in the map owns is freed when the
+    /// transaction commits. A later insertion can reuse the slot; [`clear`](Self::clear),
+    /// [`drain`](Self::drain) and [`shrink_to_fit`](Self::shrink_to_fit) free the memory of slots.
     #[inline]
     pub fn remove(self, tx: &mut Txn<'r>, key: impl KeyArg<'r, K>) -> Option<V> {
         let query = key.apart(tx);
@@ -97,7 +98,8 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         Entry::new(self, tx, key)
     }
 
-    /// Adds a missing entry. If memory cannot be allocated, its key is garbage.
+    /// Adds an entry after a search has not found its key. If memory cannot be allocated, the memory of the
+    /// key is garbage.
     #[inline(always)]
     pub(super) fn add<'t>(
         self,

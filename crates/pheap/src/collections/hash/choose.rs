@@ -1,30 +1,31 @@
-//! Chooses an entry of a map at random, by rejection: as in F. Olken, D. Rotem, P. Xu, "Random sampling from
-//! hash files", 1990.
+//! Chooses an entry of a map at random by rejection sampling, as in F. Olken, D. Rotem, P. Xu, "Random
+//! sampling from hash files", 1990.
 
 use super::tags::SLOTS;
 use super::{HashKey, PHashMap};
 use crate::api::view::View;
 use crate::layout::Persist;
 
-/// Number of places of a bucket for the random choice. It is a power of two, so that a random number selects
-/// one without a bias.
+/// Number of places that the random choice assumes in each bucket. It is a power of two, so that a random
+/// number selects a place without a bias.
 const PLACES: u64 = SLOTS.next_power_of_two() as u64;
 
-/// Least number of places to try before counting entries instead.
+/// Number of places to try, at least, before iterating to the entry with a random number instead. The tries
+/// end earlier at a bucket with a chain.
 const TRIES: usize = 256;
 
-/// Reading at random.
+/// Reading an entry at random.
 impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
-    /// Returns an entry at random, each with the same probability; none if the map is empty. `random` returns
-    /// uniformly distributed, independent numbers, and is called until one selects an entry.
+    /// Returns an entry at random, each with the same probability; `None` if the map is empty. `random` must
+    /// return uniformly distributed, independent numbers; it is called until a number selects an entry.
     ///
     /// On average a few buckets are tried, whatever the size of the map. Before that, all directories are
-    /// searched for the deepest bucket: there is none in a map of some thousand entries, one of 4 KiB up to
-    /// about half a million entries, and 257 up to about a hundred million. If most entries have been
-    /// removed, or hashes are very uneven, this is O(n); [`shrink_to_fit`](crate::P::shrink_to_fit) helps
-    /// after removals.
+    /// searched for the deepest bucket. A map of some thousand entries has no directory, one of up to about
+    /// half a million has one of 4 KiB, and one of up to about a hundred million has 257. If most entries
+    /// have been removed, or hashes are very uneven, this is O(n); [`shrink_to_fit`](crate::P::shrink_to_fit)
+    /// helps after removals.
     ///
-    /// If more than 27 keys have equal hashes, which only a bad [`HashKey`] causes, these are chosen too
+    /// If more than 27 keys have equal hashes, which only a bad [`HashKey`] causes, those keys are chosen too
     /// rarely.
     pub fn choose<'v>(
         &self,

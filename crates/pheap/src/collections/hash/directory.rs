@@ -1,9 +1,9 @@
 //! The pointers to buckets: a trie of directories.
 //!
-//! A leaf for `bits` bits of the hash has `1 << bits` pointers. Each node has one parent (the map, or a
-//! directory), and one pointer in it; but neighbouring pointers of a leaf, or neighbouring children of a
-//! directory, may lead to the same bucket. Only this file reads and writes directories. Code that has freed a
-//! root must not use it again.
+//! A leaf for `bits` bits of the hash has `1 << bits` pointers to buckets. A leaf or directory has one parent
+//! (the root, or a directory), and one pointer in it leads there; but neighbouring pointers of a leaf, or
+//! neighbouring children of a directory, may lead to the same bucket. Of the files of a hash map, only this
+//! one reads and writes directories. Code that has freed a root must not use it again.
 
 #![allow(unsafe_code)]
 
@@ -18,16 +18,17 @@ use crate::collections::common::copied;
 use crate::error::Result;
 use crate::ptr::{P, elements_of, value_of};
 
-/// Bits of the hash that a [`Directory`] uses, and the most that a [`Leaf`] uses. They divide the bits of a
-/// hash evenly.
+/// Number of hash bits that index a [`Directory`], and the most that index a [`Leaf`]. The 64 bits of a hash
+/// are a multiple of it.
 const LEVEL: u32 = 8;
 const FAN_OUT: usize = 1 << LEVEL;
 
-/// Most bytes that are written as one part: the most that a short transaction copies.
+/// The most bytes of a directory that are written at once: the most that a short transaction copies at once.
 const PART: usize = 1024;
 
-/// A directory that grows: a power of two of pointers, indexed by the next bits of the hash. A bucket whose
-/// depth is less has several neighbouring pointers. A pointer is `None` if there is no bucket.
+/// A directory that grows: a power of two of pointers, indexed by the next bits of the hash. If the hashes of
+/// a bucket share fewer bits than lead to a pointer, several neighbouring pointers lead to that bucket. A
+/// pointer is `None` if there is no bucket for its hashes.
 type Leaf<'r, K, V> = [Option<P<'r, Bucket<'r, K, V>>>];
 
 /// A directory whose children may be further directories.
@@ -43,11 +44,11 @@ pub(super) struct Directory<'r, K, V> {
 #[persist(own, id = "pheap::hash::Child", crate = "crate")]
 #[repr(u8)]
 pub(super) enum Child<'r, K, V> {
-    /// There is no bucket.
+    /// There is no bucket for these hashes.
     Nothing,
     Bucket(P<'r, Bucket<'r, K, V>>),
     Leaf {
-        /// Bits of the hash that index it: 1 to [`LEVEL`].
+        /// Number of hash bits that index the leaf: 1 to [`LEVEL`].
         bits: u8,
         buckets: P<'r, Leaf<'r, K, V>>,
     },
@@ -66,12 +67,13 @@ pub(super) struct Root<'r, K, V> {
     top: Child<'r, K, V>,
 }
 
-/// The way to the entries of a hash.
+/// The way from the root of the trie to the bucket for a hash.
 pub(super) struct TriePath<'r, K, V> {
-    /// The child in the root or the last directory; `above` is the number of hash bits that lead to it.
+    /// The address of the last child on the way, in the root or in a directory; `above` is the number of hash
+    /// bits that lead to that child.
     child: *mut Child<'r, K, V>,
     above: u32,
-    /// The pointer in the leaf, if there is a leaf.
+    /// The pointer in the leaf, if the child is a leaf.
     leaf: Option<LeafPointer<'r, K, V>>,
     pub(super) bucket: Option<P<'r, Bucket<'r, K, V>>>,
 }
@@ -85,17 +87,17 @@ impl<K, V> TriePath<'_, K, V> {
 }
 
 impl<'r, K: Persist, V: Persist> TriePath<'r, K, V> {
-    /// Returns half of the pointers to a bucket with `depth` known bits, fewer than lead to it: the address
-    /// of the first one, and their number.
+    /// Returns the first or the second half of the pointers to the bucket: the address of the first pointer,
+    /// and their number. All hashes of the bucket share `depth` bits, fewer than lead to a pointer.
     fn half(&self, hash: u64, depth: u32, second: bool) -> (*mut u8, usize) {
         let known = self.known();
         assert!(depth < known);
         let all = 1 << (known - depth);
         let offset = (hash >> (HASH - known)) as usize & (all - 1);
         let skip = if second { all / 2 } else { 0 };
-        // SAFETY: all pointers to a bucket are in one directory, because a directory is made only when its
-        // buckets agree on all bits that lead to it. They begin where the hash bits that the bucket does not
-        // know are 0. So the half is within the directory.
+        // SAFETY: all pointers to a bucket are in one leaf or directory, because a directory is made only
+        // when its buckets agree on all bits that lead to it. The pointers begin where the hash bits that the
+        // bucket's hashes do not share are 0. So the half is within that leaf or directory.
         unsafe {
             match self.leaf {
                 Some(LeafPointer { buckets, index, .. }) => {
@@ -107,7 +109,7 @@ impl<'r, K: Persist, V: Persist> TriePath<'r, K, V> {
     }
 }
 
-/// A pointer in a leaf.
+/// The place of a pointer in a leaf: the number of hash bits that index the leaf, the leaf, and the index.
 struct LeafPointer<'r, K, V> {
     bits: u32,
     buckets: P<'r, Leaf<'r, K, V>>,
@@ -116,7 +118,7 @@ struct LeafPointer<'r, K, V> {
 
 copied! { [K, V] LeafPointer<'_, K, V>; }
 
-/// Returns the address of a pointer to a bucket.
+/// Returns the address of pointer `index` of a leaf.
 ///
 /// # Safety
 /// `index` is less than the length of `buckets`.
@@ -129,14 +131,14 @@ unsafe fn bucket_pointer<'r, K: Persist, V: Persist>(
     unsafe { elements_of(buckets).add(index) }
 }
 
-/// Returns the address of a child.
+/// Returns the address of child `index` of a directory.
 #[inline(always)]
 fn child<'r, K: Persist, V: Persist>(
     directory: P<'r, Directory<'r, K, V>>,
     index: usize,
 ) -> *mut Child<'r, K, V> {
     debug_assert!(index < FAN_OUT);
-    // SAFETY: `directory` is a live object, and the index is less than its number of children.
+    // SAFETY: `directory` is a live object, and `index % FAN_OUT` is less than its number of children.
     unsafe { (&raw mut (*value_of(directory)).children).cast::<Child<'r, K, V>>().add(index % FAN_OUT) }
 }
 
@@ -149,7 +151,7 @@ impl<'r, K: Persist, V: Persist> Root<'r, K, V> {
 }
 
 impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
-    /// Follows a hash down from the top node.
+    /// Follows the bits of a hash down from `top`, the top node. Returns the way to the bucket.
     #[inline(always)]
     pub(super) fn walk(self, view: &View<'r>, top: Child<'r, K, V>, hash: u64) -> TriePath<'r, K, V> {
         let (mut rest, mut above) = (hash, 0);
@@ -168,7 +170,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
                 }
                 Child::Leaf { bits, buckets } => {
                     let (bits, index) = (u32::from(bits), (rest >> (HASH - u32::from(bits))) as usize);
-                    // SAFETY: the leaf has `1 << bits` pointers, and `index` is less.
+                    // SAFETY: the leaf has `1 << bits` pointers, and `index` is less than that.
                     let bucket = *unsafe { buffer::read(view, bucket_pointer(buckets, index)) };
                     (Some(LeafPointer { bits, buckets, index }), bucket)
                 }
@@ -180,8 +182,9 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
     }
 
     /// Returns the bucket of the hash `from`, or the next one in the order of hashes. Sets `from` to the
-    /// first hash of a later pointer, or to `None` after the last one. (Equal pointers that follow in the
-    /// same leaf are skipped. Yet the same bucket may come again.)
+    /// first hash of a later pointer, or to `None` after the last pointer. (Equal pointers that follow in the
+    /// same leaf are skipped. Yet the same bucket may come again in the next call, for the next child of a
+    /// directory.)
     pub(super) fn bucket_from(
         self,
         view: &View<'r>,
@@ -192,14 +195,14 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
             let way = self.walk(view, view[self].top, hash);
             let mut last = hash;
             if let Some(LeafPointer { bits, buckets, index }) = way.leaf {
-                // The bucket itself is not read, because it may not be in the cache.
-                // SAFETY: the leaf has `1 << bits` pointers, and the index is less.
+                // Count equal pointers, because the bucket with its depth may not be in the cache.
+                // SAFETY: the leaf has `1 << bits` pointers, and the index is less than that.
                 let same =
                     |i: &usize| *unsafe { buffer::read(view, bucket_pointer(buckets, *i)) } == way.bucket;
                 let more = (index + 1..1 << bits).take_while(same).count();
                 last = hash + ((more as u64) << (HASH - way.known()));
             }
-            // The hash after all those that share with the last one the bits that lead to the pointer.
+            // The hash after all those that lead to the last equal pointer.
             *from = (last | u64::MAX.checked_shr(way.known()).unwrap_or(0)).checked_add(1);
             if way.bucket.is_some() {
                 return way.bucket;
@@ -229,8 +232,8 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
     }
 }
 
-/// Returns the greatest number of hash bits that lead to a pointer to a bucket, below this child or in it;
-/// `above` bits lead to the child.
+/// Returns the greatest number of hash bits that lead to a pointer to a bucket, in the child `node` or below
+/// it; `above` bits lead to `node`.
 fn deepest<'r, K: Persist, V: Persist>(view: &View<'r>, node: Child<'r, K, V>, above: u32) -> u32 {
     match node {
         Child::Nothing | Child::Bucket(_) => above,
@@ -243,8 +246,8 @@ fn deepest<'r, K: Persist, V: Persist>(view: &View<'r>, node: Child<'r, K, V>, a
     }
 }
 
-/// The way to the entries of a hash, to change it. It borrows the transaction, so the map cannot change in
-/// between.
+/// The way from the root of the trie to the bucket for a hash, to change the trie there. The cursor borrows
+/// the transaction, so the map cannot change in between.
 pub(super) struct TrieCursor<'t, 'r, K, V> {
     tx: &'t mut Txn<'r>,
     root: P<'r, Root<'r, K, V>>,
@@ -271,7 +274,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
         self.way.known()
     }
 
-    /// Adds a bucket where there is none.
+    /// Adds a bucket for the hash, for which there is none.
     pub(super) fn insert_bucket(self) -> Result<()> {
         assert!(self.way.bucket.is_none());
         let bucket = <P<'r, Bucket<'r, K, V>>>::alloc(self.tx, self.known())?;
@@ -285,7 +288,8 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
         Ok(())
     }
 
-    /// Increases the number of hash bits that lead to a bucket.
+    /// Makes the trie deeper on the way: one more hash bit leads to the bucket, or a full-sized leaf becomes
+    /// a directory, whose children can be leaves.
     pub(super) fn grow(self) -> Result<()> {
         let Some(LeafPointer { bits, buckets: old, .. }) = self.way.leaf else {
             let buckets = self.tx.alloc_slice(2, |_| self.way.bucket)?;
@@ -293,7 +297,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
             return Ok(());
         };
         let tx = &*self.tx;
-        // SAFETY: `old` is a leaf of the map with `1 << bits` pointers, and the index is less.
+        // SAFETY: `old` is a leaf of the map with `1 << bits` pointers, and `i` is less than that.
         let bucket = |i: usize| unsafe { *buffer::read(tx, bucket_pointer(old, i)) };
         let new = if bits < LEVEL {
             let buckets: P<'r, Leaf<'r, K, V>> = tx.alloc_slice(2 << bits, |i| bucket(i / 2))?;
@@ -316,7 +320,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
         Ok(())
     }
 
-    /// Replaces the child.
+    /// Replaces the last child on the way.
     fn set_child(self, child: Child<'r, K, V>) {
         if self.way.above == 0 {
             // Write the whole root, because it is read as a whole.
@@ -327,7 +331,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
         }
     }
 
-    /// Redirects half of the pointers to a bucket: to another one, or to `None`.
+    /// Redirects the first or the second half of the pointers to the bucket: to another bucket, or to none.
     fn relink(self, depth: u32, second: bool, bucket: Option<P<'r, Bucket<'r, K, V>>>) {
         let (first, count) = self.way.half(self.hash, depth, second);
         match self.way.leaf {
@@ -336,7 +340,8 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
         }
     }
 
-    /// Divides the bucket, which is full, by the next bit of the hash.
+    /// Divides the bucket, which is full, by the next bit of the hash, and redirects the pointers of one
+    /// half.
     pub(super) fn divide(self, secret: [u64; 2]) -> Result<()> {
         let bucket = self.way.bucket.expect("a bucket that is full");
         let size = match self.way.leaf {
@@ -348,7 +353,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
             let (first, count) = way.half(hash, depth, true);
             (first, count * size)
         };
-        // SAFETY: `links` returns a range of pointers within a directory of the map.
+        // SAFETY: `links` returns a range of pointers within a leaf or directory of the map.
         match unsafe { bucket.divide(self.tx, secret, links)? } {
             (depth, SplitHalves::First) => self.relink(depth, true, None),
             (depth, SplitHalves::Second) => self.relink(depth, false, None),
@@ -357,8 +362,8 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
         Ok(())
     }
 
-    /// Removes half of the pointers to a chain of buckets: the half to which `other` does not belong, the
-    /// hash of all entries of the chain.
+    /// Removes the half of the pointers to a chain of buckets to which no entry of the chain belongs. `other`
+    /// is the hash of all entries of the chain.
     pub(super) fn set_chain_apart(self, other: u64) {
         let bucket = self.way.bucket.expect("a chain");
         let depth = bucket.tags(self.tx).depth();
@@ -367,12 +372,13 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> TrieCursor<'t, 'r, K, V> {
     }
 }
 
-/// Writes `count` pointers or children of a directory.
+/// Writes `value` to `count` neighbouring pointers of a leaf, or children of a directory, in parts of at most
+/// `PART` bytes.
 fn fill_part<T: Persist + Copy>(tx: &mut Txn<'_>, first: *mut T, count: usize, value: T) {
     let step = PART / size_of::<T>();
     for from in (0..count).step_by(step) {
-        // SAFETY: the part is within the range that `half` has returned, which is within a directory of the
-        // map.
+        // SAFETY: the part is within the range that `half` has returned, which is within a leaf or directory
+        // of the map.
         unsafe {
             let part = std::ptr::slice_from_raw_parts_mut(first.add(from), step.min(count - from));
             buffer::write(tx, part).fill(value);
@@ -380,15 +386,15 @@ fn fill_part<T: Persist + Copy>(tx: &mut Txn<'_>, first: *mut T, count: usize, v
     }
 }
 
-/// A node of the trie of a map.
+/// A node of the trie of a map, without the root.
 enum TrieNode<'r, K, V> {
     Bucket(P<'r, Bucket<'r, K, V>>),
     Leaf(P<'r, Leaf<'r, K, V>>),
     Directory(P<'r, Directory<'r, K, V>>),
 }
 
-/// Calls `f` once with each node below a child and the child itself, children before parents, until there is
-/// an error.
+/// Calls `f` once with the child `node` and with each node below it, children before parents, until `f`
+/// returns an error.
 fn visit<'r, K: Persist, V: Persist>(
     tx: &mut Txn<'r>,
     node: Child<'r, K, V>,
@@ -407,7 +413,7 @@ fn visit<'r, K: Persist, V: Persist>(
         }
         Child::Leaf { bits, buckets } => {
             for i in 0..1 << bits {
-                // SAFETY: the leaf has `1 << bits` pointers, and the index is less.
+                // SAFETY: the leaf has `1 << bits` pointers, and the index is less than that.
                 let bucket = unsafe { *buffer::read(tx, bucket_pointer(buckets, i)) };
                 if bucket != last
                     && let Some(bucket) = bucket
@@ -420,7 +426,7 @@ fn visit<'r, K: Persist, V: Persist>(
         }
         Child::Directory(directory) => {
             for i in 0..FAN_OUT {
-                // SAFETY: the child is a part of a live directory.
+                // SAFETY: the child with index `i` is a part of a live directory.
                 let node = unsafe { *buffer::read(tx, child(directory, i)) };
                 let bucket = if let Child::Bucket(bucket) = node { Some(bucket) } else { None };
                 if bucket.is_none() || bucket != last {
@@ -434,10 +440,12 @@ fn visit<'r, K: Persist, V: Persist>(
 }
 
 impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
-    /// Moves all entries out, until there is an error.
+    /// Moves all entries of the map out of their buckets, and passes each to `each`, until `each` returns an
+    /// error.
     ///
     /// # Safety
-    /// The entries are not used here again; or those that `each` has got are not used again.
+    /// Either the caller does not use the entries in the buckets again, or it does not use those that `each`
+    /// has got.
     pub(super) unsafe fn move_out(
         self,
         tx: &mut Txn<'r>,
@@ -450,7 +458,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
         })
     }
 
-    /// Frees all nodes when the transaction commits.
+    /// Frees the root and all nodes below it when the transaction commits.
     ///
     /// # Safety
     /// At the commit there is no pointer to the root. (Entries that were not moved out are lost.)

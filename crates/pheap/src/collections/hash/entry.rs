@@ -18,13 +18,13 @@ pub enum Entry<'t, 'q, 'r, K: HashKey<'r>, V> {
     Vacant(VacantEntry<'t, 'q, 'r, K, V>),
 }
 
-/// An existing entry.
+/// The entry of a key that a map has.
 pub struct OccupiedEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
     found: FoundEntry<'t, 'r, K, V>,
     key: &'q K::Query,
 }
 
-/// A vacant entry.
+/// The vacant entry of a key that a map does not have.
 pub struct VacantEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
     map: P<'r, PHashMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
@@ -45,24 +45,24 @@ impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V>
 entries!(HashKey);
 
 impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K, V> {
-    /// Returns the key of the search.
+    /// Returns the key in its borrowed form, as the program has passed it.
     pub fn key(&self) -> &K::Query {
         self.key
     }
 
-    /// Returns the value.
+    /// Returns the value of the entry.
     #[inline]
     pub fn get(&self) -> &V {
         self.found.place.value()
     }
 
-    /// Returns the value, to write.
+    /// Returns the value of the entry, to write.
     #[inline]
     pub fn get_mut(&mut self) -> &mut V {
         self.found.place.value_mut()
     }
 
-    /// Returns the value, to write as long as the transaction is borrowed.
+    /// Returns the value of the entry, to write, for as long as the transaction is borrowed.
     #[inline]
     pub fn into_mut(self) -> &'t mut V {
         self.found.place.into_mut()
@@ -87,12 +87,12 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K
 }
 
 impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, '_, 'r, K, V> {
-    /// Returns the key of the search.
+    /// Returns the key in its borrowed form, as the program has passed it.
     pub fn key(&self) -> &K::Query {
         self.key
     }
 
-    /// Inserts the key with this value.
+    /// Inserts the key with `value`, and returns the value in the map, to write.
     ///
     /// # Errors
     /// As for [`insert`](P::insert).

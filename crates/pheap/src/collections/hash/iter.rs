@@ -29,9 +29,9 @@ iterators! {
 pub(super) struct HashCursor<'v, 'r, K, V> {
     remaining: usize,
     entries: BucketEntries<'v, 'r, K, V>,
-    /// The bucket of `entries`, and the first one of its chain.
+    /// The bucket of `entries`, and the first bucket of its chain; `None` for the entries of a small map.
     bucket: Option<[P<'r, Bucket<'r, K, V>>; 2]>,
-    /// The buckets that follow.
+    /// The position before the bucket that follows.
     buckets: Buckets<'r, K, V>,
 }
 
@@ -57,7 +57,7 @@ impl<'v, 'r, K: Persist, V: Persist> HashCursor<'v, 'r, K, V> {
         let mut behind = Some(from);
         let first = root.bucket_from(view, &mut behind);
         let next = first.map_or(0, |first| {
-            // One of the hashes that lead to the bucket, perhaps not the last.
+            // `last` is one of the hashes that lead to the bucket, perhaps not the greatest one.
             let last = behind.map_or(u64::MAX, |behind| behind - 1);
             (last | first.tags(view).rest()).wrapping_add(1)
         });
@@ -67,7 +67,7 @@ impl<'v, 'r, K: Persist, V: Persist> HashCursor<'v, 'r, K, V> {
         (HashCursor { remaining, entries: BucketEntries::none(view), bucket: None, buckets }, next)
     }
 
-    /// Goes on to the next bucket.
+    /// Goes on to the next bucket; `None` at the end.
     #[inline]
     fn next_bucket(&mut self) -> Option<()> {
         let (bucket, entries) = self.buckets.next(self.entries.view())?;
@@ -75,7 +75,7 @@ impl<'v, 'r, K: Persist, V: Persist> HashCursor<'v, 'r, K, V> {
         Some(())
     }
 
-    /// Returns the next entry, and its place.
+    /// Returns the next entry, and its place in the map.
     #[inline]
     pub(super) fn next_home(&mut self) -> Option<EntryAt<'v, 'r, K, V>> {
         loop {

@@ -1,7 +1,8 @@
-//! `PHashMap` itself: the places of its entries, and their number.
+//! `PHashMap`: the array of a small map, the pointer to the trie of a larger map, and the number of entries.
 //!
-//! Invariants: without a root, the first `len` slots of `few` have entries; with a root, `few` is `None`.
-//! Only the map points to them. Only this file writes single fields, and stores entries in `few`.
+//! Invariants: without a root, the first `len` slots of the array `few` have entries; with a root, `few` is
+//! `None`. Only the map points to its array and its root. Only this file writes single fields of a map, and
+//! stores entries in `few`.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +18,7 @@ use crate::error::Result;
 use crate::os::cpu::{prefetch_read, prefetch_write};
 use crate::ptr::{P, value_of};
 
-/// Most entries that are kept in an array.
+/// The most entries that a small map keeps in an array.
 pub(super) const FEW: usize = 8;
 
 /// The array of the entries of a small map.
@@ -61,14 +62,15 @@ type SmallMapSlots<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 /// map is an *extendible hash table*: buckets of 27 entries, found by the first bits of the hash through a
 /// trie of directories. An insertion into a full bucket splits it: it writes about half of its 27 entries to
 /// a new bucket, and up to 4 KiB of a directory; in one of four cases it recomputes the hashes of the 27
-/// keys. It does more only if all 27 fall into the same half: then it goes on with the next bit. That does
-/// not depend on the size of the map; so there is no `reserve` either. Entries larger than some hundred bytes
-/// make a split more expensive: store a [`P`] to them.
+/// keys. It does more only if all 27 fall into the same half: then it goes on with the next bit. The cost of
+/// an insertion does not depend on the size of the map; so there is no `reserve` either. Entries larger than
+/// some hundred bytes make a split more expensive: store a [`P`] to them.
 ///
 /// **Memory.** A map is 24 bytes. Up to 8 entries form an array with room for 1, 2, 4 or 8 of them, and are
-/// compared one by one. Beyond that, buckets are about two thirds full: some 27 bytes for an entry of 16.
-/// Removing entries does not free buckets (they are reused), except additional buckets for keys with equal
-/// hashes: see [`shrink_to_fit`](P::shrink_to_fit) and [`clear`](P::clear).
+/// compared one by one. A map that gets more entries has buckets from then on, until it is cleared, drained
+/// or shrunk. On average, buckets are about two thirds full: some 27 bytes for an entry of 16. Removing
+/// entries does not free buckets (they are reused), except additional buckets for keys with equal hashes: see
+/// [`shrink_to_fit`](P::shrink_to_fit) and [`clear`](P::clear).
 ///
 /// **Hashes** are computed by SipHash-1-3 with a secret of the heap, which the map stores, so that an
 /// attacker cannot prepare keys that collide. Keys with equal hashes (because of a bad [`HashKey`]) are
@@ -83,7 +85,7 @@ type SmallMapSlots<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 #[persist(own, id = "pheap::PHashMap", crate = "crate")]
 pub struct PHashMap<'r, K, V> {
     len: u64,
-    /// The array of the entries of a small map.
+    /// The array of the entries of a small map. A map with a root has no array.
     few: Option<SmallMapSlots<'r, K, V>>,
     /// The root of the trie of a larger map.
     root: Option<P<'r, Root<'r, K, V>>>,
@@ -96,7 +98,7 @@ sized!(
 
 /// The place of an entry.
 pub(super) enum EntryHome<'r, K, V> {
-    /// In the array of a small map.
+    /// In the array of a small map, in the slot with this index.
     Few(usize),
     /// In a bucket; `first` is the first bucket of its chain.
     Bucket { at: BucketSlot<'r, K, V>, first: P<'r, Bucket<'r, K, V>> },
@@ -109,7 +111,8 @@ pub(super) type EntryAt<'v, 'r, K, V> = (EntryHome<'r, K, V>, &'v Pair<K, V>);
 pub(super) enum MissingKey<'r, K, V> {
     /// The map is small, and does not have the key.
     Few,
-    /// The hash of the key, and a free slot for it, if one is known.
+    /// The map has a trie with this root, and no entry for the key. Also the hash of the key, and a free slot
+    /// for it, if one is known.
     Bucket { root: P<'r, Root<'r, K, V>>, hash: u64, free: Option<BucketSlot<'r, K, V>> },
 }
 
@@ -120,7 +123,7 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
         self.root
     }
 
-    /// Returns the array of a small map, and how many slots are in use.
+    /// Returns the slots of the array of a small map, and how many are in use; no slots for a larger map.
     #[inline(always)]
     fn slots(&self, view: &View<'r>) -> (Slots<Pair<K, V>>, usize) {
         self.few.map_or((Slots::none(), 0), |few| (Slots::from_buffer(view, few), self.len()))
@@ -136,14 +139,14 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
 }
 
 impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
-    /// Returns the entry of a key.
+    /// Returns the entry of a key, if the map has the key.
     #[inline(always)]
     pub(super) fn pair<'v>(&self, view: &'v View<'r>, query: &K::Query) -> Option<&'v Pair<K, V>> {
         self.find_entry(view, query, None, prefetch_read).ok().map(|(_, pair)| pair)
     }
 
-    /// Finds the entry of a key, or the place for it. `hash` is passed if it is known. `prefetch` gets
-    /// the address at which the entry probably is.
+    /// Finds the entry of a key, or the place for it. `hash` is the hash of the key, if the caller knows it.
+    /// Before a search in a bucket, `prefetch` gets the address at which the entry probably is.
     #[inline(always)]
     fn find_entry<'v>(
         &self,
@@ -169,7 +172,8 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     }
 }
 
-/// An entry of a map. It borrows the transaction, so the map cannot change in between.
+/// An entry of a map that a search has found. It borrows the transaction, so the map cannot change in
+/// between.
 pub(super) struct FoundEntry<'t, 'r, K, V> {
     map: P<'r, PHashMap<'r, K, V>>,
     home: EntryHome<'r, K, V>,
@@ -177,13 +181,13 @@ pub(super) struct FoundEntry<'t, 'r, K, V> {
 }
 
 impl<'r, K: HashKey<'r>, V: Persist> FoundEntry<'_, 'r, K, V> {
-    /// Moves the value out, and frees the key.
+    /// Removes the entry, frees the key, and returns the value.
     #[inline(always)]
     pub(super) fn take_value(self) -> V {
         self.map.take_value(self.place.tx(), self.home)
     }
 
-    /// Moves the key and the value out.
+    /// Removes the entry, and returns the key and the value.
     pub(super) fn take_pair(self) -> (K, V) {
         let Pair { key, value } = self.map.take_pair(self.place.tx(), self.home);
         (key.into_inner(), value)
@@ -191,9 +195,10 @@ impl<'r, K: HashKey<'r>, V: Persist> FoundEntry<'_, 'r, K, V> {
 }
 
 impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
-    /// Finds the entry of a key, or the place for it. `hash` is passed if it is known.
+    /// Finds the entry of a key, to write, or the place for it. `hash` is the hash of the key, if the caller
+    /// knows it.
     #[inline(always)]
-    #[allow(clippy::type_complexity)] // it returns the transaction
+    #[allow(clippy::type_complexity)] // the error returns the transaction to the caller
     pub(super) fn find_entry_mut<'t>(
         self,
         tx: &'t mut Txn<'r>,
@@ -210,10 +215,10 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     }
 
     /// Moves entries of another map to this one, from the places `homes`, which are in an order in which they
-    /// can be removed. `room` makes room for an entry whose key is missing here.
+    /// can be removed. `room` makes room for an entry whose key this map does not have.
     ///
     /// # Errors
-    /// Those of `room`. Then some entries have moved, and all others are still in the other map.
+    /// The errors of `room`. Then some entries have moved, and all others are still in the other map.
     pub(super) fn take_all(
         self,
         tx: &mut Txn<'r>,
@@ -225,7 +230,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         V: Persist<At<'r> = V>,
     {
         for home in homes {
-            // SAFETY: `home` is the place of an entry.
+            // SAFETY: `home` is the place of an entry of `other`.
             let pair = unsafe { buffer::read(tx, other.slot_of(tx, &home)).value() };
             let query: *const K::Query = pair.key.query(tx);
             // SAFETY: the query of a key is not written as long as the key is in its map, and this key is in
@@ -259,7 +264,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// Makes room for an entry in the array of a small map.
+    /// Makes room for one more entry in the array of a small map. Returns the slots of the array.
     pub(super) fn room_among_few(self, tx: &mut Txn<'r>) -> Result<Slots<Pair<K, V>>> {
         assert!(tx[self].root.is_none());
         let (slots, len) = tx[self].slots(tx);
@@ -306,7 +311,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         unsafe { EntryMut::new(tx, bucket.slot_ptr(slot)) }
     }
 
-    /// Moves the entries of a small map to a bucket.
+    /// Moves the entries of a small map to a bucket below a new root, and returns the root.
     #[cold]
     pub(super) fn outgrow(self, tx: &mut Txn<'r>) -> Result<P<'r, Root<'r, K, V>>>
     where
@@ -325,7 +330,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         Ok(root)
     }
 
-    /// Moves a value out, and frees its key.
+    /// Removes the entry at `home`, frees its key, and returns its value.
     #[inline(always)]
     pub(super) fn take_value(self, tx: &mut Txn<'r>, home: EntryHome<'r, K, V>) -> V {
         let Pair { key, value } = self.take_pair(tx, home);
@@ -333,7 +338,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         value
     }
 
-    /// Moves an entry out.
+    /// Removes the entry at `home`, and returns it.
     pub(super) fn take_pair(self, tx: &mut Txn<'r>, home: EntryHome<'r, K, V>) -> Pair<K, V> {
         match home {
             EntryHome::Few(index) => self.take_from_few(tx, index),
@@ -351,8 +356,8 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     fn take_from_few(self, tx: &mut Txn<'r>, index: usize) -> Pair<K, V> {
         let (slots, len) = tx[self].slots(tx);
         assert!(index < len, "there is no entry");
-        // SAFETY: both slots have entries, by the assertion. The last one moves to the place of the removed
-        // one.
+        // SAFETY: the slots `index` and `len - 1` have entries, by the assertion. The last entry moves to the
+        // place of the removed one.
         unsafe {
             let (at, last) = (slots.slot_ptr(index), slots.slot_ptr(len - 1));
             buffer::announce(tx, &[buffer::range(at), buffer::range(last), buffer::range(value_of(self))]);
@@ -369,7 +374,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// Calls `change` with each entry of a small map; it may change the value.
+    /// Calls `change` with each entry, if the map is small. `change` may change the value.
     pub(super) fn change_few(self, tx: &mut Txn<'r>, change: &mut impl FnMut(&K::Query, &mut V)) {
         if let Some(few) = tx[self].few {
             // SAFETY: by the invariant, the first `len` slots of `few` have entries.
@@ -377,8 +382,8 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// Moves all entries to a new map by `add`, and frees all memory of the old one. If this fails, nothing
-    /// has changed.
+    /// Moves all entries to a new table by `add`, and frees the memory of the old table. If this fails,
+    /// nothing has changed.
     pub(super) fn rebuild(
         self,
         tx: &mut Txn<'r>,
@@ -404,7 +409,8 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
 }
 
 impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
-    /// Moves all entries out to `each`, and frees all memory when the transaction commits.
+    /// Moves all entries out, and passes each to `each`. Frees the memory of the map when the transaction
+    /// commits.
     pub(super) fn drain(self, tx: &mut Txn<'r>, mut each: impl FnMut(&Txn<'r>, Pair<K, V>)) {
         let each = &mut |tx: &mut Txn<'r>, pair| {
             each(tx, pair);
@@ -419,17 +425,19 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
         }
     }
 
-    /// Frees all memory when the transaction commits. Objects that the entries point to are left to the next
-    /// collection.
+    /// Frees the memory of the map when the transaction commits. Objects that the entries point to are left
+    /// to the next collection.
     pub(super) fn free_table(self, tx: &mut Txn<'r>) {
         // SAFETY: a map is moved and never copied, so there is no other pointer to the nodes of this one.
         unsafe { self.free(tx) };
     }
 
-    /// Moves all entries out, until there is an error.
+    /// Moves all entries of the map out of their slots, and passes each to `each`, until `each` returns an
+    /// error.
     ///
     /// # Safety
-    /// The entries are not used here again; or those that `each` has got are not used again.
+    /// Either the caller does not use the entries in the map again, or it does not use those that `each` has
+    /// got.
     unsafe fn move_out(
         &self,
         tx: &mut Txn<'r>,
@@ -446,10 +454,10 @@ impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
         self.root.map_or(Ok(()), |root| unsafe { root.move_out(tx, each) })
     }
 
-    /// Frees all memory when the transaction commits.
+    /// Frees the array, or the trie, of the map when the transaction commits.
     ///
     /// # Safety
-    /// Only this map points to its memory.
+    /// Only this map points to its array, and to its root.
     unsafe fn free(self, tx: &mut Txn<'r>) {
         // SAFETY: only this map points to the array and to the root, by the caller's premise, and it is
         // consumed.

@@ -29,7 +29,8 @@ pub use iter::{Iter, Keys, Values};
 pub use map::PHashMap;
 pub use set::PHashSet;
 
-/// See [`own_types`](super::own_types).
+/// Entries for the lists of [`own_types`](super::own_types): the types of this module, each with the promise
+/// that [`check`](crate::Heap::check) verifies.
 pub(super) const OWN_TYPES: &[OwnType] = &[
     OwnType::for_type::<PHashMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
         CollectionRule::hash(ty, map::FEW, tags::FIXED)
@@ -44,15 +45,16 @@ pub(super) const OWN_TYPES: &[OwnType] = &[
     OwnType::for_type::<tags::Tags>(TypePromise::Nothing),
 ];
 
-/// Reading.
+/// Reading a map.
 impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
-    /// Returns the value of a key. O(1), as are the next two.
+    /// Returns the value of a key, if the map has the key. O(1).
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, key: impl KeyArg<'r, K>) -> Option<&'v V> {
         self.pair(view, key.seen(view)).map(|pair| &pair.value)
     }
 
-    /// Returns the key as stored in the map, and its value.
+    /// Returns the key as stored in the map, in its borrowed form, and its value, if the map has the key.
+    /// O(1).
     #[inline]
     pub fn get_key_value<'v>(
         &self,
@@ -62,7 +64,7 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         self.pair(view, key.seen(view)).map(|pair| (pair.key.query(view), &pair.value))
     }
 
-    /// Whether the map has a key.
+    /// Whether the map has a key. O(1).
     #[inline]
     pub fn contains_key(&self, view: &View<'r>, key: impl KeyArg<'r, K>) -> bool {
         self.pair(view, key.seen(view)).is_some()
@@ -88,15 +90,15 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
 
     /// Returns some of the entries, and a number with which the next call continues: a scan in steps, between
     /// which the map may be changed, and the heap closed and opened. A scan begins with 0, and ends when a
-    /// step returns 0. The number is its only state.
+    /// step returns 0. This number is the only state of a scan.
     ///
     /// A scan shows each entry that is in the map from the first step to the last at least once, whatever is
     /// inserted and removed in between. It shows an entry twice only if [`clear`](P::clear),
     /// [`drain`](P::drain), [`shrink_to_fit`](P::shrink_to_fit), or [`append`](P::append) to an empty map
     /// has replaced the buckets. An entry that is inserted or removed during the scan may be shown or not.
     ///
-    /// A step shows one bucket: up to 27 entries (more if keys have equal hashes), and none if they have been
-    /// removed. O(1). A map whose entries still form an array (up to 8) is shown in one step.
+    /// A step shows one bucket: up to 27 entries (more if keys have equal hashes), or none if all its entries
+    /// have been removed. O(1). A map whose entries still form an array (up to 8) is shown in one step.
     ///
     /// The command `SCAN` of Redis has the same guarantee. Here the number is the hash at which a bucket
     /// begins. Buckets come in the order of hashes, and if a bucket is split, each of its entries stays
@@ -131,7 +133,7 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
 }
 
 by_pointer! {
-    /// Reading a map by its pointer: short for `view[map].get(view, …)`.
+    /// Reading a map through a `P` to it: short for `view[map].get(view, …)` and so on.
     [K: HashKey<'r>, V: Persist] PHashMap<K, V>:
     fn get(key: impl KeyArg<'r, K>) -> Option<&'v V>;
     fn contains_key(key: impl KeyArg<'r, K>) -> bool;

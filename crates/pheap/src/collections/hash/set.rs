@@ -35,7 +35,7 @@ pub struct PHashSet<'r, K> {
     map: PHashMap<'r, K, ()>,
 }
 
-/// The iterator over a set.
+/// The iterator over the elements of a set.
 type Elements<'v, 'r, K> = Keys<'v, 'r, K, ()>;
 
 set_of! {
@@ -57,7 +57,7 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
         (Keys(cursor), next)
     }
 
-    /// Returns an element at random, each with the same probability; none if the set is empty. See
+    /// Returns an element at random, each with the same probability; `None` if the set is empty. See
     /// [`PHashMap::choose`].
     pub fn choose<'v>(&self, view: &'v View<'r>, random: impl FnMut() -> u64) -> Option<&'v K::Query> {
         self.map.choose(view, random).map(|(element, ())| element)
@@ -121,8 +121,8 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
     /// Inserts the items of an iterator. The waits for memory overlap, as in `extend` of a [`PHashMap`].
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Then earlier items were inserted; if the transaction fails, they are
-    /// not.
+    /// As for [`insert`](Self::insert). Then the earlier items stay inserted, unless the transaction is
+    /// rolled back.
     pub fn extend<Q: Borrow<K::Query>>(
         self,
         tx: &mut Txn<'r>,
@@ -137,7 +137,7 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
     /// As for [`insert`](Self::insert). Then some elements have moved, and all others are still in `other`.
     ///
     /// # Panics
-    /// If the two are the same.
+    /// If `other` is this set.
     pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PHashSet<'r, K>>) -> Result<()> {
         self.map().append(tx, other.map())
     }
@@ -147,7 +147,7 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
         self.map().drain(tx).map(|(element, ())| element)
     }
 
-    /// Frees unused memory: all elements move. O(n).
+    /// Frees unused memory: all elements move to a new table. O(n).
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).

@@ -1,6 +1,6 @@
 //! Makes room for an entry by dividing a bucket in two, as in R. Fagin, J. Nievergelt, N. Pippenger, H. R.
 //! Strong, "Extendible hashing: a fast access method for dynamic files", 1979. But here the directory is a
-//! trie, each node of which grows separately, so that no step is long.
+//! trie, and each node of the trie grows separately, so that no insertion takes long.
 
 use super::HashKey;
 use super::bucket::{Bucket, BucketSlot, Pair, hash_of};

@@ -2,21 +2,23 @@
 
 use crate::Persist;
 
-/// Entries of a bucket. The tags, the depth and the pointer of a bucket fill a cache line.
+/// Number of slots of a bucket. With 27 slots, the tags, the depth and the pointer to the next bucket of the
+/// chain fill a cache line of 64 bytes.
 pub(super) const SLOTS: usize = 27;
-/// Bits of a hash.
+/// Number of bits of a hash.
 pub(super) const HASH: u32 = u64::BITS;
-/// Bits of a tag that are the next bits of the hash by which the bucket will be split, so that most
-/// splits need not compute hashes. When all of them have been used, this window moves on.
+/// Number of bits of a tag that are the next bits of the hash, by which the bucket will be split: so most
+/// splits need not compute hashes. When splits have used all of these bits, the window moves on by as many
+/// bits of the hash.
 const WINDOW: u32 = 4;
-/// The other bits of a tag: the last bits of the hash, by which buckets are divided last. If all are 0, the
-/// tag has a 1 instead.
+/// The mask of the other bits of a tag: the last bits of the hash, by which buckets are split last. If all of
+/// them are 0, the tag has a 1 instead.
 pub(super) const FIXED: u16 = u16::MAX >> WINDOW;
-/// A bit for each slot.
+/// The mask with a bit for each slot of a bucket.
 pub(super) const ALL: u32 = (1 << SLOTS) - 1;
 
-/// The tags, 0 for a slot without an entry; and the depth of the bucket: the number of leading bits on which
-/// its hashes agree.
+/// The tags of a bucket, 0 for a slot without an entry; and the depth of the bucket: the number of leading
+/// bits that all its hashes share.
 #[derive(Persist, Clone, Copy)]
 #[persist(own, id = "pheap::hash::Tags", crate = "crate")]
 #[repr(C)]
@@ -33,7 +35,7 @@ fn fixed(hash: u64) -> u16 {
 }
 
 /// Returns the slot in or near which an entry with this hash is stored if possible, so that a lookup can
-/// prefetch it before it reads the tags.
+/// prefetch the entry before it reads the tags.
 #[inline(always)]
 pub(super) fn preferred(hash: u64) -> usize {
     ((hash >> 16 & 0xffff) as usize * SLOTS) >> 16
@@ -49,25 +51,25 @@ impl Tags {
         self.depth.into()
     }
 
-    /// Returns a mask of the hash bits in which entries may differ.
+    /// Returns a mask of the hash bits in which the entries of the bucket may differ.
     #[inline(always)]
     pub(super) fn rest(&self) -> u64 {
         u64::MAX.checked_shr(self.depth()).unwrap_or(0)
     }
 
-    /// Returns the slots whose entries may have this hash.
+    /// Returns the slots whose entries may have this hash, as a bit mask.
     #[inline(always)]
     pub(super) fn matching(&self, hash: u64) -> u32 {
         self.equal(fixed(hash))
     }
 
-    /// Returns the slots without an entry.
+    /// Returns the slots without an entry, as a bit mask.
     #[inline(always)]
     pub(super) fn free(&self) -> u32 {
         self.equal(0)
     }
 
-    /// Returns the slots with an entry.
+    /// Returns the slots with an entry, as a bit mask.
     #[inline(always)]
     pub(super) fn occupied(&self) -> u32 {
         !self.free() & ALL
@@ -84,7 +86,7 @@ impl Tags {
         return self.equal_portable(fixed);
     }
 
-    /// Compares four tags at a time, in a word.
+    /// Compares four tags at a time, in a word of 64 bits.
     #[cfg(any(test, not(target_arch = "x86_64")))]
     fn equal_portable(&self, fixed: u16) -> u32 {
         const LOW: u64 = 0x0001_0001_0001_0001;
@@ -92,10 +94,10 @@ impl Tags {
         for (i, tags) in self.tags.chunks(4).enumerate() {
             let word = tags.iter().rev().fold(0, |word, &tag| word << 16 | u64::from(tag));
             let different = (word ^ (LOW * u64::from(fixed))) & (LOW * u64::from(FIXED));
-            // A carry into the uppermost bit of each part that is not 0. It does not leave the part, because
-            // that bit was not set.
+            // The sum sets the uppermost bit of each part of 16 bits that is not 0. No carry leaves a part,
+            // because its uppermost bit was not set.
             let zeros = !(different + LOW * 0x7fff) & LOW << 15;
-            // Bits 15, 31, 47 and 63 to 0 to 3.
+            // Moves the bits 15, 31, 47 and 63 of `zeros` to the bits 0 to 3.
             let bits = (zeros >> 15).wrapping_mul(1 << 45 | 1 << 30 | 1 << 15 | 1) >> 45 & 0xf;
             equal |= (bits as u32) << (4 * i);
         }
@@ -144,7 +146,7 @@ impl Tags {
     }
 
     /// Returns the slots whose entries go to the second half when the bucket is divided by the next bit of
-    /// the hash.
+    /// the hash, as a bit mask.
     pub(super) fn second_half(&self) -> u32 {
         let bit = 15 - self.depth() % WINDOW;
         let second = |(slot, tag): (usize, &u16)| u32::from(tag >> bit & 1) << slot;
@@ -158,14 +160,14 @@ impl Tags {
         self.depth().is_multiple_of(WINDOW)
     }
 
-    /// Moves the tags of `slots` to `other`.
+    /// Moves the tags of the slots in the bit mask `slots` to `other`.
     pub(super) fn move_to(&mut self, other: &mut Tags, slots: u32) {
         for slot in bits(slots) {
             other.tags[slot] = std::mem::take(&mut self.tags[slot]);
         }
     }
 
-    /// Whether all entries may have this hash.
+    /// Whether all entries of the bucket may have this hash, according to their tags.
     pub(super) fn all_match(&self, hash: u64) -> bool {
         self.matching(hash) == self.occupied()
     }
@@ -198,7 +200,8 @@ mod tests {
             let mut tags = Tags::new(depth);
             for _ in 0..100 {
                 let slot = random(&mut state) as usize % SLOTS;
-                // A few different tags, and among them hashes whose tag bits are 0.
+                // The random hashes have only a few different tags. In some of them, all bits that the tag
+                // has are 0.
                 let hash = random(&mut state) & (7 << 61 | 0x803);
                 tags.set(slot, hash);
                 hashes[slot] = Some(hash);

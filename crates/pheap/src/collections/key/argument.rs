@@ -1,4 +1,4 @@
-//! Arguments that are accepted for a key.
+//! `KeyArg`: the arguments that the methods of a map accept for a key.
 
 #![allow(unsafe_code)]
 
@@ -57,19 +57,21 @@ use crate::ptr::P;
     note = "a key that is a text is passed as `&str`, one of bytes as `&[u8]`, and a number or a type with `#[persist(key)]` as itself or by reference"
 )]
 pub unsafe trait KeyArg<'r, K: MapKey<'r>> {
-    /// The borrowed form, independent of the heap, so that it stays the same while the map is changed.
+    /// The type in which [`apart`](Self::apart) returns the borrowed form. It does not borrow the
+    /// transaction, so it stays valid while the map is changed.
     #[doc(hidden)]
     type Apart: Deref<Target = K::Query>;
 
-    /// Returns the borrowed form.
+    /// Returns the key's borrowed form, which borrows the view.
     #[doc(hidden)]
     fn seen<'v>(&'v self, view: &'v View<'r>) -> &'v K::Query;
 
     #[doc(hidden)]
     fn apart(&self, view: &View<'r>) -> Self::Apart;
 
-    /// Makes the key for the map. `query` is the key's borrowed form in the search: borrowing it again could
-    /// give another value, because `Borrow` may be the program's code.
+    /// Makes the key for the map. `query` is the key's borrowed form, with which the map was searched. The
+    /// argument is not borrowed again, because its `Borrow` may be the program's code, and return another
+    /// value.
     #[doc(hidden)]
     #[inline(always)]
     fn to_key(&self, tx: &Txn<'r>, query: &K::Query) -> Result<K> {
@@ -77,7 +79,7 @@ pub unsafe trait KeyArg<'r, K: MapKey<'r>> {
     }
 }
 
-#[diagnostic::do_not_recommend] // so that the message is that of `KeyArg`
+#[diagnostic::do_not_recommend] // so that the compiler shows the message of `KeyArg`
 // SAFETY: the key is made by `from_query`.
 unsafe impl<'q, 'r, K, Q> KeyArg<'r, K> for &'q Q
 where
@@ -135,8 +137,9 @@ macro_rules! __key_by_value {
 }
 pub(super) use crate::__key_by_value as by_value;
 
-/// Texts and bytes in the heap, for keys with this borrowed form. `apart` copies them, because a reference to
-/// them would borrow the transaction, which the change of the map needs.
+/// Implements `KeyArg` for pointers to texts and bytes in the heap: arguments for keys whose borrowed form is
+/// a text or bytes. `apart` copies these, because a reference to them would borrow the transaction, which the
+/// change of the map needs.
 macro_rules! in_the_heap {
     ($($ty:ty: $query:ty, |$this:ident, $view:ident| $seen:expr;)*) => {$(
         // SAFETY: the key is made by `from_query`.
@@ -161,9 +164,10 @@ in_the_heap! {
     P<'r, [u8]>: [u8], |this, view| &view[*this];
 }
 
-/// A text that a map can share, if its key type does; for other key types, a key is made from it.
+/// Implements `KeyArg` for `SharedStr`. A map whose key type is `SharedStr` shares the text; for other key
+/// types, a key is made from a copy of the text.
 ///
-/// The trait cannot decide by the key type whether to share, so there is an impl for each key type.
+/// There is an impl for each key type, because one impl could not decide by the key type whether to share.
 macro_rules! shared {
     ($($key:ty: |$this:ident, $tx:ident, $query:ident| $own:expr;)*) => {$(
         // SAFETY: a `SharedStr` owns nothing, and the other keys are made as `from_query` makes them.

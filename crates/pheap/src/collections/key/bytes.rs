@@ -1,4 +1,4 @@
-//! Keys whose borrowed form is bytes or a text. All of them except `SharedStr` own it.
+//! Keys whose borrowed form is bytes or a text. All of these except `SharedStr` own the bytes.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::collections::string::PString;
 use crate::error::Result;
 use crate::ptr::P;
 
-/// Returns the first 8 bytes as a big-endian number; zeros follow fewer bytes. Lesser bytes
+/// Returns the first 8 bytes as a big-endian number, as if zeros followed fewer than 8 bytes. Lesser bytes
 /// never have a greater number.
 #[inline(always)]
 pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
@@ -25,7 +25,8 @@ pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// Compares bytes whose first `known` ones are equal. Also returns how many of the first bytes are equal.
+/// Compares two sequences of bytes, whose first `known` bytes are equal. Also returns the length of their
+/// longest common prefix.
 #[inline(always)]
 fn compare_bytes(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     let word = |bytes: &[u8]| Some(u64::from_be_bytes(*bytes.get(known..)?.first_chunk()?));
@@ -35,7 +36,8 @@ fn compare_bytes(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     }
 }
 
-/// Like [`compare_bytes`], if the next 8 bytes are equal, or one of the two has fewer.
+/// Like [`compare_bytes`], for the case that the 8 bytes after the first `known` are equal, too, or one
+/// sequence has fewer.
 #[inline(never)]
 fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     let len = one.len().min(other.len());
@@ -47,7 +49,7 @@ fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
         at += 32;
     }
     while at < len {
-        // The last word may include bytes that are known to be equal. They do not change the result.
+        // The last 8 bytes may include some that are known to be equal. These do not change the result.
         let from = at.min(len.saturating_sub(8));
         let (a, b) = (prefix_of_bytes(&one[from..len]), prefix_of_bytes(&other[from..len]));
         if a != b {
@@ -58,14 +60,14 @@ fn compare_more(one: &[u8], other: &[u8], known: usize) -> (Ordering, usize) {
     (one.len().cmp(&other.len()), len)
 }
 
-/// Key types whose borrowed form is bytes or a text.
+/// Implements the traits of keys for types whose borrowed form is bytes or a text.
 macro_rules! by_bytes {
     ($(
         $key:ty: $target:ty, |$this:ident, $view:ident| $shown:expr, |$query:ident| $bytes:expr,
         |$tx:ident| $make:expr, $give_up:expr;
     )*) => {$(
-        // SAFETY: the query is memory that `from_query` has allocated, or lies in the key; that of a
-        // `SharedStr` is never written.
+        // SAFETY: the query is memory that `from_query` has allocated for the key, or lies in the key; the
+        // text of a `SharedStr` is never written.
         unsafe impl<'r> MapKey<'r> for $key {
             type Query = $target;
 
@@ -122,7 +124,7 @@ by_bytes! {
         this.free(tx);
     SharedStr<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(),
         |tx| SharedStr::new(tx, query),
-        // Other objects may point to the text.
+        // A `SharedStr` frees nothing: other objects may point to the text.
         { let _ = this; };
     PString<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(),
         |tx| PString::from_str(tx, query),

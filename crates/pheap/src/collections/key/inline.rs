@@ -1,4 +1,4 @@
-//! `InlineBytes`: bytes that lie in the key itself if they are few.
+//! `InlineBytes`: bytes for keys; up to 30 lie in the key itself.
 
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -21,13 +21,13 @@ use crate::error::Result;
 ///
 /// A map whose keys are `P<[u8]>` keeps 8 bytes for each key in its node, and a separate object: a search
 /// that has to compare the key itself reads that object, which may not be in the cache, nor in memory. For
-/// `InlineBytes` of up to 30 bytes, it reads the node only; an insertion allocates no object for the key,
-/// and a removal frees none. The cost is 32 bytes for each key in the node, whatever its length, also in
-/// free slots, and in the inner nodes of a [`PBTreeMap`](crate::PBTreeMap). So it is for keys that are
-/// rarely longer than 30 bytes, and that searches compare: each key that is found, and in an
-/// ordered map also keys that share their first bytes. A `P<[u8]>` is better if most keys are longer (such a
-/// key takes these 32 bytes and its object), or if there are many keys that are rarely looked up. Order,
-/// hashes, and the arguments of a search are the same.
+/// `InlineBytes` of up to 30 bytes, a search reads the node only; an insertion allocates no object for the
+/// key, and a removal frees none. The cost is 32 bytes for each key in the node, whatever its length, also in
+/// free slots, and in the inner nodes of a [`PBTreeMap`](crate::PBTreeMap). So `InlineBytes` is for keys that
+/// are rarely longer than 30 bytes, and that searches compare: each key that is found, and in an ordered map
+/// also keys that share their first bytes. A `P<[u8]>` is better if most keys are longer (an `InlineBytes` of
+/// more than 30 bytes takes 32 bytes in the node, and an object), or if there are many keys that are rarely
+/// looked up. Order, hashes, and the arguments of a search are the same for both types.
 //
 // Invariant: the program has no `P` to the bytes, and no copy of the key: the vector has the only pointer to
 // its buffer. In a file, `check` verifies that by the rule of the vector.
@@ -38,17 +38,18 @@ pub struct InlineBytes<'r> {
     form: Form<'r>,
 }
 
-/// Most bytes that lie in the key.
+/// The most bytes that an `InlineBytes` has in itself, and not in a buffer.
 const ROOM: usize = 30;
 
-/// The place of the bytes. It has no padding, so a commit need not zero any.
+/// The place of the bytes of a key: in the key, or in a buffer. The type has no padding, so a commit need not
+/// zero any.
 #[derive(Persist)]
 #[repr(u8)]
 #[persist(own, id = "pheap::InlineForm", crate = "crate")]
 pub(super) enum Form<'r> {
-    /// In the key: their number, and the bytes, with zeros after them.
+    /// The bytes lie in the key: their number, then the bytes, followed by zeros.
     Short(u8, [u8; ROOM]),
-    /// In a buffer. The other fields are zero.
+    /// The bytes lie in the buffer of a `PBytes`. The other two fields are zero.
     Long([u8; 7], PBytes<'r>, u64),
 }
 
@@ -66,7 +67,7 @@ impl<'r> InlineBytes<'r> {
         InlineBytes { form: Form::Short(0, [0; ROOM]) }
     }
 
-    /// Makes a copy of these bytes. O(n); allocates only for more than 30.
+    /// Makes a key with a copy of `bytes`. O(n); allocates only for more than 30 bytes.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
@@ -86,7 +87,7 @@ impl<'r> InlineBytes<'r> {
     #[inline(always)]
     pub fn as_slice<'v>(&'v self, view: &'v View<'r>) -> &'v [u8] {
         match &self.form {
-            // In a file of unknown origin, the length may be greater.
+            // In a file of unknown origin, the stored length may be greater than `ROOM`.
             Form::Short(len, room) => &room[..usize::from(*len).min(ROOM)],
             Form::Long(_, bytes, _) => bytes.as_slice(view),
         }
@@ -107,8 +108,8 @@ impl<'r> InlineBytes<'r> {
         self.len() == 0
     }
 
-    /// Frees its buffer, if it has one, when the transaction commits, before a collection would: for keys
-    /// that a map has returned.
+    /// Frees the key's buffer, if it has one, when the transaction commits, earlier than the collector would.
+    /// It is for a key that a map has returned.
     pub fn free(self, tx: &Txn<'r>) {
         if let Form::Long(_, bytes, _) = self.form {
             bytes.free(tx);
@@ -123,7 +124,7 @@ mod tests {
     use crate::ptr::P;
     use crate::{Heap, PBTreeMap, PHashMap, Root, field};
 
-    /// Returns samples of several lengths, some of them around `ROOM`, sorted.
+    /// Returns sequences of bytes for keys, sorted. Some lengths are around `ROOM`.
     fn samples() -> Vec<Vec<u8>> {
         let mut all: Vec<Vec<u8>> = [0, 1, 7, 8, 9, 29, 30, 31, 32, 200]
             .iter()
@@ -154,7 +155,7 @@ mod tests {
         .unwrap();
     }
 
-    /// A file of unknown origin may have such lengths.
+    /// A file of unknown origin may have a key with a stored length greater than `ROOM`.
     #[test]
     fn a_length_that_is_too_large_is_that_of_the_room() {
         let heap = Heap::in_memory().unwrap();

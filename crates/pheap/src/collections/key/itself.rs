@@ -1,5 +1,5 @@
 //! Keys that are their own borrowed form: numbers, `bool`, `char`, arrays of bytes, UUIDs, and types that
-//! consist of such keys.
+//! consist of these.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,8 @@ use crate::error::Result;
 use crate::layout::{StoreAs, Stored};
 use crate::values::{POption, PTuple2, PTuple3, PTuple4, PTuple5, PTuple6, PTuple7, PTuple8};
 
-/// Implements `MapKey` for a type that is its own borrowed form. `$look` runs whenever a key is read or made.
+/// Implements `MapKey` for a type that is its own borrowed form. The code `$look` runs whenever a key is read
+/// or made; a test uses it.
 macro_rules! key_by_itself {
     ([$($param:tt)*] $ty:ty, || $look:expr) => {
         // SAFETY: the query is the key itself.
@@ -40,7 +41,8 @@ macro_rules! key_by_itself {
 #[cfg(test)]
 pub(in crate::collections) use key_by_itself;
 
-/// Key types that are their own borrowed form.
+/// Implements the traits of keys for types that are their own borrowed form, and do not consist of other
+/// keys.
 macro_rules! by_itself {
     ($(
         $(@ $param:ident)? $ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;
@@ -82,11 +84,12 @@ by_itself! {
     @N [u8; N]: N <= 8, |bytes, hasher| hasher.write(bytes), prefix_of_bytes(bytes);
 }
 
-/// A key that is part of another key.
+/// A type whose values can be parts of a key: a key that is its own borrowed form, has a hash and an order,
+/// and is `Copy`.
 pub trait Part<'r>: HashKey<'r, Query = Self> + OrdKey<'r> + Copy {}
 impl<'r, K: HashKey<'r, Query = K> + OrdKey<'r> + Copy> Part<'r> for K {}
 
-/// Key types that consist of such keys.
+/// Implements the traits of keys for types that consist of [`Part`]s.
 macro_rules! of_parts {
     ($([$($param:tt)*] $ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;)*) => {$(
         key_by_itself!([$($param)*] $ty, || ());
@@ -160,8 +163,8 @@ by_itself! {
     uuid::Uuid: false, |x, hasher| hasher.write(x.as_bytes()), prefix_of_bytes(x.as_bytes());
 }
 
-/// Returns a number with the order of `OrderedFloat`: the two zeros are equal, and all NaNs are equal and the
-/// greatest.
+/// Returns a number that is ordered as `x` is as an `OrderedFloat`: the two zeros are equal, and all NaNs are
+/// equal and greater than all other values.
 #[cfg(feature = "ordered-float")]
 fn bits_in_order(x: f64) -> u64 {
     match x {

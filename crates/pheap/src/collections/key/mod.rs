@@ -26,7 +26,8 @@ pub use inline::InlineBytes;
 pub(super) use itself::key_by_itself;
 pub use shared::SharedStr;
 
-/// See [`own_types`](super::own_types).
+/// Entries for the lists of [`own_types`](super::own_types): the types of this module, each with the promise
+/// that [`check`](crate::Heap::check) verifies.
 pub(super) const OWN_TYPES: &[OwnType] = &[
     OwnType::for_type::<SharedStr<'static>>(TypePromise::Frozen),
     OwnType::for_type::<InlineBytes<'static>>(TypePromise::Nothing),
@@ -40,9 +41,8 @@ pub(super) const OWN_TYPES: &[OwnType] = &[
 /// `[u8; N]`, and types that consist of them (`PTuple2`, `POption`, `Reverse`, `NonZero`, `PSystemTime` and
 /// so on) are their own borrowed form. The borrowed form of `P<str>`, `PString` and [`SharedStr`] is a `str`.
 /// That of `P<[u8]>`, `PBytes` and [`InlineBytes`] (which keeps short keys in the node of the map) is a
-/// `[u8]`. A program's type that is
-/// `Copy`, `Eq` and `Ord`, and consists of such keys, becomes a key by `#[persist(key)]`. [`KeyArg`] lists
-/// the other arguments that are accepted for a key.
+/// `[u8]`. A program's type that is `Copy`, `Eq` and `Ord`, and consists of such keys, becomes a key by
+/// `#[persist(key)]`. [`KeyArg`] lists the other arguments that are accepted for a key.
 ///
 /// # Safety
 /// The memory that [`query`](MapKey::query) returns lies in the key itself; or
@@ -56,7 +56,7 @@ pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
     /// Returns this key in its borrowed form.
     fn query<'v>(&'v self, view: &'v View<'r>) -> &'v Self::Query;
 
-    /// Makes a key.
+    /// Makes a key from its borrowed form. Allocates the memory that the key owns, if any.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
@@ -82,19 +82,20 @@ pub trait HashKey<'r>: MapKey<'r, Query: Eq> {
 
 /// A key of an ordered map.
 pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
-    /// Whether keys with the same prefix are equal.
+    /// Whether two keys with the same [`prefix`](Self::prefix) are equal.
     const EXACT: bool = false;
 
-    /// Returns a number that is consistent with the order of keys: a lesser key never has a greater prefix.
-    /// A [`PBTreeMap`](crate::PBTreeMap) stores codes that are made from it, and compares these first. So
-    /// many comparisons need not read the key itself.
+    /// Returns a number that is consistent with the order of keys: a lesser key never has a greater prefix. A
+    /// [`PBTreeMap`](crate::PBTreeMap) stores codes that are made from prefixes, and compares the codes
+    /// first. So many comparisons need not read the key itself.
     fn prefix(query: &Self::Query) -> u64 {
         let _ = query;
         0
     }
 
-    /// Compares two keys, whose first `known` bytes are equal. Also returns how many of the first bytes are
-    /// equal: all keys between the two begin with these. 0 if keys are not ordered by their bytes.
+    /// Compares two keys, whose first `known` bytes are equal. Also returns a number of first bytes that are
+    /// equal in both, and with which all keys between the two begin; 0 for keys that are not ordered by their
+    /// bytes.
     #[doc(hidden)]
     #[inline(always)]
     fn compare(one: &Self::Query, other: &Self::Query, known: usize) -> (Ordering, usize) {
@@ -120,7 +121,8 @@ impl KeyHasher {
         KeyHasher(SipHasher13::new_with_keys(secret[0], secret[1]))
     }
 
-    /// Adds bytes. It does not add their number: if the number varies and more data follow, add it first.
+    /// Adds bytes to the hash. Their number is not part of the hash: if it varies and more data follow, add
+    /// the number first.
     #[inline(always)]
     pub fn write(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
@@ -133,7 +135,8 @@ impl KeyHasher {
 }
 
 /// A key that a collection has made, by [`MapKey::from_query`] or [`KeyArg::to_key`]. If the key owns memory,
-/// only its borrowed form has been shown to the program. In a file it is the key itself.
+/// only its borrowed form has been shown to the program. In a file, an `OwnKey` has the layout and the type
+/// of the key.
 #[repr(transparent)]
 pub(crate) struct OwnKey<K>(K);
 
@@ -165,7 +168,7 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
         key.to_key(tx, query).map(OwnKey)
     }
 
-    /// Returns its borrowed form.
+    /// Returns the key's borrowed form.
     #[inline(always)]
     pub(super) fn query<'v>(&'v self, view: &'v View<'r>) -> &'v K::Query {
         self.0.query(view)
@@ -175,8 +178,8 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
     #[inline(always)]
     pub(super) fn free_key(self, tx: &Txn<'r>) {
         // SAFETY: `from_query` has made the key, and the program has never had it, or the key owns nothing,
-        // as this type guarantees. It is moved and never copied, so there is no other pointer to memory that
-        // it owns.
+        // as this type guarantees. An `OwnKey` is moved and never copied, so there is no other pointer to
+        // memory that the key owns.
         unsafe { self.0.give_up(tx) };
     }
 

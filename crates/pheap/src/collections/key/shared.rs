@@ -1,4 +1,4 @@
-//! `SharedStr`.
+//! `SharedStr`, a text that never changes and that several objects can share.
 
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -13,11 +13,11 @@ use crate::ptr::P;
 /// are `SharedStr` keeps the text of the argument, if that is a `SharedStr`, and leaves it to the collector
 /// when no object points to it any more. In both maps, keys are looked up by a `&str`.
 ///
-/// Two of them are equal if they are the same text object; to compare their contents, compare
+/// Two `SharedStr`s are equal if they point to the same object; to compare their contents, compare
 /// [`as_str`](Self::as_str).
 //
-// Invariant: the text is never written. No `P` to it is ever handed out, and `check` searches a file for
-// others (`TypePromise::Frozen`).
+// Invariant: the text is never written. The program never gets a `P` to the text, and `check` searches a file
+// for other pointers to it (`TypePromise::Frozen`).
 #[derive(Persist, Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 #[persist(own, id = "pheap::SharedStr", crate = "crate")]

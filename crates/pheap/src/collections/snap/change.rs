@@ -1,4 +1,4 @@
-//! New versions of a map.
+//! The operations that change a `PSnapMap`: each makes a new version of the map.
 //!
 //! An operation first does everything that may fail: it allocates new nodes, to which no object points yet.
 //! Then it changes a single node that the transaction has allocated before, in place, or the map itself, so
@@ -18,20 +18,21 @@ use crate::ptr::P;
 
 /// The result of inserting into a node.
 enum InsertOutcome<K, C> {
-    /// The node was changed in place.
+    /// The node was changed in place, so its parent stays as it is.
     Same,
-    /// Another node replaces it.
+    /// Another node replaces the node.
     One(C),
-    /// Two nodes replace it, and the second one has this key.
+    /// Two nodes replace the node; the key is that of the second one.
     Two(C, K, C),
 }
 
 /// The result of removing from a node.
 enum RemoveOutcome<C> {
     Same,
-    /// Another node replaces it, or it has become small.
+    /// Another node replaces the node; or this is the node itself, which was changed in place and has become
+    /// small.
     One(C),
-    /// It has become empty.
+    /// The last item of the node is removed: the parent drops the node.
     Gone,
 }
 
@@ -53,7 +54,7 @@ where
     tx.alloc(copy)
 }
 
-/// Inserts an item into a node, after the change `edit`.
+/// Changes a node by `edit`, and then inserts an item at a place. Splits a node that is full.
 fn grown<'r, K: Copy, T: Copy, const N: usize>(
     tx: &mut Txn<'r>,
     node: P<'r, Node<K, T, N>>,
@@ -73,7 +74,8 @@ where
     }
     let mut copy = tx[node];
     edit(&mut copy);
-    // If items are inserted in order, their nodes become full.
+    // An item at the end of the last node starts a new node: so if items are inserted in order, all earlier
+    // nodes are full.
     let (left, right) = if is_last && place == copy.len() {
         (copy, Node::one(key, item))
     } else {
@@ -91,20 +93,21 @@ where
 ///
 /// Operations that may allocate fail as [`Txn::alloc_slice`] does: for instance with
 /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
-/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then they have changed
-/// nothing, except that `extend` keeps the entries that it has inserted. Removal may allocate, too.
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then the map has the
+/// same entries as before, except that `extend` keeps the entries that it has inserted. Removal may allocate,
+/// too.
 impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     /// Inserts an entry, or replaces the value of an existing key. The value, and a new key, are copied into
     /// the map. Returns whether the key is new. O(log n).
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [Changing a map](P#change-PSnapMap).
+    /// As for [`Txn::alloc_slice`]; see [Changing a map](P#change-PSnapMap).
     pub fn insert(self, tx: &mut Txn<'r>, key: &K::Shown, value: &V::Shown) -> Result<bool> {
         self.insert_with(tx, key, |tx| V::freeze(tx, value))
     }
 
-    /// Like [`insert`](Self::insert), with the value that the function `value` makes. No other object may
-    /// point to the objects that this value points to.
+    /// Like [`insert`](Self::insert), with the value that the function `value` makes. Outside the map, no
+    /// object may point to the objects that this value points to.
     pub(crate) fn insert_with(
         self,
         tx: &mut Txn<'r>,
@@ -154,7 +157,8 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         Ok(is_new)
     }
 
-    /// Applies the change of a child to the nodes above. Returns the new top, if there is one.
+    /// Applies the change of a leaf to the inner nodes on the path to it, from the bottom up. Returns the new
+    /// top, if the top was replaced.
     fn climb(
         self,
         tx: &mut Txn<'r>,
@@ -192,10 +196,10 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         }
     }
 
-    /// Removes a key. Returns whether it was there. O(log n).
+    /// Removes a key. Returns whether the map had the key. O(log n).
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [Changing a map](P#change-PSnapMap).
+    /// As for [`Txn::alloc_slice`]; see [Changing a map](P#change-PSnapMap).
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Shown) -> Result<bool> {
         let mut path = SnapPath::new();
         let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
@@ -252,12 +256,12 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         tx[self] = PSnapMap::new();
     }
 
-    /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other. If they come
-    /// in the order of their keys, after all existing keys, their nodes become full.
+    /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other. If the items
+    /// come in the order of their keys, after all existing keys, their nodes become full.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). Then earlier items were inserted; if the transaction fails, they are
-    /// not.
+    /// As for [`insert`](Self::insert). Then the earlier items stay inserted, unless the transaction is
+    /// rolled back.
     pub fn extend<Q: Borrow<K::Shown>, W: Borrow<V::Shown>>(
         self,
         tx: &mut Txn<'r>,
@@ -269,8 +273,8 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     }
 }
 
-/// Changes a node that has `len` items afterwards. If that is 0, the node stays as it is, and the caller
-/// drops it.
+/// Changes a node by `edit`, after which it has `len` items. If `len` is 0, the node stays as it is, and the
+/// caller drops the node.
 fn less<'r, K, T, const N: usize>(
     tx: &mut Txn<'r>,
     node: P<'r, Node<K, T, N>>,
@@ -288,8 +292,8 @@ where
 }
 
 /// Joins a child of `inner` with a neighbour, if the child is small. Returns the place of the first of the
-/// two, and the joined node. None if the child is not small or has no neighbour, if the two do not fit, or if
-/// there is no memory: joining is optional.
+/// two, and the joined node. Returns `None` if the child is not small or has no neighbour, if the two do not
+/// fit into one node, or if there is no memory: joining is optional.
 fn joined<'r, K: Frozen<'r>, V: Frozen<'r>>(
     tx: &Txn<'r>,
     inner: P<'r, Inner<'r, K, V>>,

@@ -25,7 +25,7 @@ fn options(policy: SyncPolicy) -> Options {
 }
 
 impl Setup {
-    /// A map with entry 0, which is durable.
+    /// Makes a heap whose map has an entry 0, which is durable.
     fn new(policy: SyncPolicy) -> Setup {
         let folder = tempfile::tempdir().unwrap();
         let heap = options(policy).open(folder.path().join("heap")).unwrap();
@@ -65,7 +65,7 @@ fn what_is_not_durable_is_not_shown_and_nobody_waits() {
         let (tell, told) = mpsc::channel();
         setup.while_the_disk_stands_still(|| {
             commits.push(insert(map, 1));
-            // A thread that waits for the disk, after its transaction.
+            // A thread waits for the disk at the end of its transaction.
             scope.spawn(move || {
                 tell.send(this_thread()).unwrap();
                 map.txn(|tx, map| map.insert(tx, &2, &2)).unwrap();
@@ -74,7 +74,8 @@ fn what_is_not_durable_is_not_shown_and_nobody_waits() {
             until_it_sleeps(told.recv().unwrap());
             assert_eq!(durable(map), [0]);
             commits.extend((3..9).map(|key| insert(map, key)));
-            // In a transaction, also in one that excludes readers, and in one that is rolled back.
+            // The durable version is shown inside a transaction, too, also after the transaction has become
+            // long, and if it is rolled back.
             let panics = || {
                 map.txn_deferred(|tx, map_here| -> Result<()> {
                     map_here.insert(tx, &9, &9)?;
@@ -89,7 +90,7 @@ fn what_is_not_durable_is_not_shown_and_nobody_waits() {
     });
     commits.last().unwrap().wait().unwrap();
     assert_eq!(durable(map), (0..9).collect::<Vec<_>>());
-    // Over several roots, and without a change.
+    // Deferred transactions over several roots, and without a change.
     setup.while_the_disk_stands_still(|| {
         let both = crate::txn_deferred((map, &number), |((tx, map), (other, number))| {
             other[number] = 7;
@@ -101,7 +102,7 @@ fn what_is_not_durable_is_not_shown_and_nobody_waits() {
     });
     commits.last().unwrap().wait().unwrap();
     assert_eq!(durable(map).len(), 10);
-    // A long transaction.
+    // A deferred transaction that becomes long.
     setup.while_the_disk_stands_still(|| {
         let long = map.txn_deferred(|tx, map| {
             map.extend(tx, (10..1000).map(|key| (key, key)))?;
@@ -213,12 +214,12 @@ fn roots_come_and_change() {
     assert_eq!(durable(&again), [8]);
     heap.remove_root("new").unwrap();
     assert!(matches!(again.durable_snapshot(), Err(Error::Closed)));
-    // The same for the handle from before the migrations.
+    // The handle from before the migrations returns the same error.
     assert!(matches!(new.durable_snapshot(), Err(Error::Closed)));
 }
 
-/// The content of a heap is durable when it is opened, with any durability. With durabilities that do not
-/// wait, each transaction is durable, too.
+/// The content of a heap is durable when the heap is opened, with any durability. If commits do not wait for
+/// the disk, each committed transaction counts as durable, too.
 #[test]
 fn a_heap_that_is_opened_is_durable() {
     let setup = Setup::new(SyncPolicy::EveryCommit);
@@ -246,7 +247,7 @@ fn a_heap_that_is_opened_is_durable() {
     assert_eq!(durable(&heap.existing_root("map").unwrap()), found);
 }
 
-/// A map within a root has no durable versions: no method could return them.
+/// A map that is a field of a root object has no durable versions: no method could return them.
 #[test]
 fn only_a_root_has_versions() -> Result<()> {
     #[derive(Persist, Default)]

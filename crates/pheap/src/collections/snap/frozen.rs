@@ -13,8 +13,8 @@ use crate::ptr::P;
 /// one. Other pointers would lead to objects that transactions may write in place, while snapshots are
 /// read without a lock.
 pub trait Frozen<'r>: Persist<At<'r> = Self> + Copy + sealed::Sealed + 'r {
-    /// The type in which it is shown and looked up: a `str` for a `P<str>`, a `[T]` for a `P<[T]>`, and the
-    /// type itself for a plain one.
+    /// The type in which a key or value is shown to the program, and in which a key is looked up: a `str` for
+    /// a `P<str>`, a `[T]` for a `P<[T]>`, and the type itself for a plain one.
     type Shown: ?Sized;
 
     /// This type without a brand, for [`Snapshot`](super::Snapshot).

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `frozen` | the types of keys and values |
 //! | `node`, `path` | the tree, and ways through it |
-//! | `change` | new versions of it |
+//! | `change` | new versions of the map |
 //! | `seen`, `range` | reading |
 //! | `snapshot` | kept versions, which are read without the lock of their region |
 
@@ -96,7 +96,8 @@ pub struct PSnapMap<'r, K, V> {
     top: Child<'r, K, V>,
 }
 
-/// See [`own_types`](super::own_types).
+/// Entries for the lists of [`own_types`](super::own_types): the types of this module, each with the promise
+/// that [`check`](crate::Heap::check) verifies.
 pub(super) const OWN_TYPES: &[OwnType] = &[
     OwnType::for_type::<PSnapMap<'static, u8, u8>>(TypePromise::Collection(|ty| {
         CollectionRule::snap(ty, node::MAX_HEIGHT)
@@ -118,7 +119,7 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
     }
 }
 
-/// Reading.
+/// Reading a map.
 impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
     /// Returns the number of entries.
     #[inline(always)]
@@ -132,19 +133,19 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
         self.len == 0
     }
 
-    /// Returns the map of this view, to read it several times.
+    /// Returns the version of the map that this view shows, to read it several times.
     #[inline(always)]
     pub fn seen<'v>(&self, view: &'v View<'r>) -> SnapRef<'v, 'r, K, V> {
         SnapRef::new(view, self.top, self.len())
     }
 
-    /// Iterates over the entries in order, in their stored form.
+    /// Iterates over the entries in the order of their keys, in the form in which nodes store them.
     #[cfg_attr(not(feature = "serde"), allow(dead_code))]
     pub(crate) fn stored<'v>(&self, view: &'v View<'r>) -> impl Iterator<Item = (&'v K, &'v V)> {
         SnapEntries::all(view, self.top).map(|(_, key, value)| (key, value))
     }
 
-    /// [`SnapRef::get`].
+    /// Returns the value of a key, if the map has the key; see [`SnapRef::get`].
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, key: &K::Shown) -> Option<&'v V::Shown>
     where
@@ -153,7 +154,7 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
         self.seen(view).get(key)
     }
 
-    /// [`SnapRef::contains_key`].
+    /// Whether the map has a key; see [`SnapRef::contains_key`].
     #[inline]
     pub fn contains_key(&self, view: &View<'r>, key: &K::Shown) -> bool
     where
@@ -162,35 +163,35 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
         self.seen(view).contains_key(key)
     }
 
-    /// [`SnapRef::first_key_value`].
+    /// Returns the entry with the least key; see [`SnapRef::first_key_value`].
     pub fn first_key_value<'v>(&self, view: &'v View<'r>) -> Option<(&'v K::Shown, &'v V::Shown)> {
         self.seen(view).first_key_value()
     }
 
-    /// [`SnapRef::last_key_value`].
+    /// Returns the entry with the greatest key; see [`SnapRef::last_key_value`].
     pub fn last_key_value<'v>(&self, view: &'v View<'r>) -> Option<(&'v K::Shown, &'v V::Shown)> {
         self.seen(view).last_key_value()
     }
 
-    /// [`SnapRef::iter`].
+    /// Iterates over the entries in the order of their keys; see [`SnapRef::iter`].
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
         self.seen(view).iter()
     }
 
-    /// [`SnapRef::keys`].
+    /// Iterates over the keys in order; see [`SnapRef::keys`].
     pub fn keys<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, V> {
         self.seen(view).keys()
     }
 
-    /// [`SnapRef::values`].
+    /// Iterates over the values in the order of their keys; see [`SnapRef::values`].
     pub fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
         self.seen(view).values()
     }
 
-    /// [`SnapRef::range`].
+    /// Iterates over the entries whose keys are in a range, in order; see [`SnapRef::range`].
     ///
     /// # Panics
-    /// As there.
+    /// If the range ends before it starts, or starts and ends at a key that both exclude.
     #[track_caller]
     pub fn range<'v>(&self, view: &'v View<'r>, range: impl KeyRange<K::Shown>) -> Range<'v, 'r, K, V>
     where
@@ -201,7 +202,7 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
 }
 
 by_pointer! {
-    /// Reading a map by its pointer: short for `view[map].get(view, …)`.
+    /// Reading a map through a `P` to it: short for `view[map].get(view, …)` and so on.
     [K: Frozen<'r, Shown: Ord>, V: Frozen<'r>] PSnapMap<K, V>:
     fn get(key: &K::Shown) -> Option<&'v V::Shown>;
     fn contains_key(key: &K::Shown) -> bool;

@@ -1,4 +1,5 @@
-//! The nodes of a tree of versions: sorted keys, and an item for each.
+//! The nodes of the trees of a `PSnapMap`: sorted keys, and an item for each key. An item is a value in a
+//! leaf, and a pointer to a child in an inner node.
 //!
 //! Only the transaction that has allocated a node changes it in place. So a committed node is never written
 //! again: new versions of the map have copies of the nodes on the way to the changes, and share all others
@@ -10,8 +11,8 @@
 //!   the first child has no meaning.
 //! * All leaves have the same depth.
 //!
-//! Searches rely on the order. Whatever the length says that is stored in a node, these functions do not
-//! leave its arrays.
+//! Searches rely on the order of the keys. Whatever length a node has stored, the functions of this file
+//! access only places within its arrays, or panic.
 
 use crate::Persist;
 use crate::api::view::View;
@@ -20,11 +21,12 @@ use crate::ptr::P;
 
 use super::frozen::Frozen;
 
-/// Entries of a leaf, and children of an inner node. The unit tests of this crate have small nodes.
+/// The most entries of a leaf, and the most children of an inner node. The unit tests of this crate have
+/// small nodes.
 pub(super) const LEAF: usize = if cfg!(test) { 6 } else { 31 };
 pub(super) const INNER: usize = if cfg!(test) { 5 } else { 21 };
 
-/// Most bytes of a key and its value: code that copies nodes has several of them on the stack.
+/// The most bytes of a key and its value together: code that copies nodes has several nodes on the stack.
 ///
 /// ```compile_fail
 /// # use pheap::{Heap, PSnapMap, Root};
@@ -33,10 +35,10 @@ pub(super) const INNER: usize = if cfg!(test) { 5 } else { 21 };
 /// ```
 pub(super) const MOST: usize = 1 << 10;
 
-/// A height that no tree in memory can exceed.
+/// A number of levels that no tree in memory can exceed.
 pub(super) const MAX_HEIGHT: usize = 24;
 
-/// Keys in order, and an item for each.
+/// A node: keys in order, and an item for each key.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 #[persist(own, id = "pheap::SnapNode", crate = "crate")]
@@ -54,7 +56,8 @@ pub(super) type Inner<'r, K, V> = Node<K, Child<'r, K, V>, INNER>;
 #[repr(u64)]
 #[persist(own, id = "pheap::SnapChild", crate = "crate")]
 pub(crate) enum Child<'r, K, V> {
-    /// The top of an empty map. The number is 0, so that there is no padding.
+    /// No node, as the top of an empty map. The number is 0; it takes the place of a pointer, so that there
+    /// is no padding.
     None(#[allow(dead_code)] u64),
     Leaf(P<'r, Leaf<K, V>>),
     Inner(P<'r, Inner<'r, K, V>>),
@@ -73,7 +76,7 @@ impl<K, T, const N: usize> Node<K, T, N> {
         self.len() == N
     }
 
-    /// Whether the node and a neighbour should be joined, if they fit.
+    /// Whether the node should be joined with a neighbour, if both fit into one node.
     pub(super) fn is_small(&self) -> bool {
         self.len() <= N / 4
     }
@@ -95,7 +98,8 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
         Node { len: 1, keys: [key; N], items: [item; N] }
     }
 
-    /// Returns a node with `len` items; `len` is at least 1. Items that do not fit are left out.
+    /// Returns a node with `len` items, which `at` returns with their keys; `len` is at least 1. Items that
+    /// do not fit are left out.
     fn from_items(len: usize, at: impl Fn(usize) -> (K, T)) -> Self {
         let len = len.min(N);
         let at = |place: usize| at(place.min(len - 1));
@@ -121,7 +125,7 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
         self.items[len..].iter_mut().for_each(|free| *free = item);
     }
 
-    /// Inserts an item at `place`. There is room.
+    /// Inserts an item with its key at `place` of a node that is not full.
     #[inline]
     pub(super) fn insert(&mut self, place: usize, key: K, item: T) {
         let len = self.len();
@@ -149,8 +153,8 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
         (Node::from_items(left, at), Node::from_items(len - left, |place| at(left + place)))
     }
 
-    /// Joins the items of this node with those of the next one, whose first key becomes `key`. None if they
-    /// do not fit.
+    /// Joins the items of this node with those of the next one, whose first key becomes `key`. Returns `None`
+    /// if they do not fit into one node.
     pub(super) fn joined(&self, next: &Self, key: K) -> Option<Self> {
         let (left, len) = (self.len(), self.len() + next.len());
         let at = |place: usize| match place.checked_sub(left) {
@@ -163,13 +167,13 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
 }
 
 impl<'r, K: Frozen<'r, Shown: Ord>, T, const N: usize> Node<K, T, N> {
-    /// Returns the place of a key, or the place that it would get.
+    /// Returns the place of a key, or, as an error, the place that the key would get.
     #[inline]
     pub(super) fn search_key(&self, view: &View<'r>, key: &K::Shown) -> Result<usize, usize> {
         self.keys().binary_search_by(|other| other.shown(view).cmp(key))
     }
 
-    /// Returns the place of the child whose subtree is to have a key.
+    /// Returns the place of the child below which `key` is, if the tree has it.
     #[inline]
     pub(super) fn child_for(&self, view: &View<'r>, key: &K::Shown) -> usize {
         self.keys()[1..].partition_point(|other| other.shown(view) <= key)

@@ -7,7 +7,7 @@ use crate::collections::common::copied;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// An inner node on the way, and the place of the next child in it.
+/// An inner node on the way to a leaf, and the place of the next child on the way.
 pub(super) type SnapPathStep<'r, K, V> = (P<'r, Inner<'r, K, V>>, usize);
 
 /// The inner nodes above a leaf, from the top down.
@@ -40,12 +40,13 @@ impl<'r, K: Persist, V: Persist> SnapPath<'r, K, V> {
         self.steps[..self.len].iter().flatten().copied()
     }
 
-    /// Whether the path leads to the last leaf.
+    /// Whether the path leads to the last leaf of the tree.
     pub(super) fn is_last(&self, view: &View<'r>) -> bool {
         self.steps().all(|(inner, place)| place + 1 == view[inner].len())
     }
 
-    /// Goes down to a leaf. `choose` returns the place of the next child.
+    /// Goes down from a child to a leaf, adds the inner nodes on the way to the path, and returns the leaf.
+    /// `choose` returns the place of the next child in each inner node. Returns `None` in an empty tree.
     #[inline]
     pub(super) fn descend(
         &mut self,
@@ -57,7 +58,7 @@ impl<'r, K: Persist, V: Persist> SnapPath<'r, K, V> {
             match child {
                 Child::None(_) => return None,
                 Child::Leaf(leaf) => return Some(leaf),
-                // No valid tree is that high.
+                // A valid tree is not that high.
                 Child::Inner(_) if self.len == MAX_HEIGHT => return None,
                 Child::Inner(inner) => {
                     let node = &view[inner];
@@ -73,7 +74,7 @@ impl<'r, K: Persist, V: Persist> SnapPath<'r, K, V> {
 /// A position between two entries: before an entry of a leaf, or after all entries.
 pub(super) struct SnapPosition<'r, K, V> {
     path: SnapPath<'r, K, V>,
-    /// `None` after all entries.
+    /// The leaf with the entry; `None` for the position after all entries.
     pub(super) leaf: Option<P<'r, Leaf<K, V>>>,
     pub(super) place: usize,
 }
@@ -85,19 +86,20 @@ impl<'r, K: Persist, V: Persist> SnapPosition<'r, K, V> {
         SnapPosition { path: SnapPath::new(), leaf: None, place: 0 }
     }
 
-    /// Returns the position before the first entry below a child, or before the last one.
+    /// Returns the position before the first entry below a child, or, if `last`, before the last one.
     fn at_end_of(view: &View<'r>, mut path: SnapPath<'r, K, V>, child: Child<'r, K, V>, last: bool) -> Self {
         let leaf = path.descend(view, child, |node| if last { node.len() - 1 } else { 0 });
         let place = leaf.filter(|_| last).map_or(0, |leaf| view[leaf].len() - 1);
         SnapPosition { path, leaf, place }
     }
 
-    /// Returns the position before the first entry, or before the last one.
+    /// Returns the position before the first entry of a tree, or, if `last`, before the last one.
     pub(super) fn at_end(view: &View<'r>, top: Child<'r, K, V>, last: bool) -> Self {
         SnapPosition::at_end_of(view, SnapPath::new(), top, last)
     }
 
-    /// Returns the position before the first entry that is not less than a key, or that is greater.
+    /// Returns the position before the first entry that is not less than a key, or, if `greater`, before the
+    /// first one that is greater.
     pub(super) fn seek_from(view: &View<'r>, top: Child<'r, K, V>, key: &K::Shown, greater: bool) -> Self
     where
         K: Frozen<'r, Shown: Ord>,
@@ -115,8 +117,8 @@ impl<'r, K: Persist, V: Persist> SnapPosition<'r, K, V> {
         if place < node.len() { at } else { at.neighbour(view, false) }
     }
 
-    /// Returns the position before the first entry of the next leaf, or before the last entry of the previous
-    /// leaf. If there is no such leaf, that is the position behind all entries.
+    /// Returns the position before the first entry of the next leaf, or, if `back`, before the last entry of
+    /// the previous leaf. If there is no such leaf, returns the position after all entries of the tree.
     #[inline(never)]
     fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;
@@ -131,7 +133,8 @@ impl<'r, K: Persist, V: Persist> SnapPosition<'r, K, V> {
         SnapPosition::behind_all()
     }
 
-    /// Moves to the next position; this one must be before an entry.
+    /// Moves the position past the entry after it, which must exist. `len` is the number of entries in the
+    /// leaf of that entry.
     #[inline(always)]
     pub(super) fn next(&mut self, view: &View<'r>, len: usize) {
         self.place += 1;
@@ -140,7 +143,7 @@ impl<'r, K: Persist, V: Persist> SnapPosition<'r, K, V> {
         }
     }
 
-    /// Moves to the previous position.
+    /// Moves the position back by one entry.
     #[inline(always)]
     pub(super) fn previous(&mut self, view: &View<'r>, top: Child<'r, K, V>) {
         if self.leaf.is_none() {
@@ -152,7 +155,7 @@ impl<'r, K: Persist, V: Persist> SnapPosition<'r, K, V> {
         }
     }
 
-    /// Whether both are the same position.
+    /// Whether both positions are the same.
     #[inline(always)]
     pub(super) fn is_same_position(&self, other: &Self) -> bool {
         self.place == other.place && self.leaf == other.leaf

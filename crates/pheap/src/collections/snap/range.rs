@@ -1,4 +1,4 @@
-//! The entries of a version in order.
+//! Iterators over the entries of a version of a map, in the order of their keys.
 
 use std::marker::PhantomData;
 use std::ops::Bound;
@@ -36,7 +36,7 @@ iterators! {
     debug_map of [K::Shown, V::Shown] both_ends;
 }
 
-/// The entries between two positions, each with the view that shows it.
+/// An iterator over the entries between two positions, each with the view that shows it.
 pub(super) struct SnapEntries<'v, 'r, K, V> {
     view: &'v View<'r>,
     top: Child<'r, K, V>,
@@ -53,7 +53,7 @@ impl<K, V> Clone for SnapEntries<'_, '_, K, V> {
 }
 
 impl<'v, 'r, K: Persist, V: Persist> SnapEntries<'v, 'r, K, V> {
-    /// Returns all entries.
+    /// Returns an iterator over all entries.
     pub(super) fn all(view: &'v View<'r>, top: Child<'r, K, V>) -> Self {
         let (front, back) = (SnapPosition::at_end(view, top, false), SnapPosition::behind_all());
         SnapEntries { view, top, front, back, entries: PhantomData }
@@ -109,5 +109,5 @@ impl<'v, 'r, K: Persist, V: Persist> DoubleEndedIterator for SnapEntries<'v, 'r,
     }
 }
 
-/// All entries, each with the view that shows it.
+/// An iterator over all entries of a version, each with the view that shows it.
 pub(super) type Entries<'v, 'r, K, V> = CountedEntries<SnapEntries<'v, 'r, K, V>>;

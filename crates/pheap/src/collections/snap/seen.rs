@@ -1,4 +1,4 @@
-//! A version of a map, to read.
+//! `SnapRef`, a version of a map, to read.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -70,7 +70,7 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
         self.get(key).is_some()
     }
 
-    /// Returns the entry after a position.
+    /// Returns the entry after a position; `None` if the position is after all entries.
     fn entry(self, at: SnapPosition<'r, K, V>) -> Option<(&'v K::Shown, &'v V::Shown)> {
         let leaf = &self.view[at.leaf?];
         Some((leaf.keys()[at.place].shown(self.view), leaf.items()[at.place].shown(self.view)))

@@ -1,4 +1,4 @@
-//! Unit tests of trees, with small nodes.
+//! Unit tests of `PSnapMap`, with small nodes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -71,7 +71,7 @@ fn steps() -> impl Strategy<Value = Vec<(Vec<Step>, bool)>> {
         2 => (any::<u8>(), any::<u8>()).prop_map(|(from, len)| Step::RemoveAll(from, len)),
         1 => Just(Step::Clear),
     ];
-    // Steps of a transaction, and whether it commits.
+    // For each transaction: its steps, and whether it commits.
     vec((vec(step, 0..20), prop::bool::weighted(0.8)), 0..20)
 }
 
@@ -166,7 +166,7 @@ fn what_comes_in_order_fills_its_nodes() {
     assert_eq!([is_sound(&one), is_sound(&many)], [full; 2]);
 }
 
-/// A transaction copies a node once: here, the top.
+/// A transaction copies a node only once: the second insertion of a key changes the copy of the top in place.
 #[test]
 fn nodes_of_a_transaction_are_changed_where_they_are() {
     let heap = Heap::in_memory().unwrap();

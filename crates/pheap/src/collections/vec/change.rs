@@ -1,4 +1,4 @@
-//! Methods that change a vector, based on those of [`elements`](super::elements).
+//! Methods that change a vector by calling the basic ones of [`elements`](super::elements).
 
 use std::cmp::Ordering;
 use std::ops::RangeBounds;
@@ -12,10 +12,10 @@ use crate::ptr::{P, bounds};
 /// <a id="change-PVec-more"></a>Changing a vector.
 ///
 /// If a transaction ends in an error, it leaves the vector as it was, whatever its methods have returned.
-/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
-/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow, and with
-/// [`Error::TooLarge`](crate::Error::TooLarge); then they have changed nothing, except that `extend` keeps
-/// the elements that it has appended.
+/// Operations that may allocate fail as [`Txn::alloc_slice`] does: for instance with
+/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or
+/// [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow. Then they have changed
+/// nothing, except that `extend` keeps the elements that it has appended.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// Replaces element `index`, and returns the old one.
     ///
@@ -29,7 +29,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         std::mem::replace(element, value)
     }
 
-    /// Removes element `index`; the elements after it move up. O(n).
+    /// Removes element `index`; the elements after it move by one towards the front. O(n).
     ///
     /// # Panics
     /// If there is no such element.
@@ -40,7 +40,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.pop(tx).expect("there is one")
     }
 
-    /// Removes element `index` and puts the last one in its place. O(1).
+    /// Removes element `index`, and moves the last element to its place. O(1).
     ///
     /// # Panics
     /// If there is no such element.
@@ -54,7 +54,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         }
     }
 
-    /// Replaces all elements by these, which are not more.
+    /// Replaces all elements by `elements`, of which there are at most as many.
     pub(in crate::collections) fn overwrite(self, tx: &mut Txn<'r>, elements: &[T])
     where
         T: Copy,
@@ -63,7 +63,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.truncate(tx, elements.len());
     }
 
-    /// Makes the vector `len` long, with copies of `value` if it grows.
+    /// Sets the length to `len`; a vector that grows gets copies of `value`.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -76,18 +76,18 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             self.truncate(tx, len);
             return Ok(());
         }
-        // Reserve for all of them: `extend` reserves room for at most 1 MiB at a time.
+        // Reserve room for all new elements: `extend` reserves room for at most 1 MiB at a time.
         self.reserve(tx, len - old)?;
         self.extend(tx, std::iter::repeat_n(value, len - old))
     }
 
-    /// Moves all elements of `other` to the end of this one.
+    /// Moves all elements of `other` to the end of this vector.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
     ///
     /// # Panics
-    /// If the two are the same.
+    /// If `other` is this vector.
     pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PVec<'r, T>>) -> Result<()> {
         assert!(self != other, "a vector cannot be appended to itself");
         let count = tx[other].len();
@@ -111,13 +111,14 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     }
 
     /// Removes the elements for which `is_wanted` is true, and returns them in order. O(n + k log k) for k
-    /// removed elements, which are sorted by their old places; else as [`retain`](Self::retain).
+    /// removed elements, which are sorted by their old places. Makes the same elements crash-safe as
+    /// [`retain`](Self::retain).
     pub fn extract_if(
         self,
         tx: &mut Txn<'r>,
         mut is_wanted: impl FnMut(&T) -> bool,
     ) -> std::vec::IntoIter<T> {
-        // The program's code runs first: if it panics, nothing has moved.
+        // `is_wanted` is called for all elements first: if it panics, no element has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(|element| !is_wanted(element)).collect();
         let (len, order) = self.put_first(tx, &kept);
         let mut taken: Vec<(usize, T)> = order[len..].iter().copied().zip(self.take_off(tx, len)).collect();
@@ -128,12 +129,12 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// Removes the elements for which `keep` is false. O(n); all elements from the first removed one on are
     /// made crash-safe.
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
-        // The program's code runs first: if it panics, nothing has moved.
+        // `keep` is called for all elements first: if it panics, no element has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
         self.retain_marked(tx, &kept);
     }
 
-    /// Removes elements that equal the preceding kept element.
+    /// Removes each element that equals the element before it, among those that stay.
     pub fn dedup(self, tx: &mut Txn<'r>)
     where
         T: PartialEq,
@@ -157,8 +158,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.truncate(tx, len);
     }
 
-    /// Moves the elements for which there is a `true` before the others, in their order. Returns their
-    /// number, and the old index of each element.
+    /// Moves the elements for which `kept` has a `true` before the others, in their old order. Returns the
+    /// number of these elements, and for each new index the old index of its element.
     fn put_first(self, tx: &mut Txn<'r>, kept: &[bool]) -> (usize, Vec<usize>) {
         let mut order: Vec<usize> = (0..kept.len()).collect();
         let Some(from) = kept.iter().position(|kept| !kept) else { return (kept.len(), order) };
@@ -172,7 +173,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         (from + to, order)
     }
 
-    /// Reverses the order.
+    /// Reverses the order of the elements.
     pub fn reverse(self, tx: &mut Txn<'r>) {
         self.as_mut_slice(tx, ..).reverse();
     }

@@ -1,8 +1,8 @@
 //! The elements of a vector: its buffer, and how many of its slots have values.
 //!
 //! Invariants of a vector: its buffer has at least `len` slots, the first `len` of them have values, and
-//! there is no other pointer to the buffer. Only this file writes the two fields, and decides which slots
-//! have values.
+//! there is no other pointer to the buffer. Only this file writes the fields `len` and `buffer` separately,
+//! and decides which slots have values.
 
 #![allow(unsafe_code)]
 
@@ -17,11 +17,12 @@ use crate::collections::common::{copied, sized};
 use crate::error::{Error, Result};
 use crate::ptr::{P, bounds};
 
-/// Bytes of neighbouring slots that an append makes crash-safe at once, unless a slot is larger.
+/// Bytes of neighbouring slots that an append makes crash-safe at once, unless a single slot is larger.
 ///
-/// Unless the transaction is long, these are about `SHORT_BLOCK` bytes: a block of the buffer, the same for
-/// all appends to it, so that the next append can find its copy. In a long transaction, where each range
-/// costs a fence, it is `LONG_BLOCK` bytes, or up to `LONGEST_BLOCK` if more elements are expected.
+/// Unless the transaction is long, an append makes about `SHORT_BLOCK` bytes crash-safe: a block of the
+/// buffer, the same for all appends to it, so that the next append can find the copy of the block. In a long
+/// transaction, where each range costs a fence, it makes `LONG_BLOCK` bytes crash-safe, or up to
+/// `LONGEST_BLOCK` if more elements are expected.
 const SHORT_BLOCK: usize = 64;
 const LONG_BLOCK: usize = 512;
 const LONGEST_BLOCK: usize = 4096;
@@ -72,8 +73,8 @@ pub struct PVec<'r, T> {
 sized!(PVec<T> of "elements", "a buffer", PVec { len: 0, buffer: None }, |vec| vec.len as usize);
 
 impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
-    /// Makes a vector with copies of these elements, in a buffer of exactly that size; without a buffer if
-    /// there are none.
+    /// Makes a vector with copies of `elements`, in a buffer of exactly their number of slots; without a
+    /// buffer if there are none.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
@@ -89,7 +90,7 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
     /// # Errors
     /// As for [`Txn::alloc_slice`].
     pub fn from_iter(tx: &Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<Self> {
-        // Not by `collect`, which trusts any hint.
+        // Not by `collect`, which reserves memory for as many items as the iterator's hint says.
         let from = elements.into_iter();
         let mut elements = Vec::with_capacity(believed::<T>(from.size_hint().0));
         from.for_each(|element| elements.push(element));
@@ -116,7 +117,7 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
 }
 
 impl<'r, T: Persist> PVec<'r, T> {
-    /// Returns the number of elements that there is room for.
+    /// Returns the number of elements that the buffer has room for.
     pub fn capacity(&self, view: &View<'r>) -> usize {
         self.buffer.map_or(0, |buffer| buffer.len(view))
     }
@@ -127,7 +128,7 @@ impl<'r, T: Persist> PVec<'r, T> {
         VecElements { view, slots: self.slots() }
     }
 
-    /// Returns the slots in use.
+    /// Returns the slots in use: those of the elements.
     #[inline(always)]
     fn slots(&self) -> Slots<T> {
         match self.buffer {
@@ -141,7 +142,7 @@ impl<'r, T: Persist> PVec<'r, T> {
 /// The elements of a vector. They do not change while the view is borrowed.
 pub(super) struct VecElements<'v, 'r, T> {
     view: &'v View<'r>,
-    /// Slots with values.
+    /// The slots in use, all of which have values.
     slots: Slots<T>,
 }
 
@@ -156,7 +157,7 @@ impl<'v, T: Persist> VecElements<'v, '_, T> {
     /// Returns element `index`, if it exists.
     #[inline(always)]
     pub(super) fn get(self, index: usize) -> Option<&'v T> {
-        // SAFETY: all these slots have values, and do not change while the view is borrowed.
+        // SAFETY: all slots in `slots` have values, and do not change while the view is borrowed.
         (index < self.slots.len)
             .then(|| unsafe { buffer::read(self.view, self.slots.slot_ptr(index)).value() })
     }
@@ -166,12 +167,13 @@ impl<'v, T: Persist> VecElements<'v, '_, T> {
     #[track_caller]
     pub(super) fn slice(self, range: impl RangeBounds<usize>) -> &'v [T] {
         let (from, to) = bounds(range, self.slots.len);
-        // SAFETY: all these slots have values, and do not change while the view is borrowed. A slot with a
-        // value is laid out as the value.
+        // SAFETY: all slots in `slots` have values, and do not change while the view is borrowed. A slot with
+        // a value is laid out as the value.
         unsafe { &*(std::ptr::from_ref(buffer::read(self.view, self.slots.range(from, to))) as *const [T]) }
     }
 
-    /// Returns all elements as a slice; `None` if the transaction has copies of any objects.
+    /// Returns all elements as a slice; `None` in a transaction that has copies of any objects, because a
+    /// copy may have newer elements.
     #[inline(always)]
     pub(super) fn in_place(self) -> Option<&'v [T]> {
         self.view.is_in_place().then(|| self.slice(..))
@@ -204,7 +206,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.set_capacity(tx, least.max(slots.len.saturating_mul(2)).max(4))
     }
 
-    /// Moves the elements to another buffer.
+    /// Moves the elements to a new buffer with `capacity` slots. The commit frees the old buffer. Returns the
+    /// new slots, and how many are in use.
     fn set_capacity(self, tx: &mut Txn<'r>, capacity: usize) -> Result<(Slots<T>, usize)> {
         let (slots, len) = self.parts(tx);
         let new = buffer::moved(tx, slots.up_to(len), capacity)?;
@@ -240,7 +243,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// Appends an element. Amortised O(1).
     ///
     /// # Errors
-    /// If memory cannot be allocated; see [Changing a vector](P#change-PVec-more).
+    /// As for [`Txn::alloc_slice`]; see [Changing a vector](P#change-PVec-more).
     #[inline]
     pub fn push(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let header = Writable::new(tx, self);
@@ -254,22 +257,23 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Returns slots from `len` on, to write: at least one, and perhaps fewer or more than `wanted`. The
-    /// caller has made room for one.
+    /// Returns the slots from index `len` on, to write: at least one, and perhaps fewer or more than
+    /// `wanted`. The caller has made room for one more element.
     #[inline(always)]
     fn tail<'t>(tx: &'t mut Txn<'r>, slots: Slots<T>, len: usize, wanted: usize) -> &'t mut [Slot<T>] {
         let size = const { if size_of::<T>() == 0 { 1 } else { size_of::<T>() } };
         let (from, to) = if tx.logs_in_place() {
             (len, len + (LONG_BLOCK / size).max(wanted.min(LONGEST_BLOCK / size)).max(1))
         } else {
-            // Whole words, because the copy of a block must not contain a part of the next one.
+            // Blocks of whole words: a transaction copies whole words, and the copy of a block must not
+            // contain a part of the next block.
             let whole = 8 / (size & size.wrapping_neg()).min(8);
             let count = (SHORT_BLOCK / size).max(1).next_multiple_of(whole);
             let from = len - len % count;
             (from, from + count)
         };
-        // SAFETY: `from` is at most `len`, for which there is room, and the end is limited to that of the
-        // buffer.
+        // SAFETY: `from` is at most `len`, which is the index of a slot because there is room, and the end is
+        // limited to that of the buffer.
         let part = unsafe { Self::slots_mut(tx, slots, from, to.min(slots.len)) };
         &mut part[len - from..]
     }
@@ -281,8 +285,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             let vec = &tx[self];
             (vec.slots(), vec.len().checked_sub(1)?)
         };
-        // SAFETY: the slot has an element, which moves out: the slot is vacated, or lies after the end from
-        // now on.
+        // SAFETY: the slot has the last element, which moves out. Then the slot is vacated, or it stays as it
+        // is and lies after the end, because its values can have no pointers.
         unsafe {
             let value = buffer::read(tx, slots.slot_ptr(len)).move_out();
             if T::POINTERS {
@@ -309,17 +313,17 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     pub fn as_mut_slice<'t>(self, tx: &'t mut Txn<'r>, range: impl RangeBounds<usize>) -> &'t mut [T] {
         let (slots, len) = self.parts(tx);
         let (from, to) = bounds(range, len);
-        // They are made crash-safe as slots, because one of them may be vacant again when the transaction
-        // commits.
+        // The elements are made crash-safe as slots, not as values of `T`, because one of the slots may be
+        // vacant when the transaction commits.
         // SAFETY: the slots are within the length, so they have values; a slot with a value is laid out as
         // the value.
         unsafe { &mut *(std::ptr::from_mut(buffer::write(tx, slots.range(from, to))) as *mut [T]) }
     }
 
-    /// Swaps two elements.
+    /// Swaps the elements `a` and `b`.
     ///
     /// # Panics
-    /// If one of them does not exist.
+    /// If one of the two elements does not exist.
     #[track_caller]
     pub fn swap(self, tx: &mut Txn<'r>, a: usize, b: usize) {
         let (slots, len) = self.parts(tx);
@@ -330,7 +334,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         unsafe { tx.swap(buffer::pointer_to(slots.slot_ptr(a)), buffer::pointer_to(slots.slot_ptr(b))) };
     }
 
-    /// Removes all elements from `len` on.
+    /// Removes all elements from index `len` on.
     pub fn truncate(self, tx: &mut Txn<'r>, len: usize) {
         let (slots, old) = self.parts(tx);
         if len >= old {
@@ -346,8 +350,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.set_len(tx, len);
     }
 
-    /// Removes all elements. O(1): if elements can have pointers, so that their slots would have to be
-    /// zeroed, the buffer is freed.
+    /// Removes all elements. O(1): if elements can have pointers, the buffer is freed, because otherwise
+    /// their slots would have to be zeroed.
     pub fn clear(self, tx: &mut Txn<'r>) {
         if !T::POINTERS {
             return self.set_len(tx, 0);
@@ -358,7 +362,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         }
     }
 
-    /// Reserves room for at least this many more elements.
+    /// Reserves room for at least `more` additional elements.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -383,13 +387,14 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Appends the items of an iterator. Cheaper than to push them one by one.
+    /// Appends the items of an iterator. This is cheaper than to push one item after the other.
     ///
     /// # Errors
-    /// As for [`push`](Self::push). Then earlier items were appended; if the transaction fails, they are not.
+    /// As for [`push`](Self::push). Then the earlier items stay appended, unless the transaction is rolled
+    /// back.
     ///
     /// # Panics
-    /// If the iterator panics. Then earlier items were appended; if the transaction fails, they are not.
+    /// If the iterator panics. Then the earlier items stay appended, unless the transaction is rolled back.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let mut elements = elements.into_iter();
         loop {
@@ -408,7 +413,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         }
     }
 
-    /// Appends copies of these elements.
+    /// Appends copies of `elements`.
     ///
     /// # Errors
     /// As for [`push`](Self::push); then nothing is appended.
@@ -429,7 +434,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Inserts an element at `index`, before those that are there. O(n).
+    /// Inserts an element before element `index`, or at the end if `index` is the length. O(n).
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -446,7 +451,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Replaces elements `from..to`.
+    /// Replaces elements `from..to` by copies of `elements`.
     #[track_caller]
     pub(in crate::collections) fn splice(
         self,
@@ -472,11 +477,11 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Replaces elements `from..to` by others.
+    /// Replaces elements `from..to` by the items of an iterator.
     ///
     /// # Safety
-    /// `from..to` are elements, there is room for the resulting number of elements, and the iterator yields
-    /// as many items as it says and does not panic.
+    /// `from..to` are indices of elements, the buffer has room for the resulting number of elements, and the
+    /// iterator yields as many items as it says and does not panic.
     unsafe fn replace(
         self,
         tx: &mut Txn<'r>,
@@ -503,9 +508,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.set_len(tx, new_len);
     }
 
-    /// Moves the elements from `at` on to another vector, with a buffer of exactly that size. O(k) for k
-    /// elements. But if `at` is 0, they move in their old buffer, in O(1). If `at` is the length, and
-    /// not 0, the new vector has no buffer. If the program does not store it, its buffer is garbage.
+    /// Moves the elements from index `at` on to a new vector, and returns that. As a rule, the buffer of the
+    /// new vector has room for exactly the k moved elements: O(k). If `at` is 0, the new vector gets the old
+    /// buffer: O(1). If `at` is the length, and not 0, the new vector has no buffer. If the program does not
+    /// store the new vector, its buffer is garbage.
     ///
     /// # Errors
     /// As for [`push`](Self::push); then nothing has changed.
@@ -532,7 +538,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(PVec { len: len as u64, buffer: Some(buffer) })
     }
 
-    /// Moves out all elements from `from` on.
+    /// Removes all elements from index `from` on, and returns them.
     #[track_caller]
     pub(super) fn take_off(self, tx: &mut Txn<'r>, from: usize) -> Vec<T> {
         let slots = tx[self].slots();
@@ -546,8 +552,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     }
 }
 
-/// A vector to which elements are being appended. Dropping it sets the new length, also if the program's code
-/// panics.
+/// A vector to which elements are being appended. Dropping the guard writes the new length to the vector,
+/// also if the program's iterator panics.
 struct AppendGuard<'t, 'r, T: Persist<At<'r> = T>> {
     vec: P<'r, PVec<'r, T>>,
     tx: &'t mut Txn<'r>,

@@ -11,9 +11,11 @@ iterators! {
 }
 
 pub(super) enum VecIter<'v, 'r, T> {
-    /// All elements are in place, as long as the view is borrowed.
+    /// All elements are read in place: the transaction, if this is one, has no copies as long as the view is
+    /// borrowed.
     InPlace(std::slice::Iter<'v, T>),
-    /// The transaction may have copies of some elements.
+    /// The transaction may have copies of some elements, so each element is looked up. `from..to` are the
+    /// indices of the remaining ones.
     Copies { values: VecElements<'v, 'r, T>, from: usize, to: usize },
 }
 

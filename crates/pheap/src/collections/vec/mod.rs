@@ -18,11 +18,12 @@ pub use elements::PVec;
 pub use iter::Iter;
 use iter::VecIter;
 
-/// See [`own_types`](super::own_types).
+/// Entries for the lists of [`own_types`](super::own_types): the types of this module, each with the promise
+/// that [`check`](crate::Heap::check) verifies.
 pub(super) const OWN_TYPES: &[OwnType] =
     &[OwnType::for_type::<PVec<'static, u8>>(TypePromise::Collection(CollectionRule::vector))];
 
-/// Reading.
+/// Reading a vector.
 impl<'r, T: Persist> PVec<'r, T> {
     /// Returns element `index`, if it exists.
     #[inline]
@@ -48,7 +49,7 @@ impl<'r, T: Persist> PVec<'r, T> {
 
     /// Returns elements `range` as a slice.
     ///
-    /// A transaction that has changed some of them may become long by this (see the [crate's
+    /// A transaction that has changed some of these elements may become long by this call (see the [crate's
     /// documentation](crate#short-and-long-transactions)). To read single elements, use [`get`](Self::get)
     /// and [`iter`](Self::iter).
     ///
@@ -60,10 +61,10 @@ impl<'r, T: Persist> PVec<'r, T> {
     }
 
     /// Searches for `value` in a sorted vector: `Ok` with the index of an equal element, or `Err` with the
-    /// index at which it could be inserted. O(log n), as are the next three.
+    /// index at which it could be inserted. O(log n).
     ///
     /// # Errors
-    /// The index of the first element that is greater, or the length if there is none.
+    /// The index of the first element that is greater than `value`, or the length if there is none.
     pub fn binary_search(&self, view: &View<'r>, value: &T) -> std::result::Result<usize, usize>
     where
         T: Ord,
@@ -72,7 +73,7 @@ impl<'r, T: Persist> PVec<'r, T> {
     }
 
     /// Like [`binary_search`](Self::binary_search), by a function that compares an element with the wanted
-    /// one.
+    /// one. O(log n).
     ///
     /// # Errors
     /// As for `binary_search`.
@@ -95,7 +96,7 @@ impl<'r, T: Persist> PVec<'r, T> {
         Err(from)
     }
 
-    /// Like [`binary_search`](Self::binary_search), by a key of each element.
+    /// Like [`binary_search`](Self::binary_search), by a key of each element. O(log n).
     ///
     /// # Errors
     /// As for `binary_search`.
@@ -108,8 +109,8 @@ impl<'r, T: Persist> PVec<'r, T> {
         self.binary_search_by(view, |element| key_of(element).cmp(key))
     }
 
-    /// Returns the index of the first element for which `pred` is false. It must be true for all elements
-    /// before that index, and false for all others.
+    /// Returns the index of the first element for which `pred` is false, or the length if there is none.
+    /// `pred` must be true for all elements before that index, and false for all others. O(log n).
     pub fn partition_point(&self, view: &View<'r>, mut pred: impl FnMut(&T) -> bool) -> usize {
         let compare = |element: &T| if pred(element) { Ordering::Less } else { Ordering::Greater };
         self.binary_search_by(view, compare).unwrap_or_else(|place| place)
@@ -125,7 +126,7 @@ impl<'r, T: Persist> PVec<'r, T> {
 }
 
 by_pointer! {
-    /// Reading a vector by its pointer: short for `view[list].get(view, …)`.
+    /// Reading a vector through a `P` to it: short for `view[list].get(view, …)` and so on.
     [T: Persist] PVec<T>:
     fn get(index: usize) -> Option<&'v T>;
     fn as_slice(range: impl RangeBounds<usize>) -> &'v [T];

@@ -9,7 +9,7 @@ use super::Accesses;
 use crate::sync::AtomicBool;
 use crate::sync::model::explore;
 
-/// No access sees a store that follows the end, and `end` returns.
+/// No access sees a store that follows `close_and_wait`, and `close_and_wait` returns.
 #[test]
 fn nobody_looks_after_the_end() {
     fn program() {

@@ -25,7 +25,8 @@ impl Region {
         Region { table: Arc::default(), lock: Arc::default() }
     }
 
-    /// Runs a transaction that holds these addresses, and releases those that `kept` does not return.
+    /// Runs a transaction that holds the objects at `addresses`, and drops the pointers that `kept` does not
+    /// return.
     fn txn(
         &self,
         addresses: &[usize],
@@ -68,8 +69,8 @@ impl Region {
     }
 }
 
-/// A thread makes a copy and releases the original, while another one collects and holds. The collection
-/// finds the held object, and the copy keeps its address.
+/// A thread clones a held pointer and drops the original, while another thread holds another object, and
+/// begins a collection. The collection finds the held object, and the copy keeps its address.
 fn a_copy_outlives_the_original() {
     let region = Region::new();
     let held = region.txn(&[8], true, |held| held).pop().unwrap();
@@ -90,7 +91,7 @@ fn a_copy_outlives_the_original() {
     region.is_empty();
 }
 
-/// Another thread releases a pointer of a transaction, before that ends or after.
+/// Another thread drops a pointer that a transaction has made, before or after that transaction ends.
 fn let_go_of_elsewhere() {
     let region = Region::new();
     let mut others = Vec::new();
@@ -110,7 +111,8 @@ fn let_go_of_elsewhere() {
     region.is_empty();
 }
 
-/// A transaction is rolled back while other threads use its pointer, and hold more.
+/// A transaction is rolled back while another thread uses a pointer that it has made, and a third thread
+/// holds another object.
 fn rolled_back_beside_a_user() {
     let region = Region::new();
     let other = {
@@ -135,7 +137,7 @@ fn rolled_back_beside_a_user() {
     region.is_empty();
 }
 
-/// A collection begins while a thread asks for the durable version, and a newer one becomes durable. The
+/// A collection begins while a thread asks for the durable version, and a newer version becomes durable. The
 /// collection finds the version that the thread gets.
 fn a_version_that_was_asked_for() {
     let (region, durable) = (Region::new(), Arc::new(AtomicU64::new(1)));

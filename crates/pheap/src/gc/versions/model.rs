@@ -1,5 +1,5 @@
-//! Versions of one root in a model: transactions change it while other threads write to the same log, and
-//! sync it.
+//! Versions of one root in a model: transactions change the root while other threads write to the same log,
+//! and sync the log.
 
 use loom::thread;
 
@@ -8,7 +8,7 @@ use crate::sync::Mistake;
 use crate::sync::model::{SeededMistake, explore, finds};
 use crate::wal::model::Log;
 
-/// Commits a transaction that does not wait, and leaves the next number.
+/// Commits a transaction that stores the next number in the root, and does not wait for the disk.
 fn commit(log: &Log, versions: &mut RootVersions, all: &mut Vec<u64>) {
     let number = all.len() as u64;
     let position = log.append(0, &[number], false).expect("there is room");
@@ -16,7 +16,7 @@ fn commit(log: &Log, versions: &mut RootVersions, all: &mut Vec<u64>) {
     all.push(position);
 }
 
-/// Checks that the durable version is the newest one that is durable, and that a power cut leaves it.
+/// Checks that the durable version is the newest one that is durable, and that it survives a power cut.
 fn look(log: &Log, versions: &RootVersions, all: &[u64]) {
     let end = log.wal.durable_end();
     let newest = all.iter().rposition(|&position| position <= end).map(|number| number as u64);

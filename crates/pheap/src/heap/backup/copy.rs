@@ -1,4 +1,5 @@
-//! Reads the content of a backup: during transactions, with a write-ahead log, or while transactions wait.
+//! Reads the content of a heap for a backup: during transactions, if the heap has a write-ahead log, or while
+//! transactions wait.
 
 use std::io;
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::Wal;
 use crate::wal::stream::{MakeSpillFile, RecordStream};
 
-/// Bytes that are read at a time.
+/// Bytes of the heap that are read at a time.
 const CHUNK: u64 = 1 << 20;
 
 /// Copies a heap to a target.
 pub(super) struct Copier<'a> {
     heap: &'a HeapInner,
     to: &'a mut dyn Target,
-    /// Converts an error of `to`.
+    /// Converts an error of the target `to`.
     explain: &'a dyn Fn(io::Error) -> Error,
     progress: &'a mut dyn FnMut(u64, u64),
     done: u64,
@@ -40,7 +41,8 @@ impl<'a> Copier<'a> {
         Copier { heap, to, explain, progress, done: 0, total: 0 }
     }
 
-    /// Copies the heap. `spill` makes a file for changes by transactions during the copy.
+    /// Copies the heap. `spill` makes a file for records that transactions append during the copy, if they
+    /// are too many for memory.
     pub(super) fn copy(mut self, spill: MakeSpillFile) -> Result<()> {
         match self.heap.wal() {
             // If the heap's file was removed, its log is about to fail, so the copy is made from the mapping.
@@ -49,7 +51,7 @@ impl<'a> Copier<'a> {
         }
         let all = self.total.max(self.done);
         (self.progress)(all, all);
-        self.heap.check_not_forked() // forked in `progress`, by the program
+        self.heap.check_not_forked() // the program may have forked in `progress`
     }
 
     /// Copies the heap while no transaction is open.
@@ -64,7 +66,7 @@ impl<'a> Copier<'a> {
         self.send_headers(&header)
     }
 
-    /// Copies the pages that are in use; the others are zero.
+    /// Copies the pages that are in use. In the copy, all other pages are zero.
     fn copy_pages_of(&mut self, still: &QuiescentHeap<'_>) -> Result<()> {
         let map = still.map()?;
         let own = |arena: &Arena| (arena.start.max(HEADER_SIZE), arena.first_free());
@@ -84,17 +86,17 @@ impl<'a> Copier<'a> {
         let heap = self.heap;
         heap.check_open()?;
         let _entered = ScopeGuard::new(heap.id(), Scope::Copy)?;
-        // Only `close` locks this exclusively. Do not wait for it: it may wait for another copy, which may
-        // wait for this one.
-        // SURVIVES unreached: no backup is made in the lab.
+        // Only `close` locks `copies` exclusively. This thread does not wait for it: the closing thread may
+        // wait for another copy, which may wait for this one. SURVIVES unreached: no backup is made in the
+        // lab.
         let _not_closed = heap.copies.try_read().ok_or(Error::Closed)?;
         heap.check_open()?;
         let records = heap.note_failure(wal.stream(spill))?;
-        // Read after the stream has begun: all content of later arenas, except their heads, is in records.
-        // SURVIVES unreached: no backup is made in the lab.
+        // The number of arenas is read after the stream of records has begun: all content of later arenas,
+        // except their heads, is in records of the stream. SURVIVES unreached: the crash lab makes no backup.
         let mut arenas = heap.tables.lock().arenas.len();
-        // Locks the tables for one arena at a time, so that no thread waits for long.
-        // SURVIVES unreached: no backup is made in the lab.
+        // The tables are locked for one arena at a time, so that no thread waits for long. SURVIVES
+        // unreached: no backup is made in the lab.
         let used = (0..arenas).flat_map(|number| used_ranges(&heap.tables.lock(), number));
         let used: Vec<_> = used.collect();
         self.total = used.iter().map(|(start, end)| end - start).sum();
@@ -102,13 +104,14 @@ impl<'a> Copier<'a> {
             for at in (start..end).step_by(CHUNK as usize) {
                 self.copy_range(wal, at, (end - at).min(CHUNK))?;
                 self.to.pace().map_err(self.explain)?;
-                // One batch only: transactions may append records faster than they are copied.
+                // Only one batch of records is copied here, because transactions may append records faster
+                // than this thread copies them.
                 self.copy_records(&records, &mut arenas)?;
             }
         }
-        // The file may have a part of a checkpoint that is not complete. And a page that was free when `used`
-        // was computed was not copied, so the stream must have the record that has freed it. After this
-        // checkpoint, the stream ends behind both.
+        // The copied pages may have a part of a checkpoint that is not complete. And a page that was free
+        // when `used` was computed was not copied, so the stream must have the record that has freed that
+        // page. After this checkpoint, the stream has all these records.
         heap.note_failure(wal.checkpoint(|| {}))?;
         records.end_stream();
         while self.copy_records(&records, &mut arenas)? {}
@@ -118,7 +121,7 @@ impl<'a> Copier<'a> {
 
     /// Copies a range of the heap's file.
     fn copy_range(&mut self, wal: &Wal, at: u64, len: u64) -> Result<()> {
-        // The copy would end in this error anyway.
+        // If the log has failed, the copy would fail at its end, so it fails here.
         self.heap.note_failure(wal.may_write())?;
         let error = |e| Error::io("reading the heap's file", e);
         let data = wal.data();
@@ -126,7 +129,7 @@ impl<'a> Copier<'a> {
             return self.count(len);
         }
         let mut bytes = vec![0; len as usize];
-        // Behind the end of the file, the buffer stays zero.
+        // If the file ends within the range, the rest of the buffer stays zero.
         data.read_up_to(&mut bytes, at).map_err(error)?;
         self.pages(&bytes, at)
     }
@@ -134,7 +137,7 @@ impl<'a> Copier<'a> {
     /// Copies the next batch of records. Returns `false` if there is none.
     fn copy_records(&mut self, records: &RecordStream, arenas: &mut usize) -> Result<bool> {
         let words = records.take_records().map_err(self.explain)?;
-        // Waiting records count, too: they will be copied.
+        // Records that wait in the stream count in the total, because they will be copied.
         self.total += records.news();
         if words.is_empty() {
             return Ok(false);
@@ -150,7 +153,7 @@ impl<'a> Copier<'a> {
     /// later ones.
     fn copy_arenas(&mut self, known: &mut usize) -> Result<Header> {
         let mut words = Vec::new();
-        // SURVIVES unreached: no backup is made in the lab.
+        // SURVIVES unreached: the crash lab makes no backup.
         let tables = self.heap.tables.lock();
         for arena in &tables.arenas[*known..] {
             let (at, head_of_arena) = Arena::new(arena.start, arena.size).first_words(tables.header.salt);
@@ -175,7 +178,7 @@ impl<'a> Copier<'a> {
         self.done += bytes;
         self.total = self.total.max(self.done);
         (self.progress)(self.done, self.total);
-        self.heap.check_not_forked() // forked in `progress`, by the program
+        self.heap.check_not_forked() // the program may have forked in `progress`
     }
 
     fn send_headers(&mut self, header: &Header) -> Result<()> {
@@ -185,7 +188,8 @@ impl<'a> Copier<'a> {
         let mut header =
             Header { in_use: HeapUse::Closed, live_slots: (0, 0), log_nonce: 0, ..header.clone() };
         let mut bytes = vec![0; HEADER_SIZE as usize];
-        // Both slots: if one is damaged later, the other must not say that the heap was in use.
+        // Both slots of the header say closed: if one is damaged later, the other must not say that the heap
+        // was in use.
         for _ in 0..2 {
             header.sequence += 1;
             let slot = header.to_bytes();

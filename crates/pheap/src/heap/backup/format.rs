@@ -11,8 +11,8 @@
 //! | 3 | checksum of these words and the content, seeded with the checksum before |
 //!
 //! Pages that no frame writes to are zero. A record is an entry as in a [log](crate::log), of which only the
-//! length and the ranges are used: it is written over the content before it. The content of the last frame is
-//! both slots of the header.
+//! length and the ranges are used: its ranges are written over the content of the frames before it. The
+//! content of the last frame is both slots of the heap's header.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::store::header::{FileStart, read as read_header};
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::stream::records;
 
-/// Not text, so that a text file is no backup.
+/// First word of a backup. It is not text, so no text file is taken for a backup.
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHCOPY\n");
 const VERSION: u64 = 1;
 const HEAD_WORDS: usize = 8;
@@ -35,7 +35,7 @@ const FRAME_WORDS: usize = 4;
 const PAGES: u64 = 1;
 const RECORDS: u64 = 2;
 const END: u64 = 3;
-/// Most bytes of content in a frame.
+/// Largest number of bytes of content in a frame.
 const MOST: usize = 1 << 20;
 
 fn checksum(words: &[u64], content: &[u8], before: u64) -> u64 {
@@ -98,7 +98,7 @@ impl<W: Write> Target for Writer<W> {
 pub(super) struct Reader<R> {
     from: R,
     checksum: u64,
-    /// The mode of the heap's file.
+    /// The permissions of the heap's file, from the head of the stream.
     pub(super) mode: u32,
 }
 
@@ -125,7 +125,7 @@ impl<R: Read> Reader<R> {
         Ok(Reader { from, checksum: sum, mode: head[2] as u32 & 0o777 })
     }
 
-    /// Writes the heap to `to`. `explain` converts the errors of `to`.
+    /// Reads the frames, and passes the heap in them to `to`. `explain` converts the errors of `to`.
     pub(super) fn copy(mut self, to: &mut dyn Target, explain: impl Fn(io::Error) -> Error) -> Result<()> {
         let mut content = Vec::new();
         let mut end = HEADER_SIZE;
@@ -156,7 +156,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads the next frame. Returns its first three words; `content` gets its content.
+    /// Reads the next frame, and checks its checksum. Returns the frame's first three words; `content` gets
+    /// the frame's content.
     fn frame(&mut self, content: &mut Vec<u64>) -> Result<[u64; 3]> {
         let mut words = [0; FRAME_WORDS];
         self.from.read_exact(bytes_mut(&mut words)).map_err(error)?;

@@ -24,7 +24,7 @@ use target::{FileTarget, Target};
 
 pub(super) use target::unless_zero;
 
-/// Permissions in a stream of the copy of a heap that has no file.
+/// Permissions that a backup stream gives for the copy of a heap that has no file.
 const MODE: u32 = 0o600;
 
 impl Heap {
@@ -53,10 +53,11 @@ impl Heap {
     /// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at
     /// `path`, which is left as it is, or of another kind if the file cannot be written;
     /// [`Error::NoPermission`]; [`Error::OutOfSpace`]; [`Error::Nested`] if this thread is inside a
-    /// transaction or read of the heap; [`Error::SeveralHeaps`] if it is inside another heap;
-    /// [`Error::Failed`] or [`Error::OutcomeUnknown`] if the heap's disk fails, [`Error::Misplaced`] if its
-    /// files are moved away; [`Error::Corrupt`] if its tables cannot be read; [`Error::Closed`], also if
-    /// another thread is about to close it; [`Error::Forked`].
+    /// transaction or read of the heap; [`Error::SeveralHeaps`] if it is inside another heap,
+    /// [`Error::Unsupported`] if it is inside too many heaps; [`Error::Failed`] or [`Error::OutcomeUnknown`]
+    /// if the heap's disk fails, [`Error::Misplaced`] if its files are moved away; [`Error::Corrupt`] if the
+    /// heap's tables cannot be read; [`Error::Closed`], also if another thread is about to close the heap;
+    /// [`Error::Forked`].
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
         Backup::of(self).write_file(path)
     }
@@ -71,8 +72,8 @@ impl Heap {
     /// heap.
     ///
     /// # Errors
-    /// [`Error::Io`] if `to` fails; others as for [`backup`](Self::backup). The bytes that were written
-    /// before an error are useless, and `restore` refuses them.
+    /// [`Error::Io`] if `to` fails; others as for [`backup`](Self::backup), except those about the file at
+    /// `path`. The bytes that were written before an error are useless, and `restore` refuses them.
     pub fn backup_to(&self, to: impl Write) -> Result<()> {
         Backup::of(self).write_to(to)
     }
@@ -172,21 +173,23 @@ impl<'a> Backup<'a> {
     }
 }
 
-/// Makes a file at `path`, which appears when it is complete and durable.
+/// Makes a file, which appears at `path` when it is complete and durable. `fill` writes its content; `mode`
+/// has its permissions.
 fn make_file(path: &Path, mode: Option<u32>, fill: impl FnOnce(&mut dyn Target) -> Result<()>) -> Result<()> {
     let error = |e: io::Error| explain(path, e);
     if path.symlink_metadata().is_ok() {
         let exists = "the file exists already; choose another path";
         return Err(error(io::Error::new(io::ErrorKind::AlreadyExists, exists)));
     }
-    // Created before any thread has to wait, because most errors are found here.
+    // The partial file is created before any thread has to wait for the copy, because most errors occur here.
     let partial = Partial::create(path).map_err(error)?;
     let storage = partial.file.try_clone().map(OwnFile::new).and_then(storage).map_err(error)?;
     fill(&mut FileTarget::new(&partial.file, &storage))?;
     if let Some(mode) = mode {
         partial.file.set_permissions(Permissions::from_mode(mode)).map_err(error)?;
     }
-    // SURVIVES unreached: copies are real files, which the simulator does not make; no crash test covers it.
+    // SURVIVES unreached: copies are real files, which the simulator does not make; no crash test covers this
+    // sync.
     partial.file.sync_all().map_err(error)?;
     partial.publish(path).map_err(error)
 }

@@ -26,22 +26,22 @@ impl Partial {
         loop {
             let [number] = random()?;
             let path = target.with_file_name(partial_name(name, number));
-            // Accessible to this user only, until it gets the mode of the heap's file.
+            // The file is accessible to this user only, until it gets the permissions of the heap's file.
             let file = match File::options().read(true).write(true).create_new(true).mode(0o600).open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 opened => opened?,
             };
             overwrite_in_place(&file);
             let partial = Partial { file, path: Some(path), process: Process::default() };
-            // The file is locked as long as its maker works on it. An unlocked one was left by a killed
-            // program.
-            // SURVIVES unreached: copies are real files, which the simulator does not make;
-            // `tests/files/backup.rs` and `tests/names` are for this.
+            // The file is locked as long as its maker works on it. An unlocked file was left by a killed
+            // program. SURVIVES unreached: copies are real files, which the simulator does not make;
+            // `tests/files/backup.rs` and `tests/names` test this lock.
             match try_lock(&partial.file, false) {
-                // A process that removes stale files has it locked.
+                // A process that removes stale files has this file locked.
                 Ok(false) => continue,
                 Ok(true) if !has_name(&partial.file)? => continue,
-                // Or the file system has no locks. Then no process removes stale files.
+                // The file is locked, or the file system has no locks. Without locks, no process removes
+                // stale files.
                 _ => return Ok(partial),
             }
         }
@@ -55,14 +55,15 @@ impl Partial {
             self.path = None;
         } else {
             match io::Error::last_os_error() {
-                // On file systems without a rename that does not replace, a link does not replace either.
+                // Some file systems have no rename that refuses to replace a file. A hard link refuses that,
+                // too.
                 e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
                     fs::hard_link(from, target)?
                 }
                 e => return Err(e),
             }
         }
-        // A process that waits for the file to appear may open it at once.
+        // The file is unlocked, because a process that waits for the file to appear may open it at once.
         unlock(&self.file);
         // SURVIVES unreached: copies are real files, which the simulator does not make.
         File::open(folder_of(target))?.sync_all()
@@ -72,32 +73,33 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if self.process.is_parent() {
-            return; // the file is the parent's
+            return; // the file belongs to the parent process
         }
         if let Some(path) = &self.path {
             let _ = fs::remove_file(path);
         }
-        // Explicitly, because a child that was forked since has the file open, too.
+        // The file is unlocked explicitly, because a child that was forked since has the file open, too.
         unlock(&self.file);
     }
 }
 
 const PARTIAL: &str = ".partial";
 
-/// Most bytes of the copy's name in its temporary name. File systems allow 255 in all.
+/// Largest number of bytes of the copy's name that its temporary name has. File systems allow names of 255
+/// bytes.
 const MOST: usize = 200;
 
 /// Returns the beginning of the copy's name that is used in its temporary name.
 fn shortened(name: &OsStr) -> &OsStr {
     let (bytes, mut end) = (name.as_bytes(), name.len().min(MOST));
-    // Not within a character, because some file systems require UTF-8.
+    // The name is not cut within a character, because some file systems require UTF-8.
     while end < bytes.len() && bytes[end] & 0xc0 == 0x80 {
         end -= 1;
     }
     OsStr::from_bytes(&bytes[..end])
 }
 
-/// Returns the temporary name of an unfinished copy.
+/// Returns the temporary name of an unfinished copy: `.NAME.NUMBER.partial`.
 fn partial_name(name: &OsStr, number: u64) -> OsString {
     let mut partial = OsString::from(".");
     partial.push(name);

@@ -1,8 +1,8 @@
 //! A heap as its tables describe it, read anew for each check: where its spans and objects are, and whether a
 //! pointer leads to an object.
 //!
-//! It shares no state with the allocator and the collector, because it must find their mistakes. It does not
-//! trust the span tables, the headers of regions and the objects.
+//! The map shares no state with the allocator and the collector, because a check must find their mistakes.
+//! The code that reads the map does not trust the span tables, the headers of regions and the objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,10 +24,11 @@ pub(crate) struct MappedSpan {
     pub(crate) offset: u64,
     pub(crate) kind: SpanKind,
     pub(crate) pages: u64,
-    /// Class of the type of its objects; see [`HeapMap::types`].
+    /// Class of the type of the span's objects: see [`HeapMap::classes`].
     pub(crate) ty: u32,
     pub(crate) region: u32,
-    /// Bytes of a slot, and number of slots; 0 if the span does not hold objects, or its entry is wrong.
+    /// Bytes of a slot, and number of slots. Both are 0 if the span does not hold objects, or its entry is
+    /// wrong.
     pub(crate) slot: u64,
     pub(crate) slots: u64,
     /// Number of slots in all spans before this one.
@@ -49,7 +50,7 @@ impl MappedSpan {
 pub(crate) struct MappedRoot {
     pub(crate) name: String,
     pub(crate) region: u32,
-    /// Class of its type.
+    /// [Class](HeapMap::classes) of the root's type.
     pub(crate) ty: u32,
     /// Offset of the root object.
     pub(crate) object: u64,
@@ -61,7 +62,7 @@ pub(crate) struct SlotPlace {
     pub(crate) span: u32,
     /// The number of the slot in the whole heap.
     pub(crate) number: u64,
-    /// Offset of the object.
+    /// Offset of the object in the heap.
     pub(crate) start: u64,
     /// Bytes from the object's start to the place.
     pub(crate) inside: u64,
@@ -71,11 +72,12 @@ pub(crate) struct SlotPlace {
 pub(crate) struct HeapMap<'s> {
     memory: QuiescentMemory<'s>,
     pub(crate) mapped: u64,
-    /// The types by number. Their pointers name their targets by class.
+    /// The types of the type table, by number. Their pointers name their targets by class.
     pub(crate) types: Arc<Vec<TypeLayout>>,
-    /// The class of each type: the number of the first type that is the same. Only classes are compared.
+    /// The class of each type: the number of the first type that is the same. The check compares classes, not
+    /// types.
     classes: Vec<u32>,
-    /// Plans by number of the type; `None` if the layout is impossible.
+    /// The plan for checking each type, by the type's number; `None` if the type's layout is impossible.
     pub(super) plans: Vec<Option<CheckPlan>>,
     /// All spans, ordered by offset.
     pub(crate) spans: Vec<MappedSpan>,
@@ -83,12 +85,13 @@ pub(crate) struct HeapMap<'s> {
     starts: Vec<u64>,
     pub(crate) roots: Vec<MappedRoot>,
     pub(crate) slots: u64,
-    /// Problems of the tables themselves.
+    /// The problems that were found in the heap's tables, as sentences.
     pub(crate) problems: Vec<String>,
 }
 
-/// Returns the first page of an arena that has an entry, but begins none of these spans. `data_from` returns
-/// the offset of the next word that may not be zero, so that holes of a long table are not read.
+/// Returns the first page of an arena that has an entry in the span table, but begins none of `spans`.
+/// `data_from` returns the offset of the next word that may not be zero, so that holes of a long table are
+/// not read.
 fn hidden_page(
     heap: MetadataWords<'_>,
     arena: &Arena,
@@ -109,7 +112,7 @@ fn hidden_page(
 }
 
 impl<'s> HeapMap<'s> {
-    /// Reads the tables of a heap. No thread changes it while the result exists.
+    /// Reads the tables of a heap. No thread changes the heap while the result exists.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if the tables cannot be read at all.
@@ -190,8 +193,8 @@ impl<'s> HeapMap<'s> {
         self.spans.push(span);
     }
 
-    /// Returns the size and number of the slots of a span whose entry says `slot`. The error describes a
-    /// wrong entry.
+    /// Returns the size and number of the slots of a span whose entry has the slot size `slot`. The error
+    /// describes a wrong entry.
     fn slots_of(&self, span: &MappedSpan, slot: u64) -> Result<(u64, u64), String> {
         let len = span.pages * PAGE;
         match span.kind {
@@ -287,7 +290,7 @@ impl<'s> HeapMap<'s> {
         u64::from_ne_bytes(*self.bytes(at, 8).first_chunk().expect("as many were asked for"))
     }
 
-    /// Returns the address of an offset.
+    /// Returns the address at which the byte at `offset` is mapped.
     #[inline(always)]
     pub(crate) fn addr(&self, offset: u64) -> *const u8 {
         self.memory.base().wrapping_add(offset as usize)
@@ -298,7 +301,8 @@ impl<'s> HeapMap<'s> {
         self.types.get(ty as usize).map_or("?", |ty| ty.name.as_str())
     }
 
-    /// Returns the offset of an address.
+    /// Returns the offset in the heap of an address. The subtraction wraps around if the address is before
+    /// the heap.
     #[inline(always)]
     pub(crate) fn offset_of(&self, addr: u64) -> u64 {
         addr.wrapping_sub(self.memory.base().addr() as u64)
@@ -313,7 +317,8 @@ impl<'s> HeapMap<'s> {
     }
 
     /// Returns the place to which a pointer to a `target` leads that was found in an object of `region`.
-    /// Returns `None` if the pointer is null, or if a `target` has no bytes and there is none at the address.
+    /// Returns `None` if the pointer is null, or if a `target` has no bytes, and the address is aligned for
+    /// it and leads to no object with such a part.
     ///
     /// # Errors
     /// A text that describes the problem.
@@ -352,7 +357,7 @@ impl<'s> HeapMap<'s> {
         is_there.then_some(SlotPlace { span: number as u32, number: slot, start, inside })
     }
 
-    /// Describes why there is no such place.
+    /// Describes why there is no `target` at the address in an object of `region`.
     #[cold]
     fn explain(&self, addr: u64, target: u32, region: u32) -> String {
         let offset = self.offset_of(addr);
@@ -379,8 +384,8 @@ impl<'s> HeapMap<'s> {
         format!("points to byte {offset}, {why}")
     }
 
-    /// Returns whether there is a `target` at byte `inside` of the object at byte `start`, which is in
-    /// `span`.
+    /// Returns whether there is a value of type `target` at byte `inside` of the object at byte `start`,
+    /// which is in `span`.
     #[cold]
     fn lies_in(&self, span: &MappedSpan, start: u64, inside: u64, target: u32) -> bool {
         let Some(target) = self.types.get(target as usize) else { return false };
@@ -395,8 +400,8 @@ impl<'s> HeapMap<'s> {
         at / elem.size < len && len <= room && holds(elem, at % elem.size, target)
     }
 
-    /// Returns the number of elements or bytes of the object at `start` in a slot of `span`; 0 if it is no
-    /// slice or string.
+    /// Returns the number of elements of the slice, or of bytes of the string, at `start` in a slot of
+    /// `span`; 0 for other objects.
     ///
     /// # Errors
     /// A text with the length, if it does not fit into the slot.
@@ -474,7 +479,7 @@ fn classes(types: &[TypeLayout]) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Returns a type that is a pointer.
+    /// Returns the type of a pointer to the type with the number `to`.
     fn to(to: u32) -> TypeLayout {
         TypeLayout { name: "P".into(), size: 8, align: 8, shape: Shape::Ptr { nullable: true, to } }
     }
@@ -482,8 +487,8 @@ mod tests {
     #[test]
     fn types_are_the_same_if_all_that_they_lead_to_is() {
         let str = TypeLayout { name: "str".into(), size: 1, align: 1, shape: Shape::Str };
-        // 0 and 1 lead to each other, and 3 and 4 do, too. 6 leads to 7, which is the end of another chain of
-        // the same length.
+        // Types 0 and 1 lead to each other, and types 3 and 4 do, too. Type 6 leads to type 7, which is the
+        // end of another chain of the same length.
         let types = [to(1), to(0), str.clone(), to(4), to(3), to(2), to(7), str, to(6), to(5)];
         assert_eq!(classes(&types), [0, 0, 2, 0, 0, 5, 5, 2, 8, 8]);
         assert_eq!(classes(&types[..2]), [0, 0]);

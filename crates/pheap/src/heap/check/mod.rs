@@ -2,8 +2,8 @@
 //! type.
 //!
 //! The check follows all pointers from the roots, by the type table, without the program that made the heap.
-//! It has a separate view of the spans ([`map`]) and separate marks ([`trace`]), so that it finds mistakes of
-//! the allocator and the collector, too.
+//! It has a view of the spans ([`map`]) and marks ([`trace`]) of its own, so that it finds mistakes of the
+//! allocator and the collector, too.
 
 pub(super) mod decode;
 pub(super) mod map;
@@ -19,7 +19,7 @@ use super::memory::QuiescentHeap;
 use crate::error::{Error, Result};
 use map::HeapMap;
 
-/// Number of problems that a report has as text.
+/// Largest number of problems that a report has as sentences.
 const SPELLED_OUT: usize = 100;
 
 /// The result of [`Heap::check`].
@@ -28,7 +28,7 @@ const SPELLED_OUT: usize = 100;
 pub struct Report {
     /// Number of reachable objects.
     pub objects: u64,
-    /// Bytes of their slots.
+    /// Bytes of the slots of reachable objects.
     pub bytes: u64,
     /// Number of spans, those of logs and the type table included.
     pub spans: u64,
@@ -38,7 +38,7 @@ pub struct Report {
     pub usage: Vec<Usage>,
     /// The first hundred problems, as sentences.
     pub problems: Vec<String>,
-    /// Number of further problems.
+    /// Number of problems beyond the first hundred.
     pub more_problems: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Usage {
     pub type_number: u32,
     /// Number of objects that are reachable from the root.
     pub objects: u64,
-    /// Bytes of their slots.
+    /// Bytes of the slots of these objects.
     pub bytes: u64,
     /// Bytes of all spans for such objects. The excess over `bytes` is garbage, free for new objects, or too
     /// short for a slot.
@@ -99,14 +99,15 @@ impl Heap {
     /// allocator takes for free. Nothing is repaired. The objects of a root whose
     /// [conversion](Heap::evolve) is not finished are not looked at.
     ///
-    /// Transactions wait until the check is complete; reads go on. It takes about as long as reading all
-    /// objects, and a little memory for each.
+    /// Transactions wait until the check is complete; reads go on. The check takes about as long as reading
+    /// all objects, and a little memory for each.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::SeveralHeaps`]
-    /// if it is inside another heap; [`Error::Failed`], [`Error::Closed`], [`Error::Forked`]; with a log,
-    /// [`Error::OutcomeUnknown`] if the disk fails, and [`Error::Misplaced`] if the heap's files cannot be
-    /// found. Problems in the heap are not an error of this call: see [`Report::is_clean`].
+    /// if it is inside another heap, [`Error::Unsupported`] if it is inside too many heaps;
+    /// [`Error::Failed`], [`Error::Closed`], [`Error::Forked`]; with a log, [`Error::OutcomeUnknown`] if the
+    /// disk fails, and [`Error::Misplaced`] if the heap's files cannot be found. Problems in the heap are not
+    /// an error of this call: see [`Report::is_clean`].
     pub fn check(&self) -> Result<Report> {
         let still = self.inner().still()?;
         let is_live = still.is_live();
@@ -119,7 +120,7 @@ impl Heap {
 }
 
 impl QuiescentHeap<'_> {
-    /// Reads the heap's tables.
+    /// Reads the heap's tables into a map of its spans, types and roots.
     pub(super) fn map(&self) -> Result<HeapMap<'_>> {
         HeapMap::read(self)
     }

@@ -1,8 +1,8 @@
 //! Checks the promises of collections beyond their types. The collections' code relies on these promises, so
 //! an untrusted file must keep them.
 //!
-//! The nodes that a collection owns are checked together with it. No other pointer may lead to them, because
-//! they are freed when the collection gives them up.
+//! The nodes that a collection owns are checked together with the collection. No other pointer may lead to a
+//! node, because the node is freed when the collection gives it up.
 
 use super::plan::{CheckKind, PartCheck};
 use super::rule::CollectionRule;
@@ -11,7 +11,7 @@ use crate::heap::check::decode::part::{ObjectPart, shared};
 use crate::heap::check::decode::{DecodedNode, NodeKind, NodeWalk};
 
 impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
-    /// Checks all nodes that a collection owns.
+    /// Checks all nodes that a collection owns, and the number of its entries.
     pub(super) fn collection(
         &mut self,
         rule: &CollectionRule,
@@ -22,7 +22,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
         while let Some(node) = walk.next()? {
             self.node(&node)?;
             if node.kind == NodeKind::Values {
-                // Saturates, because elements without bytes may be claimed in any number.
+                // The sum saturates, because a forged collection may claim any number of elements without
+                // bytes.
                 entries = u64::saturating_add(entries, node.len());
             }
             if matches!(rule, CollectionRule::Vector(vector) if vector.is_text) {
@@ -55,7 +56,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
             let is_it = |at, stride: &u64| at == slots.first && *stride == slots.ty.size;
             let ops = match plan.stride {
                 Some(_) => plan.ops.as_slice(),
-                // The plan checks the slots one by one, in a `Repeat`: use its inner ops.
+                // The node's plan has a `Repeat` for the array of slots. The inner ops of the `Repeat` check
+                // one slot.
                 None => within(&plan.ops, |op| match &op.look {
                     CheckKind::Repeat { stride, ops, .. } if is_it(op.at, stride) => Some(ops),
                     _ => None,
@@ -82,7 +84,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
         }
     }
 
-    /// Notes an object to which only one pointer may lead.
+    /// Notes an object to which only one pointer may lead. Fails if a pointer to the object was found before.
     pub(super) fn claim_object(&mut self, object: ObjectPart<'m>) -> Result<(), String> {
         if !self.own(object) {
             return Err(shared());
@@ -92,7 +94,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
     }
 }
 
-/// Returns the inner ops of the first op for which `of` returns some; else none.
+/// Returns the inner ops that `of` returns for the first of `ops` for which it returns any; an empty slice if
+/// there is none.
 fn within(ops: &[PartCheck], of: impl Fn(&PartCheck) -> Option<&Vec<PartCheck>>) -> &[PartCheck] {
     ops.iter().find_map(of).map_or(&[], Vec::as_slice)
 }

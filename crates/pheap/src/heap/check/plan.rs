@@ -9,13 +9,13 @@ use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout, check_layout,
 #[derive(Debug)]
 pub(super) struct CheckPlan {
     pub(super) align: u64,
-    /// The least size of an object, in bytes: that of a value, or that before the elements of a slice or
-    /// string.
+    /// The least size of an object in bytes: the size of a value, or that of the part before the elements of
+    /// a slice or string.
     pub(super) least: u64,
     /// Bytes of an element; `None` if the type is not a slice or string.
     pub(super) stride: Option<u64>,
     pub(super) is_text: bool,
-    /// The checks for the value, or for each element.
+    /// The checks for the value, or for each element of a slice.
     pub(super) ops: Vec<PartCheck>,
 }
 
@@ -32,15 +32,15 @@ pub(super) enum CheckKind {
         to: u32,
         nullable: bool,
     },
-    /// See [`TypePromise::Frozen`].
+    /// A pointer whose target is never written: see [`TypePromise::Frozen`].
     FrozenPtr(u32),
     /// A pointer that must be the only one to its target.
     OwnedPtr(u32),
     Bool,
     Char,
-    /// At least one of this many bytes is not zero.
+    /// A number of bytes, of which at least one must not be zero.
     NotZero(u64),
-    /// Variants by tag, in ascending order.
+    /// The checks of each variant, in ascending order of the tags.
     Enum {
         tag: Prim,
         variants: Vec<(i128, Vec<PartCheck>)>,
@@ -60,7 +60,7 @@ pub(super) enum CheckKind {
 }
 
 impl CheckPlan {
-    /// Compiles the plan for one of the types `types`. The error describes a wrong layout.
+    /// Compiles the plan for `ty`, which is one of `types`. The error describes a wrong layout.
     pub(super) fn compile(ty: &TypeLayout, types: &[TypeLayout]) -> Result<CheckPlan, String> {
         check_layout(ty, &|to| types.get(to as usize).map(|ty| ty.name.as_str()))?;
         let (least, stride, ops) = match &ty.shape {
@@ -95,7 +95,7 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<PartCheck>) {
         Shape::Prim(_) | Shape::Slice(_) | Shape::Str => return,
         Shape::Struct(fields) => {
             let first = ops.len();
-            // A collection's nodes are checked together with it.
+            // The nodes of a collection are checked together with the collection, by its rule.
             match CollectionRule::from_layout(ty) {
                 Some(rule) => ops.push(PartCheck { at, look: CheckKind::Own(rule) }),
                 None => all(fields, at, ops),

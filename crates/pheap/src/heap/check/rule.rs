@@ -22,15 +22,15 @@ pub(crate) struct OwnType {
 pub(crate) enum TypePromise {
     /// The type owns the targets of its pointers, by a rule that is made from its layout.
     Collection(fn(&TypeLayout) -> Option<CollectionRule>),
-    /// This field of the type is a key. If the key is a pointer, it is the only one to its target.
+    /// The field with this name is a key. If the key is a pointer, it is the only pointer to its target.
     Key(&'static str),
-    /// The targets of its pointers are never written. So only pointers of values with the same promise may
-    /// lead to them.
+    /// The targets of the pointers in a value of this type are never written. So only pointers in values with
+    /// the same promise may lead to them.
     Frozen,
-    /// At least one byte of it is not zero.
+    /// At least one byte of each value is not zero.
     NotZero,
-    /// No promise: the collections in it have rules themselves, or it is checked together with the collection
-    /// that it is a part of.
+    /// The type has no promise: the collections in its values have rules of their own, or its values are
+    /// checked together with the collection that they are parts of.
     Nothing,
 }
 
@@ -46,8 +46,8 @@ impl OwnType {
     }
 }
 
-/// All lists of such types. The module of the collections implements it, because this module may not use that
-/// one.
+/// All lists of pheap's own types. The module `collections` implements this trait, because this module may
+/// not import from that one.
 pub(crate) trait OwnTypes {
     const LISTS: &'static [&'static [OwnType]];
 }
@@ -88,12 +88,13 @@ impl CollectionRule {
         rule(ty)
     }
 
-    /// The first `len` slots of `buffer` have values.
+    /// Returns the promise of a vector: the first `len` slots of `buffer` have values.
     pub(crate) fn vector(ty: &TypeLayout) -> Option<CollectionRule> {
         Vector::from_layout(ty).map(CollectionRule::Vector)
     }
 
-    /// Like [`vector`](Self::vector), for the vector in the field `bytes`, whose values are UTF-8.
+    /// Returns the promise of a text: that of the [vector](Self::vector) in the field `bytes`, whose values
+    /// are UTF-8.
     pub(crate) fn text(ty: &TypeLayout) -> Option<CollectionRule> {
         let (offset, bytes) = field(ty, &["bytes"])?;
         let Vector { len, buffer, .. } = Vector::from_layout(bytes)?;
@@ -101,26 +102,28 @@ impl CollectionRule {
         Some(CollectionRule::Vector(Vector { head: None, len: offset + len, buffer, is_text: true }))
     }
 
-    /// Like [`vector`](Self::vector), but the values begin in the slot `head`, and wrap around.
+    /// Returns the promise of a queue: that of a [vector](Self::vector), but the values begin in the slot
+    /// `head`, and wrap around.
     pub(crate) fn ring(ty: &TypeLayout) -> Option<CollectionRule> {
         let head = Some(number(ty, &["head"], Prim::U64)?);
         Some(CollectionRule::Vector(Vector { head, ..Vector::from_layout(ty)? }))
     }
 
-    /// There are `len` entries: in `few`, which has room for `most_few`, or in the buckets below `root`, in
-    /// slots whose tags have bits of `tag`.
+    /// Returns the promise of a hash map: it has `len` entries, in `few`, which has room for `most_few`, or
+    /// in the buckets below `root`, in slots whose tags have at least one of the bits of `tag`.
     pub(crate) fn hash(ty: &TypeLayout, most_few: usize, tag: u16) -> Option<CollectionRule> {
         let (few, root) = (pointer(ty, &["few"])?, pointer(ty, &["root"])?);
         let (len, most_few) = (number(ty, &["len"], Prim::U64)?, most_few as u64);
         Some(CollectionRule::Hash(Hash { len, few, most_few, root, tag }))
     }
 
-    /// There are `len` entries, in the nodes below `top`. At most `max_height` inner nodes lead to a leaf.
+    /// Returns the promise of an ordered map: it has `len` entries, in the nodes below `top`. At most
+    /// `max_height` inner nodes lead to a leaf.
     pub(crate) fn tree(ty: &TypeLayout, max_height: usize) -> Option<CollectionRule> {
         Tree::from_layout(ty, max_height).map(CollectionRule::Tree)
     }
 
-    /// Like [`tree`](Self::tree), with the nodes of a map with versions.
+    /// Returns the promise of a map with versions: that of an [ordered map](Self::tree), with other nodes.
     pub(crate) fn snap(ty: &TypeLayout, max_height: usize) -> Option<CollectionRule> {
         Tree::from_layout(ty, max_height).map(CollectionRule::Snap)
     }
@@ -132,13 +135,14 @@ pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
     matches!(CollectionRule::from_layout(ty), Some(CollectionRule::Snap(_)))
 }
 
-/// Returns the offset and type of a field. `path` has the names on the way to it.
+/// Returns the offset and type of a field of `ty`. `path` has the names of the fields on the way to it, and
+/// its own.
 pub(in crate::heap) fn field<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout)> {
     let (mut at, mut ty) = (0_u64, ty);
     for name in path {
         let Shape::Struct(fields) = &ty.shape else { return None };
         let field = named(fields, name)?;
-        // The offsets of an impossible type may overflow; it has no objects.
+        // The offsets of an impossible type may overflow. There are no objects of such a type.
         (at, ty) = (at.wrapping_add(field.offset), &field.ty);
     }
     Some((at, ty))
@@ -148,7 +152,8 @@ pub(in crate::heap) fn named<'t>(fields: &'t [FieldLayout], name: &str) -> Optio
     fields.iter().find(|field| field.name == name)
 }
 
-/// Returns the offset of a field, if it is a number of this kind.
+/// Returns the offset of the field at `path` in a value of type `ty`, if the field is a number of the kind
+/// `prim`.
 pub(in crate::heap) fn number(ty: &TypeLayout, path: &[&str], prim: Prim) -> Option<u64> {
     let (at, ty) = field(ty, path)?;
     (ty.shape == Shape::Prim(prim)).then_some(at)
@@ -177,8 +182,9 @@ pub(in crate::heap) fn variant_pointer(
     Some((variant.tag, pointer_at(field.offset, &field.ty)?))
 }
 
-/// `len` slots have values, from the slot `head` on, wrapping around. Offsets are in bytes from the start of
-/// the collection.
+/// The rule of a vector or queue: `len` slots of the buffer have values, from the slot `head` on, wrapping
+/// around. The fields `head` and `len` are the offsets of the words that have these numbers, in bytes from
+/// the start of the collection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vector {
     pub(in crate::heap) head: Option<u64>,
@@ -193,14 +199,15 @@ impl Vector {
         Some(Vector::entries(number(ty, &["len"], Prim::U64)?, pointer(ty, &["buffer"])?))
     }
 
-    /// Entries in consecutive slots.
+    /// Returns the rule for a buffer whose first slots have entries. The word at the offset `len` has their
+    /// number.
     pub(in crate::heap) fn entries(len: u64, buffer: PointerRule) -> Vector {
         Vector { head: None, len, buffer, is_text: false }
     }
 }
 
-/// Few entries lie in consecutive slots of `few`; more of them are below `root`. Offsets are in bytes from
-/// the start of the map.
+/// The rule of a hash map: at most `most_few` entries lie in the first slots of the buffer `few`; more of
+/// them are below `root`. Offsets are in bytes from the start of the map.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hash {
     pub(in crate::heap) len: u64,
@@ -210,7 +217,8 @@ pub(crate) struct Hash {
     pub(in crate::heap) tag: u16,
 }
 
-/// The nodes below `top` have `len` entries. Offsets are in bytes from the start of the map.
+/// The rule of an ordered map: the nodes below the reference at the offset `top` have as many entries as the
+/// word at the offset `len` says. Offsets are in bytes from the start of the map.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tree {
     pub(in crate::heap) len: u64,
@@ -227,7 +235,8 @@ impl Tree {
     }
 }
 
-/// A reference to a node of a tree. Offsets are in bytes from its start.
+/// The layout of a reference to a node of a tree: an enum with the tag `none`, or a pointer to a leaf or an
+/// inner node. Offsets are in bytes from the start of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeChild {
     pub(in crate::heap) tag: Prim,

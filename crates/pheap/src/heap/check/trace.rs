@@ -18,7 +18,7 @@ struct ReachedObject {
     start: u64,
 }
 
-/// Number of objects between two reports of progress.
+/// Number of objects that are found between two calls of `progress`.
 const TELL: u64 = 1 << 16;
 
 /// Levels of nested nodes of collections that the check follows on the thread's stack. Deeper nodes are noted
@@ -28,8 +28,9 @@ pub(super) const DEEPEST: u32 = 32;
 /// Number of objects that are being prefetched at a time.
 const AHEAD: usize = 16;
 
-/// Objects that were reached and are to be checked. The stack is not the thread's, because lists may be long.
-/// Objects popped from it wait in a short queue until they are in the cache.
+/// Objects that were reached and are to be checked. They are on a separate stack, not on the thread's,
+/// because linked lists may be long. Objects that are popped from the stack wait in a short queue until the
+/// processor has them in its cache.
 #[derive(Default)]
 struct TraceQueue {
     stack: Vec<ReachedObject>,
@@ -58,13 +59,13 @@ pub(super) struct CheckTracer<'m, L> {
     /// Slots whose object is never written; they are in `owned`, too.
     frozen: SlotSet,
     todo: TraceQueue,
-    /// Number of nodes above the value that is being checked.
+    /// Number of collection nodes around the value that is being checked.
     pub(super) depth: u32,
     /// Nodes below [`DEEPEST`] others, to be checked later.
     pub(super) deeper: Vec<DecodedNode<'m>>,
     /// Number of objects found so far.
     found: u64,
-    /// Called now and then with this number.
+    /// Called now and then with the number of objects found so far.
     progress: &'m mut (dyn FnMut(u64) + 'm),
     report: Report,
     root: &'m MappedRoot,
@@ -165,8 +166,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
         }
     }
 
-    /// Notes an object that is never written. If this is the first pointer to it, the object will be checked.
-    /// Returns whether all earlier pointers say the same.
+    /// Notes a pointer to an object that is never written. If this is the first pointer to it, the object
+    /// will be checked. Returns whether all earlier pointers to the object were of this kind, too.
     fn freeze(&mut self, place: SlotPlace) -> bool {
         if !self.reached.has(place.number) {
             self.reach(place);
@@ -204,7 +205,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
         }
     }
 
-    /// Checks a value by the ops of its type.
+    /// Makes the checks `ops` on a value.
     #[inline]
     pub(super) fn run(&mut self, ops: &'m [PartCheck], value: ObjectPart<'m>) {
         for op in ops {
@@ -313,7 +314,8 @@ fn path_to(ty: &TypeLayout, at: u64) -> String {
     }
 }
 
-/// Fills in the report's numbers of objects and bytes from the reached slots.
+/// Counts the objects in the reached slots and their bytes, by root and type, and puts the numbers into the
+/// report.
 fn count(map: &HeapMap<'_>, reached: &SlotSet, report: &mut Report) {
     let mut usages = BTreeMap::new();
     for span in map.spans.iter().filter(|span| span.slots > 0) {

@@ -1,4 +1,5 @@
-//! Shows a heap to tools that do not know its types: values by the type table (`pheap dump`).
+//! Shows a heap to tools that do not know its types (such as `pheap dump`): decodes values by the heap's type
+//! table.
 //!
 //! Objects are not trusted: pointers, lengths and tags are checked before they are used, as in
 //! [`check`](super::check).
@@ -26,21 +27,21 @@ pub struct TypeInfo {
     pub name: String,
     /// The type's layout as one line: fields with their offsets, variants with their discriminants.
     pub layout: String,
-    /// Size in bytes; 0 for slices and strings.
+    /// Size of a value of the type in bytes; 0 for slices and strings.
     pub size: u64,
-    /// Alignment in bytes.
+    /// Alignment of the type in bytes.
     pub align: u64,
 }
 
-/// The content of a heap's header, and some numbers.
+/// The content of a heap's header, and some other numbers about the heap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeapInfo {
     /// Version of the file format.
     pub format: u32,
-    /// The heap's identity. Copies of the file share it.
+    /// The heap's identity. Copies of the heap's file have the same one.
     pub uuid: u128,
-    /// The address at which the heap is mapped. Its pointers are addresses behind it.
+    /// The address at which the heap is mapped. Pointers in the heap are addresses behind this one.
     pub base: u64,
     /// Bytes of addresses reserved: the maximal size of the heap.
     pub reserved: u64,
@@ -58,8 +59,8 @@ pub struct HeapInfo {
     /// the state in the file: then a durability means that a program was killed, or, for a follower's copy,
     /// that a program has the heap open or was killed. For other heaps it is how they are open.
     pub in_use: Option<Durability>,
-    /// Whether this is a [follower's](crate::Options::follower) copy. Then a program may have the heap open,
-    /// or may have been killed.
+    /// Whether the open heap is a [follower's](crate::Options::follower) copy. If so, a program may have the
+    /// original heap open.
     pub followed: bool,
     /// The durability that [`Durability::Auto`] chooses for the file that is mapped, in its file system. (A
     /// read-only heap may be mapped from a temporary copy.) `None` for a heap without a file, and for a
@@ -72,8 +73,8 @@ pub struct HeapInfo {
 }
 
 impl Heap {
-    /// Returns all types in the heap's type table, by number. No type is removed from it, so there may be no
-    /// objects of some. (In a forked child, none.)
+    /// Returns all types in the heap's type table, by number. No type is removed from the table, so there may
+    /// be types without objects. (In a forked child, returns none.)
     pub fn types(&self) -> Vec<TypeInfo> {
         let heap = self.inner();
         if heap.is_forked() {
@@ -90,7 +91,8 @@ impl Heap {
         types.iter().enumerate().map(info).collect()
     }
 
-    /// Returns the content of the header. (In a forked child, all fields are 0 or empty.)
+    /// Returns the content of the heap's header, and other numbers about the heap. (In a forked child, all
+    /// fields are 0 or empty.)
     pub fn info(&self) -> HeapInfo {
         let heap = self.inner();
         if heap.is_forked() {
@@ -99,7 +101,8 @@ impl Heap {
         let roots = heap.regions().len() as u64;
         let tables = heap.tables.lock();
         let header = &tables.header;
-        // Of the heaps with a file that a program has, only a follower's copy has no lock on it.
+        // Of the read-only heaps that a program can have open, only a follower's copy has no lock on its
+        // file.
         let followed = heap.is_read_only() && heap.file.is_none();
         HeapInfo {
             format: FORMAT,

@@ -1,4 +1,5 @@
-//! All objects of a heap, for tools: by root, by offset, and the purpose of each span.
+//! All objects of a heap, for tools that look for objects by root or by offset, or at each span and its
+//! purpose.
 
 use std::fmt;
 
@@ -23,7 +24,7 @@ pub struct Objects<'v> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// Objects.
+    /// Slots for objects of one type, or one large object.
     Objects,
     /// The header of a root's region, and the beginning of its log.
     Root,
@@ -37,24 +38,24 @@ pub enum Purpose {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct SpanUse<'v> {
-    /// Offset in the file.
+    /// Offset of the span in the heap's file.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the span in bytes.
     pub bytes: u64,
     /// The purpose of the span.
     pub purpose: Purpose,
     /// The name of the root to which the span belongs, if any.
     pub root: Option<&'v str>,
-    /// The name of the type of the span's objects; `?` if it has none.
+    /// The name of the type of the span's objects; `?` if the span has no slots.
     pub type_name: &'v str,
     /// Bytes of a slot, each of which has room for an object; 0 if the span has no slots.
     pub slot_bytes: u64,
-    /// Number of slots.
+    /// Number of slots in the span.
     pub slots: u64,
     /// Number of slots whose objects are reachable from the roots.
     pub reached: u64,
-    /// Number of other slots that count as taken, as far as that is known: those of objects that are not
-    /// collected yet, and those that are set aside for new objects.
+    /// Number of other slots that the allocator counts as taken, as far as that is known: slots of garbage
+    /// that is not collected yet, and slots that are set aside for new objects.
     pub garbage: u64,
     map: &'v HeapMap<'v>,
     found: &'v SlotSet,
@@ -77,9 +78,10 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the heap's tables cannot be read; [`Error::Nested`] if this thread is inside a
-    /// transaction or read of the heap, [`Error::SeveralHeaps`] if it is inside another heap;
-    /// [`Error::Failed`], [`Error::Closed`], [`Error::Forked`]; with a log, [`Error::OutcomeUnknown`] if the
-    /// disk fails, and [`Error::Misplaced`] if the heap's files cannot be found.
+    /// transaction or read of the heap, [`Error::SeveralHeaps`] if it is inside another heap,
+    /// [`Error::Unsupported`] if it is inside too many heaps; [`Error::Failed`], [`Error::Closed`],
+    /// [`Error::Forked`]; with a log, [`Error::OutcomeUnknown`] if the disk fails, and [`Error::Misplaced`]
+    /// if the heap's files cannot be found.
     pub fn objects<R>(&self, f: impl for<'v> FnOnce(&Objects<'v>) -> R) -> Result<R> {
         let still = self.inner().still()?;
         let map = still.map()?;
@@ -88,12 +90,12 @@ impl Heap {
 }
 
 impl<'v> Objects<'v> {
-    /// Returns the names of the roots.
+    /// Returns the names of the heap's roots.
     pub fn roots(&self) -> impl Iterator<Item = &'v str> + use<'v> {
         self.map.roots.iter().map(|root| root.name.as_str())
     }
 
-    /// Returns the object of a root.
+    /// Returns the object of the root with this name.
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be.
@@ -111,8 +113,8 @@ impl<'v> Objects<'v> {
         }
     }
 
-    /// Returns the object in whose slot the byte at an offset lies. The object may be unreachable, and the
-    /// slot may be free.
+    /// Returns the object in whose slot the byte at `offset` lies; `None` if no slot has that byte. The
+    /// object may be unreachable, and the slot may be free.
     pub fn at(&self, offset: u64) -> Option<Object<'v>> {
         self.map.slot_at(offset).map(|(span, start)| object_at(self.map, span, start))
     }

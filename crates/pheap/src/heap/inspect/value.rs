@@ -15,7 +15,8 @@ use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout};
 #[derive(Clone, Copy)]
 pub struct Object<'v> {
     pub(super) part: ObjectPart<'v>,
-    /// The number of its type in the type table, or its position among the types of a view.
+    /// The number of the object's type in the type table, or the position of the type among the types of a
+    /// view.
     pub(super) target: u32,
 }
 
@@ -82,11 +83,11 @@ pub struct Fields<'v> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Field<'v> {
-    /// The name.
+    /// The name of the field.
     pub name: &'v str,
     /// The name of the field's type.
     pub type_name: &'v str,
-    /// The value.
+    /// The value of the field.
     pub value: Value<'v>,
 }
 
@@ -101,14 +102,14 @@ pub struct Elements<'v> {
 /// [`Invalid`](Value::Invalid).
 #[derive(Clone)]
 pub struct Entries<'v> {
-    /// In a box, because it is much larger than all other values.
+    /// The state of the iteration. It is in a box, because it is much larger than all other forms of a value.
     walk: Box<MapWalk<'v>>,
 }
 
 #[derive(Clone)]
 struct MapWalk<'v> {
     nodes: NodeWalk<'v>,
-    /// The current node, and the place of its next entry.
+    /// The node that the iteration has reached, and the place of its next entry there.
     here: Option<(DecodedNode<'v>, u64)>,
     /// Number of entries left, by the map's own length.
     left: u64,
@@ -123,11 +124,11 @@ struct MapWalk<'v> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Entry<'v> {
-    /// The key.
+    /// The key of the entry.
     pub key: Value<'v>,
-    /// The name of the value's type.
+    /// The name of the type of the entry's value.
     pub type_name: &'v str,
-    /// The value; [`Unit`](Value::Unit) in a set.
+    /// The value of the entry; [`Unit`](Value::Unit) in a set.
     pub value: Value<'v>,
 }
 
@@ -136,7 +137,8 @@ impl<'v> Object<'v> {
     ///
     /// # Safety
     /// `addr` is the address of a live object of the view of `sight`, which is a value of the first type of
-    /// `sight`. Both stay unchanged while this, or a value from it, is in use.
+    /// `sight`. The view and the object stay unchanged while the returned `Object`, or a value from it, is in
+    /// use.
     pub(crate) unsafe fn from_view(sight: &'v dyn ViewedObjects, addr: u64) -> Object<'v> {
         Object {
             part: ObjectPart { ground: ObjectSource::View(sight), at: addr, span: 0, region: 0 },
@@ -144,8 +146,8 @@ impl<'v> Object<'v> {
         }
     }
 
-    /// Returns the object's offset in the file, or its address if it is seen through a view. It identifies
-    /// the object.
+    /// Returns the object's offset in the file, or its address if it is seen through a view. The result
+    /// identifies the object.
     pub fn offset(&self) -> u64 {
         self.part.at
     }
@@ -159,14 +161,14 @@ impl<'v> Object<'v> {
         &self.layout().name
     }
 
-    /// Returns a number below [`bound`](crate::Objects::bound) that no other object has; `None` if this is a
-    /// part of an object, or is seen through a view.
+    /// Returns a number below [`bound`](crate::Objects::bound) that no other object has; `None` for a part of
+    /// an object, and for an object that is seen through a view.
     pub fn number(&self) -> Option<u64> {
         let (slot, inside) = self.part.ground.map()?.spans[self.part.span as usize].slot_at(self.part.at);
         (inside == 0).then_some(slot)
     }
 
-    /// Returns whether this is a `str` or a slice of bytes.
+    /// Returns whether this object is a `str` or a slice of bytes.
     pub fn is_text(&self) -> bool {
         match &self.layout().shape {
             Shape::Str => true,
@@ -182,7 +184,8 @@ impl<'v> Object<'v> {
         Pointer { from: self.part, addr, target: self.target }
     }
 
-    /// Returns the bytes of the object's slot; 0 if that is not known.
+    /// Returns the size of the object's slot in bytes; 0 if it is not known, as for an object that is seen
+    /// through a view.
     pub fn slot_bytes(&self) -> u64 {
         self.part.ground.map().map_or(0, |map| map.spans[self.part.span as usize].slot)
     }
@@ -222,7 +225,7 @@ impl<'v> Pointer<'v> {
     }
 }
 
-/// Decodes the value at a place.
+/// Decodes the value of type `ty` at the beginning of `part`.
 fn value_of<'v>(TypedPart { part, ty }: TypedPart<'v>) -> Value<'v> {
     if let Some(own) = own_value(part, ty) {
         return own.unwrap_or_else(Value::Invalid);
@@ -327,7 +330,7 @@ fn variant_of<'v>(part: ObjectPart<'_>, ty: &'v TypeLayout) -> Option<&'v Varian
     variants.iter().find(|variant| variant.tag == tag)
 }
 
-/// Shows elements as a list; bytes are shown as bytes.
+/// Returns the elements of `node` as a list; as bytes, if they are of type `u8` and lie one behind the other.
 fn list(node: DecodedNode<'_>) -> Value<'_> {
     let is_bytes = node.slots.ty.shape == Shape::Prim(Prim::U8);
     match node.bytes().filter(|_| is_bytes) {

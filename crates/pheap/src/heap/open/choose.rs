@@ -11,14 +11,15 @@ use crate::os::cpu::FlushInstruction;
 use crate::os::file_system::{copies_blocks, is_tmpfs};
 use crate::os::mapping::supports_map_sync;
 
-/// The chosen use of a file.
+/// The use of a heap's file that follows from the durability.
 pub(in crate::heap) enum ChosenMedium {
     /// The file is mapped, for this medium; the second value says whether with `MAP_SYNC`.
     Mapped(Medium, bool),
     Wal,
 }
 
-/// Why a file cannot be mapped and stored to.
+/// The message if a file must not be mapped and stored to, because its file system writes changed blocks
+/// elsewhere.
 const COPIES_BLOCKS: &str = "`Durability::Process` and `Durability::Pmem` need a file system that overwrites blocks where they are; \
     this one (btrfs, ZFS, bcachefs) needs space for each store, and ends the process if there is none; use `Durability::Wal`";
 

@@ -1,5 +1,5 @@
-//! The contents of a heap that is being opened: reading them, replaying the logs of regions, and turning them
-//! into a `Heap`.
+//! The contents of a heap that is being opened: reads them, replays the logs of regions, and turns the
+//! contents into a `Heap`.
 
 #![allow(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]
@@ -61,13 +61,13 @@ pub(super) struct HeapMetadata {
     /// Whether logs of regions hold entries that must not be replayed: then the logs must be emptied before
     /// anything is committed.
     pub(super) has_stale_logs: bool,
-    /// Whether a new log begins with the opening, and not with the first record.
+    /// Whether a new write-ahead log begins with the opening, and not with the first record.
     pub(super) begins_log: bool,
     pub(super) counts: recovery::RecoveredCounts,
 }
 
 /// A heap that is recovered. The header in its file says that it is in use, unless the heap is read-only, or
-/// its log has not begun yet.
+/// its write-ahead log has not begun yet.
 pub(super) struct RecoveredHeap {
     pub(super) contents: HeapMetadata,
     pub(super) medium: Medium,
@@ -76,8 +76,9 @@ pub(super) struct RecoveredHeap {
 }
 
 impl HeapMetadata {
-    /// Reads the heap that `mapping` shows, with the records of its log's `tail`, for which the mapping is
-    /// private. Examines all metadata, including those that only logs have. Writes nothing to the file.
+    /// Reads the heap that `mapping` shows, with the records of the `tail` of its log. If there are any, the
+    /// mapping is private. Examines all metadata, including those that only logs have. Writes nothing to the
+    /// file.
     pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<HeapMetadata> {
         let heap = map(&mapping, &header)?;
         store(&mapping, heap, header.mapped, tail).map_err(|e| Error::io("reading the log", e))?;
@@ -96,9 +97,9 @@ impl HeapMetadata {
         // SAFETY: the regions were read from this heap, and `mapping` is its mapping, which lives longer than
         // `logs`.
         let logs = unsafe { logs(mapping.base(), &header, &regions) };
-        // SAFETY: the result goes to `HeapMetadata`, which has the mapping, so the logs stay mapped. Until
-        // `recover` replays the result, only the header is written. (If the heap is mapped again in the same
-        // place, the content is the same.)
+        // SAFETY: `logged` goes to the returned `HeapMetadata`, which also has `mapping`, so the logs stay
+        // mapped. Until `recover` replays `logged`, only the header is written. (If the heap is mapped again
+        // in the same place, the content of the logs is the same.)
         let mut logged = unsafe { read_logs(&logs, header.mapped)? };
         let has_stale_logs =
             !logged.is_empty() && !header.in_use.needs_region_logs() && !bug(Bug::ReplayClosed);
@@ -168,7 +169,7 @@ impl HeapMetadata {
         header::begin_creation(&media, heap)?;
         write_entry(&media, heap, arena.entry(header.types), entry.to_words());
         arena.write(&media, heap, header.salt);
-        // All of this must be durable before the header makes it valid.
+        // The arena head and the type table's entry must be durable before the header makes them valid.
         media.check_fences()?;
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
@@ -192,8 +193,8 @@ impl HeapMetadata {
         Ok(RecoveredHeap { contents, medium, media, pages })
     }
 
-    /// Reads a heap again after its file was rewritten: the content that was read first may have been in the
-    /// page cache only. The heap's write-ahead log is empty.
+    /// Reads the heap again with another `backing`, after its file was rewritten: the content that was read
+    /// first may have been in the page cache only. The heap's write-ahead log is empty.
     pub(super) fn read_again(self, backing: Backing) -> Result<HeapMetadata> {
         let HeapMetadata { mut mapping, header, holes, .. } = self;
         mapping.show(backing);
@@ -215,8 +216,8 @@ impl HeapMetadata {
         Ok(self)
     }
 
-    /// Marks the heap as in use, begins its log if that is wanted now, replays the logs of its regions,
-    /// clears spans that belong to no root, and relocates the heap if it is mapped elsewhere.
+    /// Marks the heap as in use, begins its write-ahead log if `begins_log` is set, replays the logs of its
+    /// regions, clears spans that belong to no root, and relocates the heap if it is mapped at another base.
     pub(super) fn recover(mut self, medium: Medium) -> Result<RecoveredHeap> {
         let HeapMetadata {
             mapping,
@@ -251,7 +252,7 @@ impl HeapMetadata {
         let moves = relocate::rebase(header, base.addr() as u64);
         mark_in_use(mapping, heap, &medium, &media, header)?;
         if let (true, Some(wal)) = (*begins_log, medium.wal()) {
-            wal.ensure_log()?; // before a record needs it: recording could not return the error
+            wal.ensure_log()?; // before a record needs the log, because recording returns no error
         }
         // SAFETY: the regions were read from this heap, and `mapping`, which maps it at `base`, lives longer
         // than `logs`.
@@ -269,7 +270,7 @@ impl HeapMetadata {
         }
         // If a region has no root, a crash has cut its creation short.
         regions.retain(|(identity, _)| identity.root != 0);
-        // Spans of other regions are cleared, too.
+        // The spans of a region that was just left out are cleared, too.
         let mut pages = free_pages(&media, heap, arenas, spans, regions, types);
         if let Some(least) = *holes {
             pages.add_holes(least);
@@ -285,11 +286,11 @@ impl HeapMetadata {
 }
 
 impl RecoveredHeap {
-    /// Gives up a recovered heap, to recover it again, elsewhere or for another medium. Makes its header
-    /// durable: the next header goes to the other slot, and a disk may tear it.
+    /// Gives up a recovered heap, so that it can be recovered again, at another base or for another medium.
+    /// Makes its header durable: the next header goes to the other slot, and a disk may tear that write.
     pub(super) fn again(self) -> Result<HeapMetadata> {
         self.media.check_fences()?;
-        // SURVIVES unreached: in no program of the lab are so many relocations cut short; in
+        // SURVIVES unreached: in no program of the crash lab are so many relocations cut short; in
         // `tests/moved_heaps.rs` of pheap-crash they are.
         self.contents.mapping.sync()?;
         Ok(self.contents)
@@ -313,15 +314,15 @@ impl RecoveredHeap {
         } = contents;
         let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
         spans.retain(TakenSpan::holds_objects);
-        // Often all spans are of one region and sorted, so this takes little time.
+        // Often all spans are of one region and in order already, so this sort takes little time.
         spans.sort_unstable_by_key(|span| (span.entry.region, span.offset));
         let state = match medium.wal() {
             _ if mapping.is_read_only() => READ_ONLY,
             Some(wal) if !wal.has_begun() => UNCHANGED,
             _ => OPEN,
         };
-        // The name is checked only if there is one now: a file that had no name when it was opened, or whose
-        // file system does not count names, is never `Removed`.
+        // While the heap is open, the file's name is checked only if the file has a name at the opening: a
+        // file without a name, or in a file system that does not count names, is never `Removed`.
         let named = mapping.file().is_some_and(|file| has_name(file).unwrap_or(false));
         let store = Store {
             has_name: named && !mapping.is_read_only(),
@@ -350,15 +351,16 @@ impl RecoveredHeap {
             copies: RwLock::new(()),
             file: ManuallyDrop::new(file),
         });
-        // SURVIVES drop: no other thread has the heap yet.
+        // SURVIVES drop: this lock keeps no thread out, because no other thread has the heap yet.
         let mut tables = inner.tables.lock();
         for (identity, segments) in regions {
             let (name, id, ty) = (identity.name.clone(), identity.id, identity.ty);
-            // SAFETY: the pointer is to a field of the value in the `Arc`, which is alive.
+            // SAFETY: `Arc::as_ptr` points to the `HeapInner` in `inner`, which is alive, and `store` is a
+            // field of it.
             let store = unsafe { &raw const (*Arc::as_ptr(&inner)).store }.cast();
-            // SAFETY: `store` is the field of this heap, in its `Arc`. The regions were read from this heap,
-            // which is mapped, with the segments of their logs. Regions are used through handles that keep
-            // the heap alive.
+            // SAFETY: `store` is the address of this heap's store, in the heap's `Arc`. `identity` and
+            // `segments` were read from this heap, which is mapped. Regions are used through handles that
+            // keep the heap alive.
             let mut region = unsafe { inner.open_region(store, &tables.header, identity, segments) };
             let first = spans.partition_point(|span| span.entry.region < id);
             let spans = spans[first..].chunk_by(|a, b| a.entry.region == b.entry.region).next();
@@ -369,7 +371,7 @@ impl RecoveredHeap {
             }
             let region = Arc::new(region);
             inner.shown.add(&name, &region);
-            // SURVIVES drop: no other thread has the heap yet.
+            // SURVIVES drop: this lock keeps no thread out, because no other thread has the heap yet.
             inner.directory.lock().insert(name, region);
         }
         drop(tables);
@@ -403,24 +405,25 @@ unsafe fn logs(base: *mut u8, header: &Header, regions: &[SurveyedRegion]) -> Ve
     regions.iter().map(log).collect()
 }
 
-/// Returns the entries of no log.
+/// Returns an empty set of log entries.
 fn nothing() -> Result<recovery::FoundEntries> {
-    // SAFETY: the slice of logs is empty, so nothing is read.
+    // SAFETY: the slice of logs is empty, so no memory is read.
     unsafe { read_logs(&[], 0) }
 }
 
-/// Maps the first `header.mapped` bytes of a heap.
+/// Maps the first `header.mapped` bytes of a heap, and returns a view of their words.
 fn map(mapping: &Mapping, header: &Header) -> Result<MetadataWords<'static>> {
     mapping.map(0, header.mapped)?;
-    // SAFETY: 1. The bytes were mapped just now. They stay mapped as long as the mapping, which is kept next
-    // to the view, here and in the store of an open heap. 2. Until the heap is open, no other thread has it;
-    // then the view is for its metadata.
+    // SAFETY: 1. The first `header.mapped` bytes were mapped just now. They stay mapped as long as `mapping`
+    // exists, which is kept next to this view, in `HeapMetadata` and in the store of an open heap. 2. Until
+    // the heap is open, no other thread has it; from then on the view is used for the heap's metadata only.
     Ok(unsafe { MetadataWords::new(mapping.base(), 0..header.mapped) })
 }
 
-/// Marks the heap as in use, durably before it is changed. A read-only heap is not marked. If the heap's log
-/// has not begun, its beginning writes the mark. After a power failure, the disk may have any of the pages
-/// that were stored later. It must not have them together with the mark of a closed heap.
+/// Marks the heap as in use in its header, durably before the heap is changed. A read-only heap is not
+/// marked. If the heap's write-ahead log has not begun, the headers with the mark are written when it begins.
+/// After a power failure, the disk may have any of the pages that were stored later, but must not have them
+/// together with a header that says closed.
 fn mark_in_use(
     mapping: &Mapping,
     heap: MetadataWords<'_>,
@@ -449,7 +452,7 @@ fn mark_in_use(
     if let Some(wal) = medium.wal()
         && !wal.has_begun()
     {
-        // The file stays as it is until the log begins.
+        // The heap's file stays as it is until the log begins.
         let other = PAGE - found.1;
         let slot = heap.slice(other, SLOT_SIZE / 8).iter();
         let slot: Vec<u8> = slot.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
@@ -464,8 +467,8 @@ fn mark_in_use(
         return Ok(());
     }
     let sync = || mapping.sync();
-    // Write both slots. If one is damaged later, the other must not say that the heap is closed, with bitmaps
-    // that are stale, and must have the new base. While one slot is empty and the other is damaged, the file
-    // looks like a creation that was cut short.
+    // Both slots are written. If one is damaged later, the other must not say that the heap is closed, with
+    // bitmaps that are stale, and must have the new base. If one slot were empty and the other damaged, the
+    // file would look like a creation that was cut short.
     header.write_both(media, heap, sync)
 }

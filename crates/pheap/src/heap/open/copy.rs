@@ -1,4 +1,5 @@
-//! Makes temporary copies of heaps that are only read: files without a name, in memory or in a folder.
+//! Makes temporary copies of heaps that are only read. Such a copy is a file without a name, in memory or in
+//! a folder.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -17,9 +18,9 @@ use crate::os::{file_in_memory, set_len, unnamed_file, write_at};
 use crate::units::PAGE;
 use crate::wal::files::storage;
 
-/// Bytes that are copied by one read.
+/// Number of bytes of a heap's file that one read copies.
 pub(super) const CHUNK: u64 = 1 << 20;
-/// Bytes of a block in `st_blocks`.
+/// Bytes of a block that `st_blocks` counts.
 const BLOCK: u64 = 512;
 
 /// Returns the bytes of disk that a file takes.
@@ -44,17 +45,18 @@ pub(super) fn empty_file(in_memory: bool, folder: &Path) -> io::Result<File> {
 pub(super) struct HeapCopy<'a> {
     options: &'a Options,
     path: &'a Path,
-    /// Bytes that the copy takes, with the log's records.
+    /// Bytes that the copy takes, including the pages to which the log's records store.
     takes: u64,
-    /// Bytes of memory that the heap would need without a copy; for the error.
+    /// Bytes of private memory that the opening would need without a copy; for the error.
     need: u64,
     file: OwnFile,
     in_memory: bool,
 }
 
 impl<'a> HeapCopy<'a> {
-    /// Creates an empty copy of the heap in the file `of` at `path`. The copy takes `takes` bytes, with the
-    /// records of the log. It is in memory if it may be, else in [`Options::temp_dir`].
+    /// Creates an empty copy of the heap in the file `of` at `path`. The copy will take `takes` bytes,
+    /// including what the records of the log store. It is in memory if these bytes are at most half of the
+    /// memory limit, else in [`Options::temp_dir`].
     ///
     /// # Errors
     /// [`Error::MemoryLimit`]; for a copy in memory, [`Error::OutOfSpace`] and [`Error::Io`].
@@ -68,8 +70,8 @@ impl<'a> HeapCopy<'a> {
         let in_memory = is_small(options, takes);
         let create = || {
             let file = empty_file(in_memory, &options.folder_for_copies())?;
-            // A backup of this copy gets its mode. The kernel does not set execute bits on files in memory,
-            // so they are left out.
+            // The copy gets the permissions of the heap's file, because a backup of the copy gets those of
+            // the copy. The kernel does not set execute bits on files in memory, so these bits are left out.
             file.set_permissions(Permissions::from_mode(of.metadata()?.mode() & 0o666))?;
             Ok(OwnFile::new(file))
         };
@@ -77,8 +79,8 @@ impl<'a> HeapCopy<'a> {
         Ok(HeapCopy { options, path, takes, need, file, in_memory })
     }
 
-    /// Copies these pages from the heap's file. Calls `go_on` after each chunk. Returns whether all pages
-    /// were copied: `false` if `go_on` has returned `false`, or the file has become shorter.
+    /// Copies the range `pages` of `data`, the heap's file. Calls `go_on` after each chunk. Returns whether
+    /// all pages were copied: `false` if `go_on` has returned `false`, or the file has become shorter.
     ///
     /// # Errors
     /// Those of `go_on`; [`Error::MemoryLimit`], [`Error::OutOfSpace`], [`Error::Io`].
@@ -107,8 +109,8 @@ impl<'a> HeapCopy<'a> {
         Ok(true)
     }
 
-    /// Makes the copy `mapped` bytes long. Calls `replay`, which brings the records of the log to the copy,
-    /// with the bytes of memory that it may use.
+    /// Makes the copy `mapped` bytes long, and returns its file. Calls `replay`, which brings the records of
+    /// the log to the copy; its second argument is the number of bytes of memory that it may use.
     ///
     /// # Errors
     /// [`Error::MemoryLimit`]; for a copy in memory, [`Error::OutOfSpace`] and [`Error::Io`].
@@ -117,7 +119,8 @@ impl<'a> HeapCopy<'a> {
         mapped: u64,
         replay: impl FnOnce(&dyn Storage, u64) -> io::Result<()>,
     ) -> Result<OwnFile> {
-        // On a full disk, a store to a hole ends the process; in a tmpfs a read does, too.
+        // A copy on a disk gets all its space now. On a full disk, a store to a hole ends the process; in a
+        // tmpfs a read does, too.
         let reserve = || {
             if self.in_memory {
                 return Ok(());
@@ -141,7 +144,7 @@ impl<'a> HeapCopy<'a> {
 
 fn error(options: &Options, path: &Path, need: u64, in_memory: bool, source: io::Error) -> Error {
     if in_memory {
-        // In memory the copy needs no more than the limit, so this is not `MemoryLimit`.
+        // A copy in memory is made only within the limit, so its error is not `MemoryLimit`.
         return Error::writing(format!("copying {} to memory", path.display()), source);
     }
     let (path, directory, limit) = (path.to_owned(), options.folder_for_copies(), options.memory());

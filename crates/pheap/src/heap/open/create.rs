@@ -39,10 +39,10 @@ pub(super) fn create(options: &Options, place: &dyn HeapPlace) -> Result<Recover
         Ok(chosen)
     });
     let chosen = chosen.inspect_err(|_| {
-        let _ = place.file().map(|file| file.set_len(0)); // there was no heap in it before
+        let _ = place.file().map(|file| file.set_len(0)); // the file had no heap before
     })?;
     if place.file().is_some() {
-        // SURVIVES unreached: a simulated disk has no directory; `ci/power-cut.sh` is for this.
+        // SURVIVES unreached: a simulated disk has no directory; `ci/power-cut.sh` tests this sync.
         sync_directory(place.path())?;
     }
     match (chosen, place.disk()) {

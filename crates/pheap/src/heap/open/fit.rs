@@ -1,4 +1,4 @@
-//! Keeps openings within their limit of memory: half of [`Options::memory_limit`].
+//! Keeps an opening within its limit of private memory: half of [`Options::memory_limit`].
 //!
 //! The records in the log of a killed program are stored to private pages, because the heap's file must not
 //! have a part of a transaction. If these pages are too many, the log is brought to the file first, like in a
@@ -17,8 +17,8 @@ use crate::os::holes::has_holes;
 use crate::units::HEADER_SIZE;
 use crate::wal::{Fold, WalTail};
 
-/// Surveys a heap, after its log was brought to its file or a copy if memory does not suffice. Calls `then`
-/// with the result.
+/// Surveys a heap, and calls `then` with the result. If the memory does not suffice, first brings the heap's
+/// log to its file, or makes a copy of the heap.
 pub(super) fn survey<R>(
     mut found: FoundHeap<'_>,
     then: impl FnOnce(SurveyedHeap<'_>) -> Result<R>,
@@ -33,7 +33,8 @@ pub(super) fn survey<R>(
     let mut need = tail.bytes();
     if !options.read_only {
         if need > most {
-            // Check first for some reasons to refuse the opening: then the file stays as it is.
+            // Some reasons to refuse the opening are looked for first: if one applies, the heap's file stays
+            // as it is.
             plan::chosen(options, place, &found.header)?;
             if place.file().is_some() {
                 found.moves()?;

@@ -1,14 +1,14 @@
-//! Copies a heap that another process has open and writes to, as of one moment.
+//! Copies a heap that another process may have open and write to. The copy shows one moment.
 //!
-//! The heap's file is copied page by page, while checkpoints write to it. All that they write comes from
-//! records in the log, behind the position up to which the file had everything before. So the
+//! The heap's file is copied page by page, while checkpoints write to it. All that checkpoints write comes
+//! from records in the log, behind the position up to which the file had everything before. So the
 //! [log](crate::wal::LiveLog) is read on while pages are copied, and once more afterwards, and its records
-//! are replayed in the copy. No record covers the header. It is read again: while it names the same run of
-//! the same log, only the process with that run has written to the file. New arenas are copied as well. A
-//! closed heap does not change before its header does.
+//! are replayed in the copy. No record covers the heap's header, so it is read again: as long as it names the
+//! same run of the same log, only the process with that run has written to the file. Arenas that the heap has
+//! got meanwhile are copied as well. A closed heap does not change before its header does.
 //!
-//! If the check fails, the copy begins anew, after a pause. Correctness does not depend on how long anything
-//! takes.
+//! If the header shows another use of the heap, or records were overwritten before they were read, the copy
+//! begins anew, after a pause. Correctness does not depend on how long a step takes.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -36,13 +36,13 @@ use crate::units::HEADER_SIZE;
 use crate::wal::files::Files;
 use crate::wal::{LiveLog, WalTail};
 
-/// Number of attempts to copy a heap before this gives up.
+/// Number of attempts to copy a heap, after which the opening fails.
 const TRIES: u32 = 16;
 /// Half of the first pause between two attempts. Each pause is twice as long as the one before, up to a
 /// quarter of a second.
 const SOON: Duration = Duration::from_millis(1);
 
-/// The use of a heap that cannot be followed yet, for the error.
+/// The text, for the error, about a heap that is being prepared for a log, and so cannot be followed yet.
 const BEING_PREPARED: &str = "`Durability::Wal`, but its file is still being prepared for that (try again)";
 
 /// Opens a copy of the heap at `path`.
@@ -50,7 +50,8 @@ pub(super) fn follow(options: &Options, path: &Path) -> Result<Heap> {
     follow_beside(options, path, &mut || {})
 }
 
-/// [`follow`], for tests. `meanwhile` is called at each point where a change by another process may matter.
+/// Does the work of [`follow`]. In tests, `meanwhile` acts as another process: it is called at each point
+/// where a change by one may matter.
 pub(super) fn follow_beside(options: &Options, path: &Path, meanwhile: &mut dyn FnMut()) -> Result<Heap> {
     let copied = copy(options, path, meanwhile)?;
     let place = FilePlace { path, file: copied.file, is_copy: true, disk: copied.live.disk };
@@ -68,15 +69,16 @@ struct FollowerCopy<'a> {
     tail: WalTail,
 }
 
-/// Copies the heap at `path`.
+/// Copies the heap at `path`, in at most [`TRIES`] attempts.
 fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> Result<FollowerCopy<'a>> {
     let mut last = None;
     for number in 0..TRIES {
         if number > 0 {
-            // A process that opens the heap writes several headers, and syncs each.
+            // The pause leaves time to a process that is opening the heap: it writes several headers, and
+            // syncs each.
             thread::sleep(SOON * (1 << number.min(8)));
         }
-        // Opened by name in each attempt, because another file may have the name now.
+        // The file is opened by name in each attempt, because another file may have the name by then.
         let file = OwnFile::open(|| regular::open(OpenOptions::new().read(true), path))?;
         let files = Files::new(file.clone(), path)
             .map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
@@ -86,9 +88,9 @@ fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> R
         last = match copied {
             Ok(Some((header, file, tail))) => return Ok(FollowerCopy { live, header, file, tail }),
             Ok(None) => None,
-            // Preparing a heap does not take long, so try again.
+            // Preparing a heap for a log does not take long, so there is another attempt.
             Err(error @ Error::NotFollowed { how: BEING_PREPARED, .. }) => Some(error),
-            // If the heap has changed, the error may come from that.
+            // If the heap has changed, the error may come from the change, so there is another attempt.
             Err(error) if is_unchanged(&live, &start)? => return Err(error),
             Err(error) => Some(error),
         };
@@ -118,7 +120,7 @@ fn is_unchanged(live: &FilePlace<'_>, start: &[u8]) -> Result<bool> {
 /// An attempt to copy a heap.
 struct CopyAttempt<'a, 'b> {
     live: &'a FilePlace<'b>,
-    /// The bytes of the header before anything else was read.
+    /// The bytes of the header, read before anything else of the heap.
     start: &'a [u8],
     meanwhile: &'a mut dyn FnMut(),
 }
@@ -129,7 +131,7 @@ impl CopyAttempt<'_, '_> {
         let path = self.live.path;
         let header = self.header(self.start)?;
         (self.meanwhile)();
-        // The space of the log counts, too, because the records are kept.
+        // The space of the log counts, too, because the log's records are kept until they are replayed.
         let need = self.space().map_err(|e| reading(path, e))?;
         let in_memory = copy::is_small(options, need);
         let not_followed = |how| Err(Error::NotFollowed { path: path.to_owned(), how });
@@ -167,9 +169,9 @@ impl CopyAttempt<'_, '_> {
                 return Ok(None);
             }
             (self.meanwhile)();
-            // This comes after all pages, because a process that opens the heap anew writes a header before
-            // anything else. It comes after the records, too, so no record is about an arena that this header
-            // does not have.
+            // The header is read after all pages, because a process that opens the heap anew writes a header
+            // before anything else. It is read after the records, too, so no record is about an arena that
+            // this header does not have.
             let Some(now) = self.same_header(&header)? else { return Ok(None) };
             pages = pages.end..now.mapped;
             header = now;
@@ -183,7 +185,7 @@ impl CopyAttempt<'_, '_> {
         Ok(Some((header, file, tail)))
     }
 
-    /// Returns the bytes that the heap and its log take.
+    /// Returns the bytes of disk that the heap's file takes, plus the length of its log.
     fn space(&self) -> io::Result<u64> {
         let log = self.live.disk.open_log().ok().flatten();
         Ok(copy::space(&self.live.file)? + log.map_or(Ok(0), |log| log.len())?)
@@ -196,8 +198,8 @@ impl CopyAttempt<'_, '_> {
         }
     }
 
-    /// Reads the header again. Returns it if all writes since the `last` header are in the same log, or, for
-    /// a closed heap, if the header has not changed.
+    /// Reads the header again. Returns it if it names the same run of the same log as the header `last`, or,
+    /// for a closed heap, if it has not changed since the attempt began. Otherwise returns `None`.
     fn same_header(&self, last: &Header) -> Result<Option<Header>> {
         let bytes = read_header(self.live)?;
         let now = self.header(&bytes)?;
@@ -211,14 +213,16 @@ impl CopyAttempt<'_, '_> {
         Ok((is_same || bug(Bug::OverlookOpening)).then_some(now))
     }
 
-    /// Copies these pages. Returns `false` if the log was overtaken, or the file is shorter than expected.
+    /// Copies the range `pages` of the heap's file, and reads the log on beside that. Returns `false` if
+    /// records were overwritten before they were read, or if the file is shorter than expected.
     fn copy_pages(
         &mut self,
         to: &HeapCopy<'_>,
         pages: Range<u64>,
         mut log: Option<&mut LiveLog>,
     ) -> Result<bool> {
-        // If the file has become shorter, it got another header first, so the caller's check notices it.
+        // If the file has become shorter, another process has closed or opened the heap, so this attempt is
+        // given up.
         to.pages(&*self.live.disk.data(), pages, &mut || {
             (self.meanwhile)();
             log.as_deref_mut().map_or(Ok(true), |log| log.read_on_beside(copy::CHUNK))

@@ -9,7 +9,7 @@ use pheap_testkit::{log_of, tempdir};
 use super::follow::follow_beside;
 use crate::{Durability, Error, Heap, Options, PVec, Result, Root, SyncPolicy};
 
-/// Numbers in the heap: several chunks of pages.
+/// Number of words in the heap's root. They fill several of the chunks in which a follower copies pages.
 const WORDS: usize = 480 << 10;
 
 /// An action of the writer.
@@ -161,7 +161,7 @@ fn template() -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// Tries each action at each step.
+/// Tries each action of the writer at each step of a follower. Returns the first wrong result as an error.
 pub(super) fn explore() -> std::result::Result<(), String> {
     let template = template();
     for act in ALL {
@@ -201,7 +201,8 @@ fn a_state_is_seen_whatever_happens_meanwhile() {
     explore().unwrap();
 }
 
-/// The copy has only a part of a root that is created during it; the rest is in the log. That is no damage.
+/// A follower's copy has only a part of a root that is created during the copy; the rest is in the log. That
+/// is no damage.
 #[test]
 fn a_root_that_is_made_meanwhile_is_not_taken_for_one_that_was_lost() {
     let dir = tempdir();
@@ -239,12 +240,13 @@ fn a_root_that_is_made_meanwhile_is_not_taken_for_one_that_was_lost() {
     assert!(at > 5, "there are more steps");
 }
 
-/// This holds as long as the writer does not reuse the whole log between two steps.
+/// A follower succeeds at its first attempt, as long as the writer does not reuse the whole log between two
+/// steps of the follower.
 #[test]
 fn a_writer_that_never_stops_is_followed_at_once() {
     let template = template();
     let mut world = World::new(&template);
-    world.checkpoint(1); // or the heap would look closed
+    world.checkpoint(1); // without a commit, the header would still say closed
     let (path, mut steps) = (world.path.clone(), [0; 2]);
     seen(&path, &mut || steps[0] += 1).unwrap();
     let found = seen(&path, &mut || {
@@ -285,7 +287,7 @@ fn a_heap_that_is_being_prepared_is_waited_for() {
     });
     let number = followed.unwrap().existing_root::<u64>("number").unwrap();
     assert_eq!(number.read(|view, n| view[n]).unwrap(), 7);
-    // If a heap stays in that state, the process that prepared it was killed.
+    // If a heap stays marked as being prepared, the process that prepared it was killed.
     fs::write(&path, &prepared).unwrap();
     let refused = options().follower(true).open(&path);
     assert!(matches!(refused, Err(Error::NotFollowed { .. })), "{refused:?}");

@@ -22,7 +22,7 @@ pub(super) struct FoundHeap<'a> {
     pub(super) options: &'a Options,
     pub(super) place: &'a dyn HeapPlace,
     pub(super) header: Header,
-    /// The records in the log that are not in the heap's file.
+    /// The records in the log that may be missing in the heap's file.
     pub(super) tail: Arc<WalTail>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> FoundHeap<'a> {
                 return match (is_unused, has_magic) {
                     (true, _) if !options.read_only => Ok(None),
                     (false, true) => Err(Error::corrupt("the heap has data, but its header was overwritten")),
-                    // Files of other kinds begin with zeros, too.
+                    // A file that is no heap may begin with zeros, too.
                     _ => Err(not_a_heap()),
                 };
             }
@@ -96,7 +96,7 @@ fn moves(mapping: &Mapping, header: &Header) -> bool {
 }
 
 impl FoundHeap<'_> {
-    /// Returns whether a read-only heap would be relocated.
+    /// Returns whether the heap would be relocated if it were opened read-only now.
     pub(super) fn moves(&self) -> Result<bool> {
         let FoundHeap { options, place, header, .. } = self;
         Ok(moves(&place.reserve(options.base, header, MappingUse::Private)?, header))
@@ -124,7 +124,7 @@ pub(super) struct SurveyedHeap<'a> {
     pub(super) options: &'a Options,
     pub(super) place: &'a dyn HeapPlace,
     pub(super) tail: Arc<WalTail>,
-    /// How the heap is mapped.
+    /// The purpose for which the heap is mapped now.
     pub(super) view: MappingUse,
     pub(super) contents: HeapMetadata,
 }

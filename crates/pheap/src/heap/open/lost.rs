@@ -18,9 +18,9 @@ use crate::units::PAGE;
 
 /// Returns a message about a lost root, if there is one.
 ///
-/// This reads spans and headers from `contents` and not from the file: if the log has more records than the
-/// file, the file may have the spans of a root, and not yet its entry. The file only shows where its holes
-/// are.
+/// The spans and headers are read from `contents` and not from the file: if the log has records that the file
+/// lacks, the file may have the spans of a root's objects, and not yet the root's entry. `file` is only asked
+/// where its holes are.
 pub(super) fn lost_root(file: &File, contents: &HeapMetadata) -> Result<Option<String>> {
     let HeapMetadata { heap, header, arenas, spans, .. } = contents;
     let (mut owners, mut others) = (HashSet::new(), HashSet::new());
@@ -45,8 +45,8 @@ pub(super) fn lost_root(file: &File, contents: &HeapMetadata) -> Result<Option<S
     if others.is_subset(&owners) {
         return Ok(None);
     }
-    // This case is rare, so reading all these pages is acceptable. The header is in the file, because it gets
-    // there before the root's entry, or with it.
+    // Objects of a region without an entry are rare, so reading all candidate pages is acceptable. The header
+    // of a lost root is no hole of the file, because it gets to the file before the root's entry, or with it.
     for Range { start: mut at, end } in candidates {
         while let Some(data) = seek_data(file, at)?.filter(|&data| data < end) {
             let offset = data & !(PAGE - 1);

@@ -9,12 +9,14 @@
 //! | [`RecoveredHeap`] | the file is ready, and in use once a log (if any) begins | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
 //!
-//! If an opening needs more memory than it may have, it is [made to fit](fit). With [`Options::follower`],
-//! [`follow`] makes a copy, even if another process has the heap open. The copy is surveyed.
+//! If an opening needs more memory than its limit, [`fit`] brings the log to the file first, or makes a copy.
+//! With [`Options::follower`], [`follow`] makes a copy, even if another process has the heap open. The copy
+//! is surveyed.
 //!
-//! No byte is changed before there is a plan, with one exception: a log that needs too much memory is brought
-//! to the file. [`place`] has the differences between a file and a simulated medium. [`create`] creates a
-//! heap where there is none. [`verify`] checks a heap more thoroughly than the survey.
+//! No byte of the heap's file or log is changed before there is a plan, with one exception: a log that needs
+//! too much memory is brought to the file. [`place`] has the differences between a file and a simulated
+//! medium. [`create`] creates a heap where there is none. [`verify`] checks a heap more thoroughly than the
+//! survey.
 //!
 //! [`SurveyedHeap`]: found::SurveyedHeap
 
@@ -62,12 +64,13 @@ impl Options {
     /// a log whose pages need [too much memory](Options::memory_limit) may have been brought to the file).
     /// [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`],
     /// [`Error::NotClosed`] and [`Error::BootUnknown`] for heaps that may be torn; for a
-    /// [follower](Options::follower), [`Error::NotFollowed`] and [`Error::Overtaken`];
-    /// [`Error::LogMissing`], [`Error::ForeignLog`] and [`Error::MountedAlone`] for heaps whose log is not
-    /// where it should be; [`Error::NotAFile`], [`Error::NoPermission`], [`Error::OutOfSpace`],
-    /// [`Error::MemoryLimit`], [`Error::AddressInUse`], [`Error::TooManyHeaps`], [`Error::InvalidOption`],
-    /// [`Error::Unsupported`], [`Error::Io`]; [`Error::Failed`] and [`Error::Misplaced`] if the disk fails,
-    /// or the files are moved away, while the log is being made.
+    /// [follower](Options::follower), [`Error::NotFollowed`] and [`Error::Overtaken`]; [`Error::LogMissing`],
+    /// [`Error::ForeignLog`] and [`Error::MountedAlone`] for heaps whose log is not where it should be;
+    /// [`Error::NotAFile`], [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::MemoryLimit`],
+    /// [`Error::AddressInUse`], [`Error::TooManyHeaps`], [`Error::InvalidOption`], [`Error::Unsupported`],
+    /// [`Error::Io`]; [`Error::Failed`] and [`Error::Misplaced`] if the disk fails, or the files are moved
+    /// away, while the log is being made; [`Error::SeveralHeaps`] if the heap is to be
+    /// [checked](Options::verify) and this thread is inside another heap.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Heap> {
         self.check()?;
         if self.follower { follow::follow(self, path.as_ref()) } else { open_file(self, path.as_ref()) }
@@ -77,15 +80,14 @@ impl Options {
     /// handle is dropped.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::TooManyHeaps`], [`Error::InvalidOption`],
-    /// [`Error::Io`].
+    /// [`Error::AddressInUse`], [`Error::TooManyHeaps`], [`Error::InvalidOption`], [`Error::Io`].
     pub fn in_memory(&self) -> Result<Heap> {
         self.check()?;
         Ok(create::create_in_memory(self)?.into_heap(self, None))
     }
 }
 
-/// Goes through the stages for the file or medium `place`. Creates a heap if there is none.
+/// Goes through the stages of an opening for the file or medium `place`. Creates a heap if there is none.
 fn open(options: &Options, place: &dyn HeapPlace) -> Result<RecoveredHeap> {
     let Some(found) = FoundHeap::read(options, place)? else { return create::create(options, place) };
     verify::verify(&found)?;
@@ -105,8 +107,8 @@ fn open_file(options: &Options, path: &Path) -> Result<Heap> {
     match recovered {
         Ok(recovered) => Ok(recovered.into_heap(options, Some(lock))),
         Err(error) => {
-            // If another thread has just forked, the child shares the file's lock until it runs another
-            // program. So release the lock explicitly.
+            // If another thread has just forked, the child shares the file's lock until it has given up the
+            // parent's files. So the lock is released explicitly.
             unlock(&file);
             Err(error)
         }

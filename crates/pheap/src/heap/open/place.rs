@@ -30,13 +30,13 @@ pub(super) enum MappingUse {
     Private,
     /// For stores to the medium itself; `sync` says whether with `MAP_SYNC`.
     Shared { sync: bool },
-    /// For preparing the file for a log: each fence syncs it.
+    /// For preparing the heap's file for a write-ahead log: each fence syncs the file.
     Synced,
-    /// For use with a log.
+    /// For use with a write-ahead log: stores stay in private pages.
     Logged,
 }
 
-/// A file or simulated medium with a heap, or for one.
+/// A file or simulated medium that has a heap, or in which one is going to be created.
 pub(super) trait HeapPlace {
     /// Returns the path, for messages.
     fn path(&self) -> &Path;
@@ -49,17 +49,19 @@ pub(super) trait HeapPlace {
         None
     }
 
-    /// Returns whether this is a temporary copy that is gone when the last handle of the heap is dropped.
+    /// Returns whether this place is a temporary copy of a heap, which is gone when the last handle of the
+    /// heap is dropped.
     fn is_copy(&self) -> bool {
         false
     }
 
-    /// Reads as much of the header as there is. Returns the length read.
+    /// Reads the beginning of the file or medium into `bytes`. Returns the number of bytes read, which is
+    /// less if the file is shorter.
     fn read_start(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.disk().map_or(Ok(0), |disk| disk.data().read_up_to(bytes, 0))
     }
 
-    /// Returns whether all bytes from this offset on are zero.
+    /// Returns whether all bytes from the offset `at` on are zero.
     fn is_zero_from(&self, mut at: u64) -> io::Result<bool> {
         let Some(disk) = self.disk() else { return Ok(true) };
         let (data, mut buffer) = (disk.data(), vec![0; 1 << 20]);
@@ -75,7 +77,8 @@ pub(super) trait HeapPlace {
 
     /// Returns the header of a heap that is going to be created in this file or simulated medium.
     fn new_header(&self, options: &Options) -> Result<Header> {
-        // `max_size` may differ at the next opening, but the reservation cannot.
+        // The program may raise `max_size` at the next opening, but the reservation stays. So the reservation
+        // has room for 16 times `max_size`.
         new_header(options, options.max_size.saturating_mul(16))
     }
 
@@ -86,11 +89,11 @@ pub(super) trait HeapPlace {
     /// Chooses how the heap is going to be used.
     fn choose_medium(&self, options: &Options) -> Result<ChosenMedium>;
 
-    /// Returns the backing of a mapping for this purpose.
+    /// Returns the backing of a mapping for the purpose `view`.
     fn backing(&self, view: MappingUse) -> Backing;
 
-    /// Returns the purpose of the mapping for the survey, if the file has everything (no log) and may be
-    /// written.
+    /// Returns the purpose for which the heap is mapped in the survey, if there are no records of a log and
+    /// the file may be written.
     fn first_view(&self) -> MappingUse {
         MappingUse::Shared { sync: false }
     }
@@ -100,7 +103,7 @@ pub(super) trait HeapPlace {
         relocate::reserve(base, header, self.backing(view))
     }
 
-    /// Makes the file as long as a new heap, and all zeros. `mapping` was reserved for it.
+    /// Makes the file as long as a new heap, and all zeros. `mapping` was reserved for the new heap.
     fn create_zeroed(&self, mapping: &Mapping, header: &Header) -> Result<()>;
 
     /// Reserves space for all of the heap, except the ranges (offset, length) that are `free`. Changes no
@@ -159,7 +162,7 @@ impl HeapPlace for FilePlace<'_> {
         if header.in_use == HeapUse::Closed || options.restored {
             return Ok(());
         }
-        // If the file's identity cannot be read, nothing is known of the file.
+        // If the file's identity cannot be read, it counts as unknown, so the heap does not count as a copy.
         let now = FileIdentity::from_file(&self.file).unwrap_or_default();
         let boot = boot_id();
         // Files in a tmpfs do not outlive the boot, and a tmpfs gets a new id when it is mounted. So an equal
@@ -195,7 +198,7 @@ impl HeapPlace for FilePlace<'_> {
 
     fn create_zeroed(&self, mapping: &Mapping, header: &Header) -> Result<()> {
         overwrite_in_place(&self.file);
-        // Cuts off the rest of an interrupted creation.
+        // This first cuts off the rest of an interrupted creation.
         mapping.grow_file(0, header.mapped)?;
         mapping.sync_length()
     }
@@ -208,7 +211,7 @@ impl HeapPlace for FilePlace<'_> {
 /// Makes the name of a new file durable, by a sync of its directory.
 pub(super) fn sync_directory(path: &Path) -> Result<()> {
     let parent = folder_of(path);
-    // SURVIVES unreached: a simulated disk has no directory; see the call of this function.
+    // SURVIVES unreached: a simulated disk has no directory.
     File::open(parent)
         .and_then(|directory| directory.sync_all())
         .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))

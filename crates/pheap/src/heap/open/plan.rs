@@ -28,19 +28,22 @@ pub(super) struct OpenPlan<'a> {
 
 /// How the heap's file is made ready for its use.
 enum OpenRoute {
-    /// Neither file is written to: the log's records are in private pages, or in a copy.
+    /// Neither the heap's file nor its log is written to: the log's records are in private pages, or in a
+    /// copy.
     ReadOnly,
     /// Stores go to the file itself, for this medium; the `bool` says whether it is mapped with `MAP_SYNC`.
     /// The mapping, if any, is where the heap moves when its relocation is complete.
     Mapped(Medium, bool, Option<Mapping>),
-    /// The log of a killed process goes on. If it cannot, the heap gets a new log, as with `NewLog`.
+    /// The log of a killed process goes on. If that log cannot be used, the heap gets a new one, as with
+    /// `NewLog`.
     Resume,
     /// The heap was closed in order: its log begins with the first transaction.
     LaterLog,
-    /// The heap is mapped at its base, and has no logs of regions to replay: it only needs a log.
+    /// The heap is mapped at its base, and has no logs of regions to replay or to empty. It only needs a new
+    /// write-ahead log.
     NewLog,
-    /// Logs of regions are replayed or emptied, or the heap is relocated, in the file. Then it needs a log.
-    /// The mapping, if any, is where the heap moves when its relocation is complete.
+    /// Logs of regions are replayed or emptied, or the heap is relocated, in the heap's file. Then the heap
+    /// gets a new log. The mapping, if any, is where the heap moves when its relocation is complete.
     Prepare(Option<Mapping>),
 }
 
@@ -53,8 +56,8 @@ impl<'a> SurveyedHeap<'a> {
         }
         let chosen = chosen(options, place, &contents.header)?;
         // On a full disk, a store to a hole that is mapped ends the process, and a checkpoint that writes to
-        // a hole fails. So space is reserved now. With a log, free pages may stay holes until they are
-        // allocated. No byte changes.
+        // a hole fails. So space for the heap is reserved here, which changes no byte. With a write-ahead
+        // log, free pages may stay holes until they are allocated.
         let least = options.tuning.hole;
         let free = if matches!(chosen, ChosenMedium::Wal) { contents.free(least, tail) } else { Vec::new() };
         contents.holes = place.reserve_space(&contents.header, &free)?.then_some(least);
@@ -132,13 +135,13 @@ impl SurveyedHeap<'_> {
     fn read_only(self) -> Result<RecoveredHeap> {
         let SurveyedHeap { place, tail, contents, .. } = self;
         if let Some(disk) = place.disk() {
-            // SURVIVES unreached: only real files are opened to be read.
+            // SURVIVES unreached: the crash lab opens no heap read-only.
             tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
         }
         contents.recover(Medium::Process)
     }
 
-    /// Goes on with the log of a killed process. If it cannot be used, the heap gets a new one.
+    /// Goes on with the log of a killed process. If that log cannot be used, the heap gets a new one.
     fn resume(self) -> Result<RecoveredHeap> {
         let disk = disk_of(self.place);
         let of = self.contents.header.wal_identity();
@@ -150,19 +153,19 @@ impl SurveyedHeap<'_> {
         drop(tail);
         let logged = place.backing(MappingUse::Logged);
         if view == MappingUse::Private {
-            contents.mapping.show(logged); // with the private pages
+            contents.mapping.show(logged); // the private pages of the survey stay mapped
         } else {
             contents = contents.show(None, logged)?;
         }
         use_log(log, contents)
     }
 
-    /// Brings the log of a killed process to the heap's file, if there is one, and marks the heap as closed.
-    /// Done before a new log is made, which gets the old log's name.
+    /// If the heap was in use with a write-ahead log, brings the log's records to the heap's file, and marks
+    /// the heap as closed. This comes before a new log is made, which gets the old log's name.
     fn settle(mut self) -> Result<Self> {
         let SurveyedHeap { options, place, tail, contents, .. } = &mut self;
         if contents.header.in_use == HeapUse::In(MediumKind::Wal) {
-            // The private pages of the survey count, too.
+            // The private pages of the survey count against the memory limit, too.
             let room = (options.memory() / 2).saturating_sub(tail.bytes());
             wal::settle(&mut contents.header, &**disk_of(*place), tail, room)?;
             contents.live = None;
@@ -178,8 +181,9 @@ impl SurveyedHeap<'_> {
         if let Some(disk) = place.disk() {
             // With `MAP_SYNC`, no sync can have failed, and recovery makes durable all that it reads.
             if !sync && !bug(Bug::TrustHeader) {
-                // A heap that was being prepared for a log relies on all of its file. A file in memory
-                // outlives no power failure, so it need not be rewritten.
+                // The recovery of a heap that was being prepared for a log relies on all of its file, so the
+                // whole file is rewritten. A file in memory outlives no power failure, so it need not be
+                // rewritten.
                 let in_memory = place.file().is_some_and(|file| is_tmpfs(file));
                 let whole = contents.header.in_use == HeapUse::In(MediumKind::Synced) && !in_memory;
                 wal::make_durable(&**disk, &contents.header, whole)?;
@@ -200,9 +204,9 @@ impl SurveyedHeap<'_> {
         recovered.again()?.show(target, place.backing(shared))?.recover(medium)
     }
 
-    /// Recovers a heap, and relocates it, in its file. Then it is complete, but the header in the file still
-    /// says that it is being prepared ([`MediumKind::Synced`]). If a crash comes before the header that names
-    /// the log, the next opening prepares the heap again.
+    /// Recovers a heap, and relocates it, in its file. Then the heap is complete, but the header in the file
+    /// still says that it is being prepared for a log ([`MediumKind::Synced`]). If a crash comes before the
+    /// header that names the log, the next opening prepares the heap again.
     fn prepare(mut self, target: Option<Mapping>) -> Result<Self> {
         let SurveyedHeap { place, mut contents, .. } = self;
         let disk = disk_of(place);
@@ -231,15 +235,15 @@ fn disk_of(place: &dyn HeapPlace) -> &Arc<dyn Disk> {
     place.disk().expect("a heap that has a log, or gets one, has a disk")
 }
 
-/// Opens a heap that is complete, where it is mapped. Its log begins with the first transaction, unless
-/// [`HeapMetadata::begins_log`] is set: then it begins with the opening.
+/// Opens a heap that is complete, at its present base. Its write-ahead log begins with the first transaction,
+/// unless [`HeapMetadata::begins_log`] is set: then the log begins with the opening.
 fn later_log(options: &Options, place: &dyn HeapPlace, contents: HeapMetadata) -> Result<RecoveredHeap> {
     let contents = contents.show(None, place.backing(MappingUse::Logged))?;
     let of = contents.header.wal_identity();
     use_log(Wal::new(disk_of(place).clone(), of, settings(options))?, contents)
 }
 
-/// Opens a heap like `later_log`, but makes the log now.
+/// Opens a heap as `later_log` does, but makes the write-ahead log at once.
 pub(super) fn with_log(
     options: &Options,
     place: &dyn HeapPlace,
@@ -256,7 +260,7 @@ fn new_log(surveyed: SurveyedHeap<'_>) -> Result<RecoveredHeap> {
     with_log(surveyed.options, surveyed.place, surveyed.contents)
 }
 
-/// Opens a heap that is complete except for its header, with its log.
+/// Opens a heap whose file is complete except for its header, with the write-ahead log `wal`.
 fn use_log(wal: Arc<Wal>, contents: HeapMetadata) -> Result<RecoveredHeap> {
     wal.set_base(contents.mapping.base().addr());
     let recovered = contents.recover(Medium::Wal(wal.clone()));

@@ -32,15 +32,15 @@ impl Options {
     }
 
     /// Opens a heap on a simulated disk: with a write-ahead log, or mapped if the durability is
-    /// [`Durability::Process`]. With a log, it makes no checkpoint by itself, unless its log is full or it is
-    /// closed.
+    /// [`Durability::Process`]. With a log, the heap makes no checkpoint by itself, unless its log is full or
+    /// the heap is closed.
     #[doc(hidden)]
     pub fn simulate_disk(&self, disk: &Arc<SimDisk>) -> Result<Heap> {
         self.check()?;
         Ok(super::open(self, &DiskPlace(disk.clone()))?.into_heap(self, None))
     }
 
-    /// Sets other limits and sizes than the shipped ones.
+    /// Sets other [thresholds](Tuning) than the shipped ones.
     #[doc(hidden)]
     pub fn tuning(mut self, tuning: Tuning) -> Options {
         self.tuning = tuning;
@@ -61,18 +61,19 @@ fn path() -> &'static Path {
     Path::new("<simulated>")
 }
 
-/// Returns the header of a new heap, equal in each run.
+/// Returns the header of a new simulated heap. With the same options it is equal in each run.
 fn header(options: &Options) -> Result<Header> {
     Ok(Header { uuid: 1, salt: 0x5eed, ..new_header(options, u64::MAX)? })
 }
 
-/// Reserves the addresses of a heap.
+/// Reserves the addresses of a simulated heap: at `base`, or else where the heap was, or where the simulator
+/// puts new heaps.
 fn reserve(base: Option<u64>, header: &Header, backing: Backing) -> Result<Mapping> {
     let base = base.unwrap_or_else(|| header.bases.first().copied().unwrap_or_else(sim::base));
     relocate::reserve_at(base, header.reserved, backing)
 }
 
-/// Simulated memory whose cache lines are written back.
+/// The place of a heap in simulated persistent memory, whose cache lines must be written back.
 pub(super) struct MemoryPlace(pub(super) Arc<Sim>);
 
 impl HeapPlace for MemoryPlace {
@@ -120,7 +121,7 @@ impl HeapPlace for MemoryPlace {
     }
 
     fn reserve_space(&self, header: &Header, _free: &[(u64, u64)]) -> Result<bool> {
-        // Bytes behind the heap's end were never used.
+        // Bytes behind the heap's end were never used, so the medium is cut there.
         if self.0.len() > header.mapped {
             self.0.truncate(header.mapped as usize / 8);
         }
@@ -162,7 +163,8 @@ impl HeapPlace for DiskPlace {
         Ok(if is_mapped { ChosenMedium::Mapped(Medium::Process, false) } else { ChosenMedium::Wal })
     }
 
-    /// A private view, because the file changes before the mapping is used.
+    /// Returns `Private`, because the file on the simulated disk changes between the survey and the use of
+    /// the mapping.
     fn first_view(&self) -> MappingUse {
         MappingUse::Private
     }
@@ -184,8 +186,8 @@ impl HeapPlace for DiskPlace {
         let (data, error) = (self.0.data(), |e| Error::io("making the simulated file", e));
         let mut start = [0; HEADER_SIZE as usize];
         data.read_up_to(&mut start, 0).map_err(error)?;
-        // For a real file, the rest of an interrupted creation is cut off, so that no part of it is in the
-        // page cache only. Here it is rewritten.
+        // In a real file, the rest of an interrupted creation is cut off, so that no part of it is in the
+        // page cache only. In a simulated file, the rest is rewritten.
         if start.iter().any(|&byte| byte != 0) || !self.is_zero_from(HEADER_SIZE).map_err(error)? {
             write_again(&*data, 0).map_err(error)?;
         }
@@ -206,7 +208,8 @@ mod tests {
     use crate::sim::disk::{Call, DiskImage, Fault, Which};
     use crate::sim::set_bug;
 
-    /// Each check of a follower for changes by the writer is needed.
+    /// Each check of a follower for changes by the writer is needed: without it, the exploration of the
+    /// follower tests finds an error.
     #[test]
     fn followers_that_overlook_something_are_found() {
         let bugs = [Bug::FollowOnce, Bug::OverlookLap, Bug::OverlookOpening, Bug::OverlookGrowth];
@@ -218,7 +221,7 @@ mod tests {
         }
     }
 
-    /// While its heap is being closed, the log is there at first, and another file takes its place later.
+    /// While a heap is being closed, its log is there at first, and another file takes the log's place later.
     #[test]
     fn a_log_that_is_misplaced_while_its_heap_is_closed_is_no_broken_disk() {
         let disk = Arc::new(SimDisk::new(DiskImage { data: Vec::new(), log: None }));
@@ -234,7 +237,7 @@ mod tests {
         .unwrap();
         drop(root);
         let in_place = disk.clone();
-        // The checkpoint has looked up the log by then.
+        // The checkpoint of the closing has looked up the log before this sync.
         disk.amid_sync(Which::Log, Some(Box::new(move || in_place.set_log(Some(vec![1; 512])))));
         heap.close().unwrap();
         assert_eq!(disk.view().log.unwrap(), [1; 512]);

@@ -11,18 +11,18 @@ use crate::store::words::MetadataWords;
 use crate::units::PAGE;
 use crate::wal::WalTail;
 
-/// Most bytes of pages that are copied by one call.
+/// Largest number of bytes whose pages the kernel copies in one call of `Mapping::populate`.
 const RUN: u64 = 256 * PAGE;
-/// Most threads for these calls. More do not help: the work is the kernel's, on tables that the threads
-/// share.
+/// Largest number of threads that call `Mapping::populate`. More threads do not help: the kernel does the
+/// work, on page tables that the threads share.
 const THREADS: usize = 4;
-/// Runs of pages that make another thread worth its start.
+/// Number of runs of pages for which it pays to start another thread.
 const WORTH: usize = 8;
 
 /// Stores the records of the log's `tail` to the heap, which has `mapped` bytes.
 ///
 /// # Errors
-/// If the log cannot be read again.
+/// The error of the operating system, or an error if the log does not hold the records any more.
 pub(super) fn store(
     mapping: &Mapping,
     heap: MetadataWords<'_>,
@@ -41,7 +41,8 @@ pub(super) fn store(
     })
 }
 
-/// Makes the kernel copy these pages. A page fault for each of them, in one thread, would take much longer.
+/// Makes the kernel copy the pages of these runs (offset, bytes). A page fault for each page, in one thread,
+/// would take much longer.
 fn copy_pages(mapping: &Mapping, runs: &[(u64, u64)]) {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -49,7 +50,7 @@ fn copy_pages(mapping: &Mapping, runs: &[(u64, u64)]) {
             mapping.populate(offset, len);
         }
     };
-    // Asked only if there are many runs, because looking up the number of processors takes a while, too.
+    // The number of processors is looked up only if there are many runs, because that takes a while, too.
     let threads = if runs.len() < 2 * WORTH { 1 } else { os::cores().min(THREADS).min(runs.len() / WORTH) };
     thread::scope(|scope| {
         for _ in 1..threads {

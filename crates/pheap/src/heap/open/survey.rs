@@ -24,7 +24,7 @@ use crate::units::PAGE;
 pub(super) type SurveyedRegion = (RegionIdentity, Vec<RegionLogSegment>);
 
 /// Returns the regions that were not removed. Some of their words may be in their logs only, or half written
-/// by a crash: the root, and its type. [`ReplayedMetadata::from_header`] reads these.
+/// by a crash: the root, and its type. [`ReplayedMetadata::from_header`] reads these words.
 pub(super) fn read_regions(
     stored: StoredHeap<'_>,
     heap: MetadataWords<'static>,
@@ -41,7 +41,7 @@ pub(super) fn read_regions(
         let is_of_log = |span: &&TakenSpan| (span.entry.kind, span.entry.region) == (SpanKind::Log, id);
         let of_region = |at: u64| span_at(spans, at).filter(is_of_log).map(TakenSpan::bytes);
         if header_at.is_removed()? {
-            header_at.read(header.salt)?; // checks the header; its log is ignored
+            header_at.read(header.salt)?; // checks the header; the log of a removed region is ignored
             continue;
         }
         let segments = RegionLog::chain(stored, first_segment(span.offset), of_region)?;
@@ -59,8 +59,8 @@ pub(super) fn read_regions(
     Ok(regions)
 }
 
-/// The heap's metadata as they will be when the logs are replayed. Known before the replay, so that their
-/// defects are found while nothing has been written yet.
+/// The heap's metadata as they will be when the logs of regions are replayed. They are known before the
+/// replay, so that their defects are found while nothing has been written yet.
 pub(super) struct ReplayedMetadata {
     pub(super) spans: Vec<TakenSpan>,
     /// The offset of each region's root object, and the number of its type. The offset is 0 if a crash has
@@ -91,8 +91,8 @@ impl ReplayedMetadata {
     }
 }
 
-/// Returns the spans as they will be when the logs are replayed. Only tables that the logs change are read
-/// again.
+/// Returns the spans as they will be when the logs of regions are replayed. Only span tables that the logs
+/// change are read again.
 fn later(
     stored: StoredHeap<'_>,
     arenas: &[Arena],
@@ -116,7 +116,8 @@ fn later(
             later.extend_from_slice(&spans[at(arena.start)..at(arena.end())]);
         }
     }
-    // Compares all but the type of a root, which a migration changes.
+    // The spans without objects must stay as they are, except for the type number in a region's span, which a
+    // migration changes.
     let metadata = |spans: &[TakenSpan]| -> Vec<(u64, SpanEntry)> {
         let spans = spans.iter().filter(|span| !span.holds_objects());
         spans.map(|span| (span.offset, SpanEntry { ty: 0, ..span.entry })).collect()
@@ -127,8 +128,8 @@ fn later(
     Ok(later)
 }
 
-/// Returns the words that the logs are going to change in span tables, and in the `logged` words of regions.
-/// A log that changes other metadata is corrupt.
+/// Returns the words that the logs of regions are going to change in span tables, and in the `logged` words
+/// of region headers. A log that changes other metadata is corrupt.
 fn replayed_metadata(
     arenas: &[Arena],
     spans: &[TakenSpan],
@@ -155,8 +156,8 @@ fn replayed_metadata(
     Ok(replayed)
 }
 
-/// Fails unless each root is an object of its type, in a span of its region, with a name that no other root
-/// has, and each span is of a known type.
+/// Fails unless each root is an object of its type in a span of its region, with an id and a name that no
+/// other root has, and each span of objects is of a type in the type table.
 pub(super) fn check_roots(regions: &[SurveyedRegion], spans: &[TakenSpan], types: &TypeTable) -> Result<()> {
     let unknown = |span: &&TakenSpan| span.holds_objects() && span.entry.ty as usize >= types.types.len();
     if let Some(span) = spans.iter().find(unknown) {
@@ -188,7 +189,7 @@ pub(super) fn check_roots(regions: &[SurveyedRegion], spans: &[TakenSpan], types
     Ok(())
 }
 
-/// Returns the runs of pages (offset, length) that are in none of these spans.
+/// Returns the runs of pages (offset, length) in `arenas` that are in none of `spans`.
 pub(super) fn gaps<'a>(
     arenas: &'a [Arena],
     spans: impl Iterator<Item = &'a TakenSpan> + 'a,
@@ -206,7 +207,7 @@ pub(super) fn gaps<'a>(
     arenas.iter().flat_map(of_arena).filter(|&(_, len)| len > 0)
 }
 
-/// Returns the free pages. Clears spans that a crash has left without an owner.
+/// Returns the free pages. Clears the entries of spans that a crash has left without an owner.
 pub(super) fn free_pages(
     media: &Media,
     heap: MetadataWords<'_>,
@@ -216,10 +217,10 @@ pub(super) fn free_pages(
     types: &TypeTable,
 ) -> FreePages {
     let live: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
-    // A segment of a log is always a span of a log: `read_regions` has checked that.
+    // Each segment of a region's log but the first is a span of that log: `read_regions` has checked that.
     let starts = regions.iter().flat_map(|(_, segments)| segments.iter().map(|segment| segment.start));
     let starts: HashSet<u64> = regions.iter().map(|(identity, _)| identity.offset).chain(starts).collect();
-    // A cache: most spans are of the same region as the span before.
+    // `known` is a cache of the last live region: most spans are of the same region as the span before.
     let known = Cell::new(None);
     let is_live = |region| {
         let is_live = known.get() == Some(region) || live.contains(&region);
@@ -243,10 +244,10 @@ pub(super) fn free_pages(
     });
     gaps(arenas, owned).for_each(|(offset, len)| pages.give(offset, len));
     if cleared {
-        // SURVIVES drop sync: a heap is opened like this to be prepared for a log. That opening ends with a
-        // header, and the sync of that header covers the cleared entries, too. If it does not get that far,
-        // the next opening, which is the first that takes spans, clears spans without an owner again.
-        // SURVIVES delay sync: for the same reason as a dropped sync.
+        // SURVIVES drop sync: a fence is a sync only while a heap is being prepared for a log. The
+        // preparation ends with a header, and the sync of that header covers the cleared entries, too. If a
+        // crash comes before that header, the next opening, which is the first that takes spans, clears spans
+        // without an owner again. SURVIVES delay sync: for the same reason as a dropped sync.
         media.fence();
     }
     pages

@@ -25,13 +25,13 @@ fn is_wanted(found: &FoundHeap<'_>) -> bool {
     found.options.verify || found.options.restored && found.header.in_use != HeapUse::Closed
 }
 
-/// Opens a heap that is only read, and checks it if that is wanted. The checked heap is the one that is
-/// returned, because it may be a copy that was stored to, and cannot be opened twice.
+/// Opens a heap that is only read, and checks it if the options ask for that. Returns the checked heap
+/// itself, because the heap may be in a copy that was stored to, which cannot be opened twice.
 pub(super) fn open(found: FoundHeap<'_>) -> Result<Heap> {
     let (options, place) = (found.options, found.place);
     let file = place.file().filter(|_| is_wanted(&found));
     let (lost, heap) = fit::survey(found, |surveyed| {
-        // Before spans that belong to no root are cleared.
+        // A lost root is looked for before the opening clears spans that belong to no root.
         let lost = file.map_or(Ok(None), |file| lost::lost_root(file, &surveyed.contents));
         let lost = lost.map_err(|e| Error::io(format!("reading {}", place.path().display()), e))?;
         Ok((lost, surveyed.plan()?.recover()?.into_heap(options, None)))

@@ -11,8 +11,8 @@ use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::{WalTail, fold_tail, write_again};
 
 /// Brings the records that a crash has left in the log to the heap's file, and marks the heap as closed. The
-/// log stays; the caller may [retire](retire_old_log) it then. `room` is the bytes of memory that this may
-/// take.
+/// log stays; the caller may [retire](retire_old_log) it afterwards. `room` is the number of bytes of memory
+/// that this function may take.
 pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail, room: u64) -> Result<()> {
     let salt = header.salt;
     let close = |header: &mut Header| {
@@ -30,17 +30,19 @@ pub(super) fn settle(header: &mut Header, disk: &dyn Disk, tail: &WalTail, room:
     settled.map_err(|e| Error::writing("bringing the log to the heap's file", e))
 }
 
-/// Writes both slots: if one is damaged later, the other must not say that there is a log.
+/// Writes the header to both slots, with the next two sequence numbers, and syncs each. If one slot is
+/// damaged later, the other must not say that there is a log.
 fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
     for _ in 0..2 {
         header.sequence += 1;
         disk.data().write_all(&header.to_bytes(), header.slot_number() as u64 * PAGE)?;
-        disk.data().sync()?; // one at a time, because a disk may tear the slot that is being written
+        disk.data().sync()?; // one slot at a time, because a disk may tear the slot that is being written
     }
     Ok(())
 }
 
-/// Removes a log that the heap does not need any more, by its header.
+/// Removes the log of a heap whose `header` says that the heap needs no log, after both slots in the file say
+/// so.
 pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk) -> Result<()> {
     if disk.open_log().is_ok_and(|log| log.is_some()) {
         make_durable(disk, header, false)?;
@@ -50,20 +52,20 @@ pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk) -> Result<()>
     remove_old_log(disk)
 }
 
-/// Removes a log that no heap needs.
+/// Removes the file that has the name of the heap's log, if there is one. No heap needs that log.
 pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
     let removed = disk.open_log().and_then(|log| log.map_or(Ok(()), |log| disk.remove_log(&*log)));
     removed.map_err(|e| Error::io(format!("removing the old log {}", disk.log_path().display()), e))
 }
 
 /// Makes durable what was read of the heap's file: the newest header, or the `whole` file. A killed process
-/// may have left it in the page cache. And if a sync has failed, the page cache may have data that the disk
-/// has only in part, and the next sync finds nothing to do. So it is rewritten, unchanged. While the next
-/// header is written, a disk that tears sectors must have one whole header.
+/// may have left its writes in the page cache. And if a sync has failed, the page cache may have data that
+/// the disk has only in part, and the next sync finds nothing to do. So the data are rewritten, unchanged.
+/// While the next header is written, a disk that tears sectors must have one whole header.
 ///
 /// The whole file is rewritten if it was changed in place and not closed: recovery does not look again at
-/// pointers that are swizzled, and logs and entries that are emptied, in the page cache only. The next header
-/// would rely on them.
+/// pointers that are already swizzled, or at logs and span-table entries that are already emptied, even if
+/// only the page cache has these changes. The next header would rely on them.
 pub(super) fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Result<()> {
     let data = disk.data();
     let durable = write_header_again(&*data, header.slot_number()).and_then(|()| {
@@ -72,10 +74,10 @@ pub(super) fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Res
     durable.map_err(|e| Error::writing("syncing the heap's file", e))
 }
 
-/// Rewrites the header in this slot unchanged, so that the next sync covers it. If the other slot is torn, it
-/// is erased, because the next header goes there. If that was torn, too, its written part and the rest of the
-/// older torn header could together be a valid header: the older one, which may name a log run that no mark
-/// names any more.
+/// Rewrites the header in the slot number `slot` unchanged, so that the next sync covers it. If the other
+/// slot is torn, it is erased, because the next header goes there. If the write of that header was torn, too,
+/// its written part and the rest of the older torn header could together be a valid header: the older one,
+/// which may name a log run that no mark names any more.
 fn write_header_again(data: &dyn Storage, slot: usize) -> io::Result<()> {
     let at = slot as u64 * PAGE;
     let mut bytes = [0; SLOT_SIZE];

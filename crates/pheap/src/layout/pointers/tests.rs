@@ -30,7 +30,7 @@ impl PointerMap {
     }
 }
 
-// --- compared with the derive
+// --- Tests with types that derive `Persist`.
 
 /// Returns the words that the map visits of an object with this content.
 fn words(desc: &'static Desc, content: &[u64]) -> Vec<usize> {
@@ -55,7 +55,7 @@ struct Node<'r> {
 #[derive(Persist)]
 #[persist(crate = "crate")]
 #[repr(u8)]
-#[allow(dead_code)] // described, not used
+#[allow(dead_code)] // the variants are described, not used
 enum Value<'r> {
     Nothing,
     Number(u64),
@@ -100,7 +100,7 @@ fn pointers_of_structs() {
     let mut far = words(<Far as Persist>::desc(), &[1; 172]);
     far.sort_unstable();
     assert_eq!(far, (70..172).collect::<Vec<_>>());
-    assert_eq!(words(<Far as Persist>::desc(), &[1; 71]), [70]); // there are no further words
+    assert_eq!(words(<Far as Persist>::desc(), &[1; 71]), [70]); // the object ends before the other pointers
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn pointers_of_enums_follow_the_tag() {
     let of = |tag: u64| words(<Value as Persist>::desc(), &[tag, 1, 1, 1]);
     assert_eq!((of(0), of(1)), (vec![], vec![]));
     assert_eq!((of(2), of(3)), (vec![1], vec![1, 2]));
-    assert_eq!(of(4), []); // no such variant
+    assert_eq!(of(4), []); // no variant has this tag
     assert_eq!(of(0x0302), [1]); // only the first byte is the tag
     let wide = |tag: i128| words(<Wide as Persist>::desc(), &[tag as u64, (tag >> 64) as u64, 1, 1, 1, 1]);
     assert_eq!((wide(i128::MIN), wide(-2), wide(i128::MAX)), (vec![2], vec![3], vec![4]));
@@ -117,7 +117,7 @@ fn pointers_of_enums_follow_the_tag() {
 
 #[test]
 fn pointers_of_nested_types() {
-    let content = [3, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]; // a `Pair`, a `Text`
+    let content = [3, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]; // the values are a `Pair` and a `Text`
     let sorted = |mut words: Vec<usize>| {
         words.sort_unstable();
         words
@@ -131,13 +131,13 @@ fn pointers_of_nested_types() {
 fn pointers_of_slices() {
     let pointers = <[P<'static, u8>] as Pointee>::desc();
     assert_eq!(words(pointers, &[3, 1, 1, 1, 1]), [1, 2, 3]);
-    assert_eq!(words(pointers, &[u64::MAX, 1, 1]), [1, 2]); // a dead slot
+    assert_eq!(words(pointers, &[u64::MAX, 1, 1]), [1, 2]); // a dead slot may have any length
     assert_eq!(words(pointers, &[1]), [0; 0]);
     assert_eq!(words(pointers, &[]), [0; 0]);
     let nodes = <[Node] as Pointee>::desc();
     assert_eq!(words(nodes, &[&[2][..], &[9; 12]].concat()), [2, 4, 5, 7, 9, 10]);
-    assert_eq!(words(nodes, &[&[7][..], &[9; 9]].concat()), [2, 4, 5]); // one fits
-    let wide = <[Wide] as Pointee>::desc(); // aligned to 16, hence behind 16 bytes
+    assert_eq!(words(nodes, &[&[7][..], &[9; 9]].concat()), [2, 4, 5]); // one of the elements fits
+    let wide = <[Wide] as Pointee>::desc(); // elements are aligned to 16, so they begin at byte 16
     let minus = [-2i64 as u64, -1i64 as u64, 1, 1, 1, 1];
     assert_eq!(words(wide, &[&[2, 0][..], &minus, &minus].concat()), [5, 11]);
     assert!(
@@ -162,7 +162,7 @@ fn a_window_shows_what_it_overlaps() {
     assert_eq!(map.visited(&content, 1, 500..600), [0; 0]);
 }
 
-// --- compared with a walk that does not use maps
+// --- Tests that compare maps with a walk through the layout.
 
 /// Finds the pointers of a `ty` at byte `at`, by walking its layout.
 fn walk(ty: &TypeLayout, content: &[u8], at: usize, found: &mut BTreeSet<usize>) {

@@ -1,4 +1,4 @@
-//! Calls that fail, and writes that are short.
+//! Calls to a simulated disk that fail, and writes that are short.
 
 use std::io;
 
@@ -7,48 +7,48 @@ use super::{SECTOR, Which};
 /// A kind of call to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// Read.
+    /// Reading bytes of a file.
     Read,
-    /// Write.
+    /// Writing bytes of a file, or making a hole in it.
     Write,
-    /// Make the writes to a file durable.
+    /// Making the writes to a file durable.
     Datasync,
-    /// Make a file longer.
+    /// Making a file longer, or getting space for its holes.
     Extend,
-    /// Open the log.
+    /// Opening the log.
     Open,
-    /// Create the log.
+    /// Creating the log.
     Create,
-    /// Remove the log.
+    /// Removing the log.
     Remove,
 }
 
-/// Makes calls fail.
+/// A fault: some calls of one kind on one file fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fault {
-    /// The file.
+    /// The file whose calls fail.
     pub which: Which,
-    /// The kind of call.
+    /// The kind of call that fails.
     pub call: Call,
-    /// Number of such calls, from now on, that succeed first.
+    /// Number of such calls that succeed first, counted from when the fault is set.
     pub after: usize,
-    /// Number of calls that fail then.
+    /// Number of such calls that fail after those.
     pub times: usize,
-    /// Error of the operating system that they return.
+    /// The error of the operating system that the failing calls return.
     pub error: i32,
 }
 
-/// How much of a write one call does.
+/// How many bytes of a write one call writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ShortWrites {
-    /// All of it.
+    /// Each call writes all bytes.
     #[default]
     Never,
-    /// At most this many bytes.
+    /// Each call writes at most this many bytes.
     Bytes(usize),
-    /// A random number of bytes. The field is the seed.
+    /// Each call writes a random number of bytes. The field is the seed.
     Random(u64),
-    /// A random number of whole sectors. The field is the seed.
+    /// Each call writes a random number of whole sectors, or all bytes. The field is the seed.
     Sectors(u64),
 }
 
@@ -98,7 +98,7 @@ impl Faults {
         Err(io::Error::from_raw_os_error(error))
     }
 
-    /// Returns the number of bytes that a write of `len` bytes does.
+    /// Returns the number of bytes that a call writes which is asked to write `len` bytes.
     pub(super) fn shorten(&mut self, len: usize) -> usize {
         match &mut self.short {
             ShortWrites::Never => len,

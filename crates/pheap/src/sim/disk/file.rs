@@ -12,8 +12,9 @@ use crate::os::storage::{FileId, Storage, write_all};
 use crate::sync::step;
 use crate::units::{HEADER_SIZE, PAGE};
 
-/// Returns a torn sector: some words of `new` among those of `old`, always the same ones. Returns `None` if
-/// fewer than two words differ.
+/// Returns a torn version of the sector `number`: some of the words in which `new` differs from `old`, and
+/// the other words of `old`. The words are the same in each run. Returns `None` if fewer than two words
+/// differ.
 fn torn(number: u32, old: &[u8; SECTOR], new: &[u8; SECTOR]) -> Option<[u8; SECTOR]> {
     let differs = |word: &usize| old[word * 8..][..8] != new[word * 8..][..8];
     let words: Vec<usize> = (0..SECTOR / 8).filter(differs).collect();
@@ -45,14 +46,14 @@ fn different_sectors(file: &[u8], copy: &[u8]) -> Vec<std::ops::Range<usize>> {
     (0..copy.len()).step_by(SECTOR).map(sector).filter(differs).collect()
 }
 
-/// An open file of the disk.
+/// An open file of a simulated disk.
 #[derive(Debug)]
 pub(super) struct SimFile {
     pub(super) state: Arc<Mutex<DiskState>>,
     pub(super) which: Which,
-    /// Number of the log, if it is one.
+    /// Number of the log, if this file is one.
     number: u64,
-    /// The place where a copy of the file is mapped.
+    /// The memory of the heap that has this file mapped: a copy of the file, to which the heap stores.
     copy: Mutex<Option<MappedWords>>,
 }
 
@@ -112,7 +113,7 @@ impl SimFile {
 }
 
 impl SimFile {
-    /// Writes zeros to all sectors that begin at `from` or behind it, and are not zero.
+    /// Writes zeros to all sectors that begin at byte `from` or behind it, and are not zero yet.
     fn forget_behind(&self, state: &mut DiskState, from: u64) {
         let bytes = self.bytes(state);
         let behind = bytes[bytes.len().min(from.next_multiple_of(SECTOR as u64) as usize)..].to_vec();
@@ -170,7 +171,7 @@ impl Storage for SimFile {
 
     fn sync_now(&self) -> io::Result<()> {
         step("sync");
-        // Writes from here on are for the next sync.
+        // This sync does not cover writes from here on.
         let until = lock(&self.state).writes;
         step("end of a sync");
         let amid = lock(&self.state).amid.0.take_if(|(which, _)| *which == self.which);
@@ -199,7 +200,8 @@ impl Storage for SimFile {
         *self.copy.lock().expect("nothing panics with it") = Some(copy);
     }
 
-    /// Writes the sectors that differ. If a write fails, some sectors may be written.
+    /// Writes the sectors of the heap's memory that differ from the file. If a write fails, some of them may
+    /// have been written.
     fn write_copy(&self) -> io::Result<()> {
         let copy = *self.copy.lock().expect("nothing panics with it");
         let Some(copy) = copy.as_ref().map(|copy| bytes(copy.as_slice())) else { return Ok(()) };
@@ -214,7 +216,8 @@ impl Storage for SimFile {
         Ok(self.bytes(&lock(&self.state)).len() as u64)
     }
 
-    /// Zeros the rest, and keeps the length: the disk may have any part of the old content.
+    /// Writes zeros behind `to`, and keeps the file's length, because a disk may keep any part of the old
+    /// content for a while.
     fn cut_off(&self, to: u64) -> io::Result<()> {
         let mut state = lock(&self.state);
         if self.has_name(&state) {
@@ -233,7 +236,7 @@ impl Storage for SimFile {
             state.orphan.resize(to as usize, 0);
             return Ok(());
         }
-        // Content behind the end that the caller knows is not kept.
+        // The caller takes `from` for the end of the file, so content behind it is not kept.
         self.forget_behind(&mut state, from);
         let half = (from + (to - from) / 2).next_multiple_of(SECTOR as u64);
         state.write(DiskChange::Length(self.which, half));
@@ -242,7 +245,7 @@ impl Storage for SimFile {
     }
 
     fn map(&self, _: u64) -> bool {
-        // Any write is cheap in the simulator.
+        // A simulated file need not be mapped: each write to it is cheap.
         true
     }
 

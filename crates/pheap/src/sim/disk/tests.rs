@@ -4,7 +4,7 @@ fn filled(byte: u8) -> Vec<u8> {
     vec![byte; SECTOR]
 }
 
-/// Returns a disk with a log of this many sectors.
+/// Returns a disk with a log of this many sectors, and the open log.
 fn disk(sectors: usize) -> (SimDisk, Arc<dyn Storage>) {
     let image = DiskImage { data: vec![0; 4 * SECTOR], log: Some(vec![0; sectors * SECTOR]) };
     let disk = SimDisk::new(image);
@@ -170,7 +170,7 @@ fn a_removal_is_durable_after_any_sync() {
     disk.data().sync().unwrap();
     assert_eq!(disk.durable().log, None);
     assert!(point(&disk).pending.is_empty());
-    // An open handle can still be used.
+    // An open handle of the removed log can still be used.
     let mut buf = [0; 1];
     log.write_some(&filled(4), 512).unwrap();
     assert_eq!(log.read_some(&mut buf, 0).unwrap(), 1);
@@ -279,7 +279,7 @@ fn a_sector_can_be_there_in_part() {
     assert_eq!(disk.view().log.unwrap()[512..1024], filled(1));
     log.sync().unwrap();
     assert_eq!(point(&disk).durable, std::slice::from_ref(whole));
-    // In the heap's file only the header tears, and never within a word.
+    // In the heap's file only sectors of the header are torn, and never within a word.
     log.write_some(&[7; 8], 0).unwrap();
     disk.data().write_some(&filled(2), 0).unwrap();
     disk.data().write_some(&filled(2), 512).unwrap();

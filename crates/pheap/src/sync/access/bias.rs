@@ -1,9 +1,10 @@
-//! The owner of a lock: the first thread that uses it. It needs no locked instruction until a second thread
-//! comes.
+//! The owner of a lock: the first thread that uses the lock. It needs no locked instruction until a second
+//! thread comes.
 //!
 //! # Why
 //! A locked instruction waits until every earlier store has left the processor. So after a commit it costs a
-//! whole fence. A program with one thread would pay for that at each transaction and each read, for nothing.
+//! whole fence. A program with one thread would pay for a fence at each transaction and each read, for
+//! nothing.
 //!
 //! # How
 //! * `owner` is the number of the owner; 0 before any thread has used the lock. The first thread
@@ -73,22 +74,24 @@ use crate::sync::{Mistake, mistake};
 
 /// A value of `owner`: no thread has used the lock.
 const FRESH: u64 = 0;
-/// A bit of `owner`: a second thread has come.
+/// A bit of `owner`: a second thread has come to the lock.
 const REVOKED: u64 = 1 << 63;
 /// A value of `owner`: the lock has no owner, and never gets one again.
 pub(super) const GONE: u64 = FRESH | REVOKED;
 
 /// A value of `state`: the owner is not inside.
 const OUTSIDE: u64 = 0;
-/// Bits of `state`: the owner is the writer, and not upgraded; the owner is upgraded.
+/// Bits of `state`: `WRITER` says that the owner is the writer, and not upgraded; `UPGRADED` that it is the
+/// writer, and upgraded.
 pub(super) const WRITER: u64 = 1;
 pub(super) const UPGRADED: u64 = 2;
-/// One read of the owner. This bit and all higher ones are the number of its reads.
+/// One read of the owner, as a number in `state`: this bit and all higher ones are the number of the owner's
+/// unfinished reads.
 const READ: u64 = 4;
 
 impl RegionLock {
     /// Makes this thread the owner, if no thread has used the lock yet, the system has the heavy fence, and
-    /// the simulator does not watch locks. Returns whether it did.
+    /// the simulator does not watch locks. Returns whether this thread became the owner.
     pub(super) fn claim(&self) -> bool {
         self.owner.load(Relaxed) == FRESH
             && !watches_locks()
@@ -104,7 +107,7 @@ impl RegionLock {
         (owner == this_thread() && !watches_locks()).then_some(owner)
     }
 
-    /// Stores the owner's new state with a plain store. This thread is the owner. Returns whether no second
+    /// Stores the state of the owner, which is this thread, with a plain store. Returns whether no second
     /// thread has come.
     #[inline(always)]
     fn say(&self, owner: u64, state: u64) -> bool {
@@ -134,7 +137,8 @@ impl RegionLock {
         comes
     }
 
-    /// Stores a state in which the owner holds less.
+    /// Stores a state in which the owner holds less, and wakes the waiting threads if a second thread has
+    /// come.
     #[inline(always)]
     fn leave(&self, owner: u64, state: u64) {
         if owner & REVOKED != 0 || !self.say(owner, state) {
@@ -142,8 +146,8 @@ impl RegionLock {
         }
     }
 
-    /// Makes this thread the writer, if it is the owner and no second thread has come. The thread must not
-    /// be inside. Returns whether it is the writer.
+    /// Makes this thread the writer, if it is the owner and no second thread has come. The thread must not be
+    /// inside. Returns whether this thread is the writer.
     #[inline(always)]
     pub(super) fn enter_as_owner(&self) -> bool {
         let Some(me) = self.mine() else { return false };
@@ -153,13 +157,14 @@ impl RegionLock {
     }
 
     /// [`enter_as_owner`](Self::enter_as_owner) for a thread that may become the owner, or may be inside
-    /// already. A thread that is inside does not get in again.
+    /// already. A thread that is inside does not enter a second time.
     pub(super) fn enter_as_first(&self) -> bool {
         let is_outside = self.mine().is_some() && self.state.load(Relaxed) == OUTSIDE;
         (is_outside || self.claim()) && self.enter_as_owner()
     }
 
-    /// Lets this thread read, if it is the owner and no second thread has come. Returns whether it does.
+    /// Lets this thread read, if it is the owner and no second thread has come. Returns whether this thread
+    /// reads.
     #[inline(always)]
     pub(super) fn read_as_owner(&self) -> bool {
         let Some(me) = self.mine() else { return false };
@@ -174,27 +179,27 @@ impl RegionLock {
     }
 
     /// Makes this thread, the writer, alone, if it is the owner and no second thread has come. Returns
-    /// whether it is alone.
+    /// whether this thread is alone as the owner.
     #[inline(always)]
     pub(super) fn upgrade_as_owner(&self) -> bool {
         let owner = self.owner.load(Relaxed);
         if owner & REVOKED == 0 { self.come(owner, UPGRADED, WRITER) } else { self.is_owner_upgraded() }
     }
 
-    /// Whether this thread, the writer, is alone as the owner.
+    /// Whether this thread, which is the writer, is the owner and keeps readers out.
     #[inline(always)]
     pub(super) fn is_owner_upgraded(&self) -> bool {
         self.state.load(Relaxed) == UPGRADED
     }
 
-    /// Ends the owner's upgrade. It stays the writer.
+    /// Ends the owner's upgrade. The owner stays the writer.
     #[inline(always)]
     pub(super) fn downgrade_as_owner(&self) {
         self.leave(self.owner.load(Relaxed), WRITER);
     }
 
-    /// Ends this thread's time as the writer, if it is the owner and no second thread has come. Returns
-    /// whether it did.
+    /// Ends this thread's time as the writer, if this thread is the owner and no second thread had come.
+    /// Returns whether that was so.
     #[inline(always)]
     pub(super) fn leave_as_owner(&self) -> bool {
         let owner = self.owner.load(Relaxed);
@@ -205,8 +210,8 @@ impl RegionLock {
         is_owner
     }
 
-    /// Ends this thread's time as the writer, if it is the owner and a second thread has come. Returns
-    /// whether it is the owner.
+    /// Ends this thread's time as the writer, if this thread is the owner of a revoked lock. Returns whether
+    /// it is the owner.
     pub(super) fn leave_revoked(&self) -> bool {
         let is_owner = self.owner.load(Relaxed) != GONE;
         if is_owner {
@@ -227,8 +232,8 @@ impl RegionLock {
     }
 
     /// Ensures that from now on the owner neither comes in nor is upgraded without a locked instruction.
-    /// Waits while the owner is in one of the states `inside`, at most until `end`. Returns whether it is in
-    /// none of them.
+    /// Waits while the owner is in one of the states `inside`, at most until `end`. Returns whether the owner
+    /// is in none of these states.
     ///
     /// # Errors
     /// [`FenceRefused`] if the system refuses the fence. The state of the owner is unknown then.
@@ -238,8 +243,8 @@ impl RegionLock {
         if self.owner.fetch_or(REVOKED, SeqCst) & !REVOKED == FRESH {
             return Ok(true); // there was no owner, or there is none any more
         }
-        // The bit alone does not prove that the owner has seen it: the fence may have been refused to the
-        // thread that has set it.
+        // The bit `REVOKED` alone does not prove that the owner has seen it: the system may have refused the
+        // fence to the thread that has set the bit.
         if !waiting.is_revoked && !mistake(Mistake::NoHeavyFence) {
             fence::heavy()?;
             waiting.is_revoked = true;

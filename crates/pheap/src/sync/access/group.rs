@@ -1,14 +1,15 @@
-//! Upgrades the writer of several regions: waits until that thread is alone in all of them.
+//! Upgrades the writer of several regions: waits until the writer is alone in all of them.
 
 use super::RegionLock;
 use crate::faults::{Bug, bug};
 use crate::sync::gate::ClosedGates;
 
-/// Waits until this thread, which is the writer of all these locks, is alone in all of them. It waits for
-/// one of them at a time, and is alone in no other one during that wait: a reader of that one may be about
-/// to read another one. If this thread cannot have them all, it closes the gates: threads that arrive later,
-/// and have no region, wait until it can, or until the deadline of the gates. Otherwise there might always
-/// be a reader in one of them.
+/// Waits until this thread, which is the writer of all these locks, is alone in all their regions. It waits
+/// for the readers of one region at a time, and keeps readers out of no other region during that wait: a
+/// reader of the one region may be about to read another one. If another of the regions then has readers,
+/// this thread closes the gates of all: threads that arrive later, and have no region, wait until this thread
+/// is alone in all regions, or until the deadline of the gates. Otherwise there might always be a reader in
+/// one of the regions.
 pub(crate) fn upgrade_all(locks: &[&RegionLock]) {
     let mut wait_for = 0;
     let mut gates: Option<ClosedGates<'_>> = None;

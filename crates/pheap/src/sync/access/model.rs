@@ -1,5 +1,6 @@
-//! The lock of regions in a model. No reader is inside with an upgraded writer, and no writer with another
-//! one. Each thread sees what earlier holders have written. No thread waits for ever.
+//! Models of the lock of regions. They check that no reader has the lock together with an upgraded writer,
+//! and no writer together with another one; that each thread sees what earlier holders have written; and that
+//! no thread waits for ever.
 
 use std::sync::Arc;
 
@@ -13,29 +14,29 @@ use crate::sync::thread::model::be;
 
 struct Guarded {
     lock: RegionLock,
-    /// For writers and quiescent holders: loom fails if two threads access it at the same time, and one of
-    /// them writes.
+    /// The value that writers and quiescent holders access. Loom fails if two threads access it at the same
+    /// time, and one of them writes.
     draft: Cell<u64>,
     /// The value that readers read.
     value: Cell<u64>,
 }
 
 impl Guarded {
-    /// With a lock that no thread has used.
+    /// Returns values under a lock that no thread has used.
     fn fresh() -> Arc<Guarded> {
         let lock = RegionLock::new();
         be(1);
         Arc::new(Guarded { lock, draft: Cell::new(0), value: Cell::new(0) })
     }
 
-    /// With a lock that thread 1 owns.
+    /// Returns values under a lock that thread 1 owns.
     fn owned() -> Arc<Guarded> {
         let guarded = Guarded::fresh();
         guarded.change();
         guarded
     }
 
-    /// With a lock that has no owner any more.
+    /// Returns values under a lock that has no owner any more.
     fn ordinary() -> Arc<Guarded> {
         let guarded = Guarded::owned();
         be(5);
@@ -48,7 +49,8 @@ impl Guarded {
         self.value.set(self.draft.get());
     }
 
-    /// Changes the value as the writer, and unlocks. This thread is the writer before, and not afterwards.
+    /// Changes the value as the writer, and unlocks. This thread is the writer before the call, and not
+    /// afterwards.
     fn changes(&self) {
         self.draft.set(self.draft.get() + 1);
         self.lock.upgrade();
@@ -117,7 +119,7 @@ fn beside<T: 'static>(number: u64, guarded: &Arc<Guarded>, f: fn(&Guarded) -> T)
     })
 }
 
-/// The owner goes in and out while another thread waits to be the writer, and is.
+/// The owner takes and releases the lock while another thread waits to be the writer, and becomes the writer.
 fn the_owner_and_another_one() {
     let guarded = Guarded::owned();
     let other = beside(2, &guarded, |guarded| {
@@ -130,7 +132,7 @@ fn the_owner_and_another_one() {
     assert_eq!(guarded.read(), 4);
 }
 
-/// Two threads come when no thread has used the lock.
+/// Two threads take a lock at the same time that no thread has used.
 fn two_that_come_first() {
     let guarded = Guarded::fresh();
     let other = beside(2, &guarded, |guarded| {
@@ -143,7 +145,7 @@ fn two_that_come_first() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// Two readers come, and revoke the lock, while its owner goes in and out.
+/// Two readers come, and revoke the lock, while its owner takes and releases it.
 fn the_owner_and_two_readers() {
     let guarded = Guarded::owned();
     let readers = [2, 3].map(|me| beside(me, &guarded, Guarded::read));
@@ -153,7 +155,7 @@ fn the_owner_and_two_readers() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// A reader and another thread, which wants to be the writer, come while the owner goes in and out.
+/// A reader and a thread that wants to be the writer come while the owner takes and releases the lock.
 fn the_owner_a_reader_and_another_one() {
     let guarded = Guarded::owned();
     let reader = beside(2, &guarded, Guarded::read);
@@ -173,7 +175,7 @@ fn an_owner_that_reads() {
     assert_eq!(guarded.read(), 2);
 }
 
-/// Two threads want a quiescent region.
+/// Two threads wait to be quiescent holders while the owner is the writer.
 fn the_owner_and_those_who_do_not_write() {
     let guarded = Guarded::owned();
     let others = [2, 3].map(|me| beside(me, &guarded, Guarded::compare));
@@ -181,7 +183,7 @@ fn the_owner_and_those_who_do_not_write() {
     others.map(|other| other.join().unwrap());
 }
 
-/// A thread gives up waiting for the owner, and another thread reads.
+/// While the owner is the writer, one thread gives up waiting for the lock, and another thread reads.
 fn the_owner_and_one_who_gives_up() {
     let guarded = Guarded::owned();
     let impatient = beside(2, &guarded, Guarded::change_in_time);
@@ -211,7 +213,7 @@ fn a_writer_that_changes_twice() {
     assert_eq!(guarded.read(), 4);
 }
 
-/// The reader of one region waits for a nested reader, while a writer waits.
+/// A reader waits for a nested reader of the same region, while a writer waits for both.
 fn a_nested_reader_is_waited_for() {
     let guarded = Guarded::fresh();
     let entry = guarded.lock.lock_shared(false).unwrap();
@@ -266,8 +268,8 @@ fn the_lock_of_a_region_in_every_order() {
     for (name, preemptions, program) in programs {
         explore(name, preemptions, program);
     }
-    // The crash lab finds a missing heavy fence for an owner that reads. This model cannot: here each fence
-    // orders plain stores, and the writer's upgrade has one.
+    // The crash lab finds a missing heavy fence for an owner that reads. This model cannot find it: in loom
+    // each fence orders plain stores, and the writer's upgrade has a fence.
     let mistakes: [(Mistake, usize, fn()); 11] = [
         (Mistake::NoHeavyFence, 3, the_owner_and_another_one),
         (Mistake::NoHeavyFence, 2, the_owner_and_two_readers),

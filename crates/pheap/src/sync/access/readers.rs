@@ -1,4 +1,4 @@
-//! How readers come in and leave.
+//! How readers take the lock of a region, and release it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
@@ -8,22 +8,22 @@ use crate::faults::{Bug, bug};
 use crate::sync::fence::FenceRefused;
 use crate::sync::{LockMode, spins};
 
-/// How a reader has come in. It must leave in the same way.
+/// How a reader has taken the lock of a region. It must release the lock in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Entry {
-    /// As the owner.
+    /// The reader is the owner of the lock, and counts in the owner's state.
     Owner,
-    /// In the slot of its thread.
+    /// The reader counts in the slot of its thread.
     Slot,
-    /// In the shared counter: the thread has no slot, or a writer has let it in.
+    /// The reader counts in the shared counter: its thread has no slot, or a writer has let it in.
     Counted,
 }
 
 impl RegionLock {
-    /// Waits until no writer is upgraded. `nested` says that this thread has a region already; it may be this
-    /// one, if the thread reads it. A thread that has none also waits at a closed gate, unless it is the
-    /// owner, and behind writers that wait to be upgraded.
+    /// Waits until no writer is upgraded, and makes this thread a reader. `nested` says that this thread has
+    /// a region already: another one, or this one as a reader. A thread that has no region also waits at a
+    /// closed gate, unless it is the owner, and behind writers that wait to be upgraded.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock_shared(&self, nested: bool) -> Result<Entry, FenceRefused> {
@@ -58,7 +58,7 @@ impl RegionLock {
         }
     }
 
-    /// Leaves, and wakes the writer if it waits for readers.
+    /// Ends a read, and wakes the writer if the writer sleeps until readers leave.
     #[inline(never)]
     fn leave_slot(&self, entry: Entry) {
         self.slots.leave(entry);
@@ -67,7 +67,7 @@ impl RegionLock {
         }
     }
 
-    /// Comes in, if this thread need not wait.
+    /// Makes this thread a reader, if it need not wait.
     fn try_enter(&self, nested: bool) -> Option<Entry> {
         if self.keeps_out(self.word.load(SeqCst), nested) {
             return None;
@@ -99,8 +99,8 @@ impl RegionLock {
         }
     }
 
-    /// Sleeps until this thread may come in. Returns whether a writer has let it in and counted it. If not,
-    /// the thread must try to come in by itself.
+    /// Sleeps until this thread may read. Returns whether a writer has let it in, and has counted it as a
+    /// reader. If not, the thread must try again by itself.
     fn sleep(&self, nested: bool) -> bool {
         let mut waiting = self.waiting();
         self.word.fetch_or(SLEEPERS, SeqCst);

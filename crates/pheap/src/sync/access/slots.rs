@@ -1,5 +1,6 @@
 //! The slots and the counter in which reading threads say that they read. Each thread that has a slot uses a
-//! separate line. The other threads, and readers that a writer lets in when they sleep, share one counter.
+//! separate cache line. The other threads, and readers that a writer lets in when they sleep, share one
+//! counter.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
@@ -9,36 +10,36 @@ use super::Entry;
 use crate::sync::thread::{self, SLOTS};
 use crate::sync::{AtomicU64, Mistake, fence, mistake};
 
-/// Number of slots that are allocated together.
+/// Number of slots of a lock that are allocated together.
 const CHUNK: usize = 8;
 
-/// How many reads one thread is inside of.
+/// The number of reads under one lock that a thread has begun and not ended.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Slot(AtomicU64);
 
-/// The threads that read under one lock.
+/// The counts of the reads that were begun under one lock and have not ended.
 #[derive(Debug, Default)]
 pub(super) struct ReaderSlots {
     chunks: [OnceLock<Box<[Slot; CHUNK]>>; SLOTS / CHUNK],
-    /// One more than the highest slot that was ever used.
+    /// One more than the number of the highest slot that was ever used under this lock.
     used: AtomicUsize,
-    /// How many readers are inside that are in no slot.
+    /// The number of unfinished reads that are not counted in slots.
     others: AtomicU64,
 }
 
 impl ReaderSlots {
     pub(super) fn new() -> ReaderSlots {
         let slots = ReaderSlots::default();
-        // A model must allocate this here: if a thread allocated it later, loom would not know which thread
-        // did.
+        // In a model, the first slots must be allocated here: if a thread allocated them later, loom would
+        // not know which thread did.
         if cfg!(all(test, pheap_loom)) {
             slots.chunks[0].get_or_init(Box::default);
         }
         slots
     }
 
-    /// Returns the slot of this thread, if it is among the [used](Self::used) ones and has memory.
+    /// Returns the slot of this thread, if it is among the [used](Self::used) slots and has memory.
     #[inline(always)]
     fn mine(&self) -> Option<&AtomicU64> {
         let number = thread::slot_of_thread();
@@ -56,13 +57,13 @@ impl ReaderSlots {
             return None;
         }
         let slot = &self.chunks[number / CHUNK].get_or_init(Box::default)[number % CHUNK];
-        // Raised before the slot is used: a writer that looks at all slots would not look at this one
-        // otherwise.
+        // `used` is raised before the slot is used. Otherwise a writer that looks at all used slots would not
+        // look at this one.
         self.used.fetch_max(number + 1, SeqCst);
         Some(&slot.0)
     }
 
-    /// Says that this thread is inside. A full fence follows, so loads after this call come later.
+    /// Counts this thread as a reader. A full fence follows, so loads after this call come later.
     #[inline]
     pub(super) fn register_reader(&self) -> Entry {
         let Some(slot) = self.mine().or_else(|| self.take_mine()) else {
@@ -76,8 +77,7 @@ impl ReaderSlots {
         Entry::Slot
     }
 
-    /// Counts `number` readers as inside, in the shared counter. The readers may be other threads than the
-    /// caller.
+    /// Adds `number` readers to the shared counter. The readers may be other threads than the caller.
     pub(super) fn add_others(&self, number: u64) {
         self.others.fetch_add(number, SeqCst);
         fence::full_behind_atomic();
@@ -92,8 +92,8 @@ impl ReaderSlots {
         fence::full_behind_atomic();
     }
 
-    /// Whether any thread is inside. This sees each read that began before a fence that the calling thread
-    /// has passed. If a read has ended, its loads happen before this returns.
+    /// Whether any read is counted. This sees each read that was counted before a fence that the calling
+    /// thread has passed. If a read has ended, its loads happen before this returns.
     pub(super) fn is_any_inside(&self) -> bool {
         let is_inside = |word: &AtomicU64| word.load(Acquire) != 0;
         let used = self.used.load(SeqCst).div_ceil(CHUNK);

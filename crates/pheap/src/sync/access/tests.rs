@@ -16,9 +16,9 @@ const OFTEN: u64 = 1000;
 
 struct Guarded {
     lock: RegionLock,
-    /// Changed in two steps, so that one of two simultaneous changes may be lost.
+    /// The value that writers change, in two steps, so that one of two simultaneous changes may be lost.
     value: AtomicU64,
-    /// Changed together with `value`, while the writer is alone.
+    /// A copy of `value`, which the writer changes together with it while it is alone.
     twin: AtomicU64,
 }
 
@@ -27,7 +27,7 @@ impl Guarded {
         Guarded { lock: RegionLock::new(), value: AtomicU64::new(0), twin: AtomicU64::new(0) }
     }
 
-    /// Changes the values, and unlocks. This thread is the writer before, and not afterwards.
+    /// Changes the values, and unlocks. This thread is the writer before the call, and not afterwards.
     fn change(&self) {
         let next = self.value.load(Relaxed) + 1;
         self.lock.upgrade();
@@ -140,10 +140,10 @@ fn readers_of_all_kinds_see_no_change_in_halves() {
 #[test]
 fn a_writer_lets_readers_in_until_it_is_upgraded() {
     let guarded = Guarded::new();
-    // First as the owner, then as any other writer.
+    // This thread writes first as the owner of the lock, and then as any other writer.
     for times in 0..2 {
         guarded.lock.lock_upgradable(|| false).unwrap();
-        // A reader also comes in if it has revoked the lock.
+        // A reader that has to revoke the lock also comes in.
         thread::scope(|scope| assert_eq!(scope.spawn(|| guarded.read()).join().unwrap(), 2 * times));
         guarded.lock.upgrade();
         thread::scope(|scope| {
@@ -249,7 +249,7 @@ fn who_has_nothing_reads_after_a_transaction_that_waits() {
         });
         note("nested");
         guarded.lock.unlock_shared(nested);
-        // The other read has time to come in, if the lock lets it.
+        // The read of the other thread has time to take the lock, if the lock lets it.
         thread::sleep(Duration::from_millis(30));
         guarded.lock.unlock_shared(entry);
     });
@@ -259,8 +259,8 @@ fn who_has_nothing_reads_after_a_transaction_that_waits() {
 #[test]
 fn readers_that_sleep_come_in_before_the_next_upgrade() {
     let guarded = Guarded::new();
-    // After this the lock has no owner. Readers that wait for an owner do not count as sleeping readers, for
-    // which this test waits.
+    // After these two reads the lock has no owner. Readers that wait for an owner do not count as sleeping
+    // readers, for which this test waits.
     guarded.read();
     thread::scope(|scope| scope.spawn(|| guarded.read()).join().unwrap());
     guarded.lock.lock_upgradable(|| false).unwrap();

@@ -1,4 +1,4 @@
-//! How a writer becomes alone, and lets readers in again.
+//! How the writer of a region keeps readers out (its upgrade), and lets them in again.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
@@ -6,8 +6,8 @@ use super::{CLOSED, EXCLUSIVE, PARKED, RegionLock, SLEEPERS, SPINS};
 use crate::sync::{LockMode, Mistake, fence, mistake, spins};
 
 impl RegionLock {
-    /// Waits until this thread, the writer, is alone, unless it is already. Waits for readers that are
-    /// inside, and for those that come during the wait and have a region already.
+    /// Waits until this thread, the writer, is alone, unless it is already. Waits for threads that read, and
+    /// for threads that begin to read during the wait and have a region already.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn upgrade(&self) {
@@ -43,19 +43,20 @@ impl RegionLock {
         self.is_owner_upgraded() || self.is_shut()
     }
 
-    /// Lets readers in again, if this thread keeps them out.
+    /// Lets readers in again, if this thread, the writer, keeps them out.
     #[inline]
     pub(crate) fn downgrade(&self) {
         if self.is_owner_upgraded() { self.downgrade_as_owner() } else { self.open() }
     }
 
-    /// Whether this thread, the writer, is alone, and not as the owner.
+    /// Whether this thread, the writer, keeps readers out by the lock's word, and not as the owner.
     #[inline(always)]
     fn is_shut(&self) -> bool {
         self.word.load(Relaxed) & EXCLUSIVE != 0
     }
 
-    /// Keeps all readers out, and looks for a while whether one is inside. Returns whether none is.
+    /// Keeps new readers out, and looks for a while whether any thread still reads. Returns whether none
+    /// does.
     #[cold]
     fn shut(&self) -> bool {
         self.word.fetch_or(CLOSED | EXCLUSIVE, SeqCst);
@@ -75,8 +76,8 @@ impl RegionLock {
         self.slots.is_any_inside() || self.owner_reads()
     }
 
-    /// Lets in readers that have a region already, and waits until no thread reads. By the time this returns,
-    /// another such reader may be inside.
+    /// Lets in readers that have a region already, and waits until no thread reads. When this returns,
+    /// another such reader may have come in.
     #[cold]
     fn wait_for_readers(&self) {
         let mut waiting = self.waiting();
@@ -85,8 +86,9 @@ impl RegionLock {
             self.word.fetch_and(!EXCLUSIVE, SeqCst);
             self.admitted.notify_all();
         }
-        // A leaving reader changes its slot, then looks at the word, then wakes this thread; the owner always
-        // wakes it. Here the word is written, and then the slots are read. So one of the two sees the other.
+        // A reader that leaves changes its slot, then looks at the word, and then wakes this thread; a reader
+        // that is the owner wakes this thread without looking. This thread writes the word, and then reads
+        // the slots. So one of the two sees the other.
         if !mistake(Mistake::NoFenceOfSleepers) {
             fence::full_behind_atomic();
         }
@@ -96,7 +98,7 @@ impl RegionLock {
         self.word.fetch_and(!PARKED, Relaxed);
     }
 
-    /// Lets readers in, if this thread keeps them out.
+    /// Lets readers in, if this thread keeps them out by the lock's word.
     pub(super) fn open(&self) {
         let word = self.word.load(Relaxed);
         if word & EXCLUSIVE == 0 {
@@ -113,7 +115,8 @@ impl RegionLock {
     #[cold]
     fn open_to_sleepers(&self) {
         let mut waiting = self.waiting();
-        // These readers count as inside before another writer can be upgraded.
+        // The sleeping readers are counted here, so that no other writer can be upgraded before they have
+        // read.
         let readers = std::mem::take(&mut waiting.readers);
         if readers > 0 && !mistake(Mistake::SleepersUncounted) {
             self.slots.add_others(readers);

@@ -1,5 +1,5 @@
-//! Systems without the fence. Filters of system calls stand for old kernels, and for containers that forbid
-//! the call. A filter is never removed, so each test installs it in a separate thread.
+//! Tests of systems without the fence (`membarrier`). Filters of system calls stand for old kernels, and for
+//! containers that forbid the call. A filter is never removed, so each test installs it in a separate thread.
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) fn forbid() {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let code = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut program = [
-        code(LOAD, 0, 0, 0), // the number of the call
+        code(LOAD, 0, 0, 0), // loads the number of the system call
         code(EQUAL, 0, 1, libc::SYS_membarrier as u32),
         code(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
         code(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
@@ -65,7 +65,7 @@ fn a_lock_is_not_revoked_without_the_fence() {
             }
         });
     });
-    // No thread has the lock, and a thread without the filter can find that out.
+    // After these attempts no thread has the lock, and a thread without the filter can take it.
     thread::scope(|scope| {
         scope.spawn(|| {
             lock.lock_upgradable(|| false).unwrap();

@@ -1,5 +1,6 @@
-//! The lock in a model. No thread is inside with an exclusive holder; each holder sees what earlier ones have
-//! written; no thread waits for ever.
+//! Models of the lock at which writers queue. They check that no thread has the lock together with an
+//! exclusive holder, that each holder sees what earlier holders have written, and that no thread waits for
+//! ever.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +14,8 @@ use crate::sync::model::{SeededMistake, explore, finds};
 
 struct Guarded {
     lock: RawRwLock,
-    /// Loom fails if two threads access it at the same time, and one of them writes.
+    /// The value under the lock. Loom fails if two threads access it at the same time, and one of them
+    /// writes.
     value: Cell<u64>,
 }
 
@@ -32,7 +34,7 @@ impl Guarded {
         self.changes();
     }
 
-    /// Changes the value, if the lock can be had in time. Returns whether it did.
+    /// Changes the value, if this thread gets the lock in time. Returns whether it did.
     fn change_in_time(&self) -> bool {
         let in_time = self.lock.try_lock_until(LockMode::Exclusive, Instant::now());
         if in_time {
@@ -48,7 +50,7 @@ impl Guarded {
         value
     }
 
-    /// Reads within a read. A writer that waits must not prevent that.
+    /// Reads within a read. A writer that waits for the lock must not prevent the inner read.
     fn read_nested(&self) {
         self.lock.lock(LockMode::Shared);
         self.lock.lock(LockMode::Nested);
@@ -106,7 +108,7 @@ fn one_gives_up() {
     guarded.lock.lock(LockMode::Shared);
     let impatient = beside(&guarded, Guarded::change_in_time);
     let reader = beside(&guarded, Guarded::read);
-    reader.join().unwrap(); // a writer that has given up does not keep it out
+    reader.join().unwrap(); // a writer that has given up keeps no reader out
     guarded.lock.unlock_shared();
     let changed = impatient.join().unwrap();
     assert_eq!(guarded.read(), u64::from(changed));

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::{LockMode, RawRwLock};
 
-/// Longer than any wait here should take.
+/// A time limit that is longer than any wait in these tests should take.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Guarded {
     lock: RawRwLock,
-    /// Both are equal while no thread changes them. A change has two steps, so one of two simultaneous
-    /// changes may be lost.
+    /// Two values that are equal while no thread changes them. A change of a value has two steps, so one of
+    /// two simultaneous changes may be lost.
     values: [AtomicU64; 2],
 }
 
@@ -48,7 +48,7 @@ impl Guarded {
     }
 }
 
-/// Waits until `count` threads wait.
+/// Waits until `count` threads wait for `lock`.
 fn until_waiting(lock: &RawRwLock, count: usize) {
     while lock.queue().waiters.len() != count {
         thread::yield_now();
@@ -150,7 +150,7 @@ fn who_gives_up_keeps_nobody_waiting() {
                 guarded.lock.try_lock_until(LockMode::Exclusive, Instant::now() + Duration::from_millis(50));
             assert!(!in_time);
         });
-        // Unless the impatient thread has given up already.
+        // Waits until the impatient thread is in the queue, unless it has given up already.
         while guarded.lock.queue().waiters.is_empty() && !impatient.is_finished() {
             thread::yield_now();
         }
@@ -197,7 +197,7 @@ fn those_who_share_it_meet() {
     assert!(is_as_new(&guarded.lock));
 }
 
-/// A thread is served, however often other threads come, in turns without a gap.
+/// A thread gets the lock, however often other threads take it in turns without a gap.
 #[test]
 fn nobody_is_overtaken_for_ever() {
     let guarded = Guarded::new();

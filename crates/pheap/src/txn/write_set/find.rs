@@ -5,12 +5,12 @@ use crate::txn::line_index::first_and_last;
 
 impl WriteSet {
     /// [`find_copy`](Self::find_copy) for a value that is aligned to `align`. A copy of a part may be as long
-    /// as the whole value, but is only aligned like the part. Such a copy is not one of the whole, and must
-    /// be replaced.
+    /// as the whole value, but is only aligned like the part. Such a copy does not count as a copy of the
+    /// whole value, and must be replaced.
     #[inline(always)]
     pub(crate) fn find_aligned(&self, addr: usize, len: usize, align: usize) -> RangeLookup {
         match self.find_copy(addr, len) {
-            // Each copy is aligned to a word, so smaller alignments need no look.
+            // Each copy is aligned to a word, so smaller alignments need no check.
             RangeLookup::Copy(copy) if align > 8 && !copy.addr().is_multiple_of(align) => RangeLookup::Part,
             found => found,
         }
@@ -33,7 +33,7 @@ impl WriteSet {
             && self.entries.iter().all(|entry| !entry.overlaps(start, end - start))
     }
 
-    /// Looks at each entry.
+    /// Finds the copy of `len` bytes at `addr` by a look at each entry.
     #[inline]
     fn find_one_by_one(&self, addr: usize, len: usize) -> RangeLookup {
         // Newest first: accesses are often to the newest copy.
@@ -53,12 +53,12 @@ impl WriteSet {
         self.find_in_lines(first, last, addr, len)
     }
 
-    /// Finds a copy among the entries that cover one of these lines. Each entry that overlaps the range
-    /// shares a line with it.
+    /// Finds the copy of a range among the entries that cover one of the lines from `first` to `last`. Each
+    /// entry that overlaps the range shares a line with it.
     #[inline(always)]
     fn find_in_lines(&self, first: usize, last: usize, addr: usize, len: usize) -> RangeLookup {
-        // A loop, because `find_map` compiles to a call for each line, and `..=` to one more test for each
-        // line.
+        // This is a loop, because `find_map` compiles to a call for each line, and `..=` to one more test for
+        // each line.
         for line in first..last + 1 {
             let found = self.index.find_on_line(line, |number| {
                 let entry = self.entries[number as usize];
@@ -74,7 +74,8 @@ impl WriteSet {
         RangeLookup::Nothing
     }
 
-    /// Looks for entries that overlap a range of many lines.
+    /// Finds the copy of a range of many lines, or a part of it, unless such lookups have taken too many
+    /// steps in this transaction.
     #[cold]
     fn find_long(&self, addr: usize, len: usize) -> RangeLookup {
         let (first, last) = first_and_last(addr, len);

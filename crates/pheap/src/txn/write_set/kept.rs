@@ -1,4 +1,4 @@
-//! Copies that outlive their transaction, for the next one.
+//! Copies that outlive their transaction, so that the next transaction need not make them again.
 //!
 //! Programs write the same objects again and again: counters, heads of lists, the state of a simulation. A
 //! copy that a transaction has committed equals a new copy, and its content was stored before the last fence.
@@ -9,8 +9,8 @@ use super::{Entry, WriteSet};
 use crate::faults::{Bug, bug};
 
 impl WriteSet {
-    /// Forgets all copies, like [`clear`](Self::clear), but the next transaction may use them again. They
-    /// were stored to their originals.
+    /// Forgets all copies, like [`clear`](Self::clear), but the next transaction may use the copies again.
+    /// The caller has stored their content in the originals.
     ///
     /// From now on originals must change through this set only, as long as they are live. Each transaction
     /// that allocates objects must end in a `retain_copies` or a `clear`: new objects are written in place,
@@ -31,8 +31,8 @@ impl WriteSet {
         if self.entries.len() >= self.kept {
             return false;
         }
-        // Nothing has overwritten that copy: this transaction has taken only memory before it, or in other
-        // pieces, and nothing twice.
+        // Nothing has overwritten that copy: this transaction has taken only memory before it in the buffer,
+        // or in other pieces of the buffer, and no memory twice.
         let is_kept = self.entries.left_over() == Some(&entry);
         debug_assert!(!is_kept || bug(Bug::KeepStaleCopies) || entry.is_as_original());
         if !is_kept {

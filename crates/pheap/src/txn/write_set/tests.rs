@@ -162,7 +162,8 @@ fn only_what_is_in_its_place_is_kept() {
         (&[a, b], &[(0, 16)], &[false]),
         // The second copy has another place in the buffer.
         (&[a, b], &[(100, 7), b], &[false, false]),
-        // The place is the same. But a program that writes one other object is likely to write more.
+        // The second copy has the same place in the buffer. But a program that writes one other object is
+        // likely to write more, so later copies are not kept.
         (&[a, b], &[(100, 8), b], &[false, false]),
     ];
     for (first, second, expected) in cases {

@@ -1,7 +1,7 @@
 //! Finds the copies of parts of a range, which one copy of the range is about to replace.
 //!
-//! So a struct can be read after one of its fields was written alone: `field!(shop.prices).push(tx, 1)`, then
-//! `tx[shop].prices.len()`.
+//! Because of this, a struct can be read after one of its fields was written alone:
+//! `field!(shop.prices).push(tx, 1)`, then `tx[shop].prices.len()`.
 
 use super::{Entry, WriteSet};
 use crate::txn::line_index::first_and_last;

@@ -10,12 +10,12 @@ use crate::os::storage::{Disk, FileId, Storage};
 use crate::os::syncs::Syncs;
 use crate::sync::Mutex;
 
-/// The state of a write.
+/// The state of a write to a simulated file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Written,
     Durable,
-    /// Its sync has failed: the kernel may have dropped it, and will not write it again.
+    /// The sync of the write has failed: the kernel may have dropped the write, and will not do it again.
     Lost,
 }
 
@@ -42,11 +42,11 @@ impl Content {
     }
 }
 
-/// A file. The order in which threads use it matters, so its lock is a lock of the model.
+/// A simulated file. The order in which threads use the file matters, so its lock is a lock of the model.
 #[derive(Debug)]
 pub(super) struct ModelFile {
     content: Mutex<Content>,
-    /// As in the real files.
+    /// Serializes the syncs, as in a real file.
     syncs: Syncs,
     /// Number of syncs that succeed before one fails. The sync after that succeeds, as in the kernel.
     left: AtomicUsize,
@@ -68,7 +68,7 @@ impl ModelFile {
         self.left.store(syncs, Relaxed);
     }
 
-    /// Removes the name.
+    /// Makes the file lose its name.
     pub(super) fn misplace(&self) {
         self.misplaced.store(true, Relaxed);
     }
@@ -78,14 +78,14 @@ impl ModelFile {
         self.content.lock().writes.len()
     }
 
-    /// Returns the file that a power failure would leave.
+    /// Returns the content of the file that a power failure would leave: the durable writes.
     pub(super) fn after_power_cut(&self) -> Image {
         Image(self.with(|fate| fate == Fate::Durable))
     }
 
     /// Syncs as the kernel does: a failed write is reported once.
     fn sync_once(&self) -> io::Result<()> {
-        // Writes that come while the disk is at work need not be covered.
+        // Writes that come while the sync is at work need not be covered by it.
         let covered = self.content.lock().writes.len();
         let left = self.left.load(Relaxed);
         self.left.store(left.checked_sub(1).unwrap_or(usize::MAX), Relaxed);
@@ -138,7 +138,7 @@ impl Storage for ModelFile {
     }
 }
 
-/// The file of a heap, and its log.
+/// The simulated files of a heap: its file, and its log.
 #[derive(Debug)]
 pub(super) struct ModelDisk {
     pub(super) data: Arc<ModelFile>,
@@ -172,8 +172,8 @@ impl ModelDisk {
     /// Returns the heap's file and the log that a power failure would leave.
     pub(super) fn after_power_cut(&self) -> (Image, Image) {
         let log = self.log();
-        // The log is read first. If it says that the heap's file has everything, and the file does not, the
-        // test must see that.
+        // The log is read before the heap's file. If the log says that the heap's file has everything, and
+        // the file does not, the test must see that.
         let log = log.after_power_cut();
         (self.data.after_power_cut(), log)
     }
@@ -219,7 +219,7 @@ impl Disk for ModelDisk {
     }
 }
 
-/// A file as it was left. It is never written to.
+/// The content of a file as a kill or a power failure has left it. It is never written to.
 #[derive(Debug)]
 pub(super) struct Image(Content);
 

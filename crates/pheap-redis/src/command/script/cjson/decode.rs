@@ -58,7 +58,7 @@ impl<'d> Decoder<'d> {
         Decoder { lua, json, at: 0, depth: 0, choices }
     }
 
-    /// Returns the value of the whole text.
+    /// Parses the whole text, and returns its value.
     pub(super) fn all(mut self) -> LibraryResult<Value> {
         let value = self.value()?;
         match self.token()? {
@@ -86,7 +86,8 @@ impl<'d> Decoder<'d> {
 
     fn deeper(&mut self, f: impl FnOnce(&mut Self) -> LibraryResult<Value>) -> LibraryResult<Value> {
         self.depth += 1;
-        // Deeper values could overflow the stack of this thread.
+        // A script may lower the default limit and not raise it: deeper values could overflow the stack of
+        // this thread.
         if self.depth > self.choices.decode_depth.min(DEFAULT.decode_depth) {
             return Err(format!(
                 "Found too many nested data structures ({}) at character {}",

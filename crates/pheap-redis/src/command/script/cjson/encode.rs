@@ -84,8 +84,8 @@ impl<'e> Encoder<'e> {
         self.out.push(b'"');
     }
 
-    /// Returns the length of the array as which a table is to be written, or `None` if as an object. Fails
-    /// for an array with too many gaps, unless `sparse_to_object`.
+    /// Returns the length of the array as which a table is to be written. `None` means that the table is to
+    /// be written as an object. Fails for an array with too many gaps, unless `sparse_to_object` is set.
     fn array_len(&self, table: &Table) -> LibraryResult<Option<usize>> {
         let (mut most, mut len, mut is_array) = (0, 0, true);
         let look = |key: Value, _: Value| {
@@ -114,7 +114,8 @@ impl<'e> Encoder<'e> {
     }
 
     fn table(&mut self, table: &Table, depth: i64) -> LibraryResult<()> {
-        // Deeper tables could overflow the stack of this thread.
+        // A script may lower the default limit and not raise it: deeper tables could overflow the stack of
+        // this thread.
         if depth > self.choices.encode_depth.min(DEFAULT.encode_depth) {
             return Err(format!("Cannot serialise, excessive nesting ({depth})"));
         }

@@ -12,7 +12,7 @@ use self::decode::Decoder;
 use self::encode::Encoder;
 use super::native::{LibraryResult, add_function, bad_argument, string_argument, text};
 
-/// Settings of the library. A script's changes stay for later scripts in the same instance of Lua.
+/// Settings of `cjson`. A script's changes stay for later scripts in the same instance of Lua.
 #[derive(Debug, Clone, Copy)]
 struct Choices {
     sparse_to_object: bool,
@@ -27,7 +27,7 @@ struct Choices {
     decode_invalid: bool,
 }
 
-/// How numbers are written that JSON does not have.
+/// How NaN and infinities are written, which JSON does not have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Invalid {
     Error,
@@ -97,7 +97,7 @@ fn choose(
 /// Selects a setting that is a number.
 type Field = fn(&mut Choices) -> &mut i64;
 
-/// Adds the functions that change settings. Each returns the resulting settings.
+/// Adds the functions that change settings of `cjson`. Each returns the settings that it may have changed.
 fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Result<()> {
     let limit = i64::from(i32::MAX);
     let with = choices.clone();
@@ -127,7 +127,7 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
     }
     let with = choices.clone();
     add_function(lua, library, "encode_keep_buffer", move |_, chosen: Option<bool>| {
-        // No buffer is kept in either case.
+        // This setting has no effect: no buffer is kept in either case.
         let mut with = with.borrow_mut();
         with.keep_buffer = chosen.unwrap_or(with.keep_buffer);
         Ok(with.keep_buffer)
@@ -141,7 +141,8 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
             Some(Value::Boolean(true)) => Invalid::Written,
             Some(Value::String(word)) if word.as_bytes() == *b"null" => Invalid::Null,
             Some(other) => {
-                // Does not call `__tostring`, which could call this library.
+                // The value is converted without a call of `__tostring`, which could call `cjson` while the
+                // settings are borrowed.
                 let option = lua.coerce_string(other.clone()).map_err(text)?;
                 let option = option.map_or(other.type_name().to_owned(), |text| text.to_string_lossy());
                 return Err(bad_argument(

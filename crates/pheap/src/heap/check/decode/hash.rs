@@ -13,13 +13,14 @@ const HASH: u32 = 64;
 pub(super) struct HashWalk<'v> {
     child: ChildLayout<'v>,
     bucket: BucketLayout<'v>,
-    /// Directories on the path.
+    /// The directories that lead to the place that the walk has reached, outermost first.
     frames: Vec<TrieFrame<'v>>,
-    /// The bucket that was visited last: it may have a next one in its chain.
+    /// The bucket that was visited last. Its chain may have another bucket.
     last: Option<ObjectPart<'v>>,
 }
 
-/// The layout of a reference to buckets. Offsets are in bytes from its start.
+/// The layout of a reference in a directory: to a bucket, to a directory of buckets that grows, or to a
+/// further directory. Offsets are in bytes from the start of the reference.
 #[derive(Clone, Copy)]
 struct ChildLayout<'v> {
     tag: Prim,
@@ -34,7 +35,7 @@ struct ChildLayout<'v> {
     level: u32,
 }
 
-/// The layout of buckets.
+/// The layout of a bucket. Offsets are in bytes from the start of the bucket.
 #[derive(Clone, Copy)]
 struct BucketLayout<'v> {
     order: SlotOrder,
@@ -99,7 +100,7 @@ impl<'v> HashWalk<'v> {
         Some(HashWalk { child, bucket, frames: vec![frame], last: None })
     }
 
-    /// Makes a node without entries.
+    /// Returns the node of a directory or of the map's root object, which has no entries.
     pub(super) fn node(&self, part: ObjectPart<'v>) -> DecodedNode<'v> {
         DecodedNode::array(part, SlotRun { count: 0, ..self.bucket.slots })
     }
@@ -136,8 +137,8 @@ impl<'v> HashWalk<'v> {
                         "has a bucket for {depth} bits of the hash, among those for {above} to {known}"
                     ));
                 }
-                // The pointers to a bucket are adjacent: one for each value of the bits by which it does not
-                // divide.
+                // The pointers to a bucket are adjacent: there is one for each value of the bits of the hash
+                // that this array divides by and the bucket does not.
                 let end = i + (1 << (known - depth));
                 let addr = at.read_word(pointer.at);
                 let same = |j| tag_at(j) == tag && place(j).read_word(pointer.at) == addr;

@@ -1,5 +1,5 @@
-//! Decodes collections by the type table alone, without the program's types: finds their nodes, and the slots
-//! of these that have values.
+//! Decodes collections by the type table alone, without the program's types: finds the nodes of a collection,
+//! and the slots of each node that have values.
 //!
 //! [`trace`](super::trace) and [`inspect`](crate::heap::inspect) both use it. Objects are not trusted: each
 //! pointer, length and tag is checked before it is used. (Behind a view of the program, pointers and lengths
@@ -23,7 +23,7 @@ pub(in crate::heap) struct DecodedNode<'v> {
     /// The node's object.
     pub(in crate::heap) part: ObjectPart<'v>,
     pub(in crate::heap) kind: NodeKind,
-    /// The slots for values, entries, branches or keys.
+    /// The node's slots: for values, entries, branches or keys.
     pub(in crate::heap) slots: SlotRun<'v>,
     /// The slots for the values of keys, if they are separate from the keys.
     pub(in crate::heap) values: Option<SlotRun<'v>>,
@@ -32,7 +32,7 @@ pub(in crate::heap) struct DecodedNode<'v> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::heap) enum NodeKind {
-    /// The slots have values.
+    /// The node's slots have values: elements or entries.
     Values,
     /// The node leads to other nodes, and its slots have keys.
     Keys,
@@ -53,7 +53,7 @@ enum SlotOrder {
 }
 
 impl<'v> DecodedNode<'v> {
-    /// Makes a node of consecutive elements that all have values.
+    /// Returns a node whose slots all have values.
     pub(in crate::heap) fn array(part: ObjectPart<'v>, slots: SlotRun<'v>) -> DecodedNode<'v> {
         let order = SlotOrder::Ring { head: 0, len: slots.count };
         DecodedNode { part, kind: NodeKind::Values, slots, values: None, order }
@@ -76,7 +76,7 @@ impl<'v> DecodedNode<'v> {
         Ok((DecodedNode { order: SlotOrder::Ring { head, len }, ..node }, buffer.is_some()))
     }
 
-    /// Returns the number of places before the end of the values.
+    /// Returns the number of the node's first places that may have values. All later places have none.
     pub(in crate::heap) fn places(&self) -> u64 {
         match self.order {
             SlotOrder::Ring { len, .. } | SlotOrder::List { len, .. } => len,
@@ -84,7 +84,7 @@ impl<'v> DecodedNode<'v> {
         }
     }
 
-    /// Returns the number of values.
+    /// Returns the number of the node's slots that have values.
     pub(in crate::heap) fn len(&self) -> u64 {
         match self.order {
             SlotOrder::Ring { len, .. } | SlotOrder::List { len, .. } => len,
@@ -99,8 +99,8 @@ impl<'v> DecodedNode<'v> {
     pub(in crate::heap) fn slot_at_place(&self, place: u64) -> (u64, bool) {
         match self.order {
             SlotOrder::Ring { head, len } => {
-                // Computed in this way to avoid an overflow: a ring of elements without bytes may have up to
-                // 2^64 - 1 of them.
+                // The slot is computed without `head + place`, which could overflow: a ring of elements
+                // without bytes may have up to 2^64 - 1 slots.
                 let before_end = self.slots.count - head;
                 let slot = if place < before_end { head + place } else { place - before_end };
                 (slot, place < len)
@@ -132,7 +132,7 @@ impl<'v> DecodedNode<'v> {
         Option::zip(part("key"), part("value")).ok_or_else(strange).map(Some)
     }
 
-    /// Returns all values, if they are consecutive bytes.
+    /// Returns all values of the node as bytes, if each has one byte and they lie one behind the other.
     pub(in crate::heap) fn bytes(&self) -> Option<&'v [u8]> {
         match self.order {
             SlotOrder::Ring { head: 0, len } if self.slots.ty.size == 1 => {
@@ -142,7 +142,7 @@ impl<'v> DecodedNode<'v> {
         }
     }
 
-    /// Returns all values as text.
+    /// Returns all values of the node as text.
     pub(in crate::heap) fn text(&self) -> Result<&'v str, String> {
         as_text(self.bytes().ok_or_else(strange)?)
     }

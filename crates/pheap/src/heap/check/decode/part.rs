@@ -1,4 +1,5 @@
-//! Parts of objects: reads bytes and numbers, and follows pointers. In a heap, these are checked first.
+//! Parts of objects: reads bytes and numbers there, and follows pointers. Pointers in a heap are checked
+//! before they are followed.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +11,7 @@ use crate::layout::{Shape, TypeLayout};
 
 /// Objects as a view shows them.
 pub(crate) trait ViewedObjects {
-    /// Returns the types. Pointers name their targets by the position in this list.
+    /// Returns the types of the objects. A pointer names the type of its target by the position in this list.
     fn types(&self) -> &[TypeLayout];
 
     /// Returns `len` bytes at an address.
@@ -33,7 +34,7 @@ pub(crate) enum ObjectSource<'v> {
 }
 
 impl<'v> ObjectSource<'v> {
-    /// Returns the heap; `None` for a view.
+    /// Returns the map of the heap; `None` for a view.
     pub(in crate::heap) fn map(self) -> Option<&'v HeapMap<'v>> {
         match self {
             ObjectSource::Heap(map) => Some(map),
@@ -49,7 +50,7 @@ impl<'v> ObjectSource<'v> {
     }
 }
 
-/// A part of an object: everything from a place on.
+/// A part of an object: all its bytes from a place on.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct ObjectPart<'v> {
     pub(in crate::heap) ground: ObjectSource<'v>,
@@ -75,7 +76,7 @@ impl<'v> ObjectPart<'v> {
         TypedPart { part: self, ty }
     }
 
-    /// Returns `len` bytes, from `at` bytes behind the start on.
+    /// Returns `len` bytes of the object, from `at` bytes behind the start of this part on.
     #[inline]
     pub(in crate::heap) fn bytes(self, at: u64, len: u64) -> &'v [u8] {
         match self.ground {
@@ -86,7 +87,7 @@ impl<'v> ObjectPart<'v> {
         }
     }
 
-    /// Returns `N` [`bytes`](Self::bytes).
+    /// Returns a copy of the `N` [`bytes`](Self::bytes) from byte `at` of this part on.
     #[inline]
     pub(in crate::heap) fn array<const N: usize>(self, at: u64) -> [u8; N] {
         *self.bytes(at, N as u64).first_chunk().expect("as many were asked for")
@@ -97,7 +98,7 @@ impl<'v> ObjectPart<'v> {
         u64::from_ne_bytes(self.array(at))
     }
 
-    /// Returns an integer of this type, or the tag of an enum.
+    /// Returns the integer of type `prim` at byte `at`, which may be the tag of an enum.
     pub(in crate::heap) fn integer(self, at: u64, prim: Prim) -> i128 {
         prim.integer(|len| self.bytes(at, len))
     }
@@ -108,8 +109,8 @@ impl<'v> ObjectPart<'v> {
     }
 
     /// Returns the place to which a pointer to a `target` leads, and its distance in bytes from the start of
-    /// its object; 0 behind a view. Returns `None` if the pointer is null. In a heap, it also returns `None`
-    /// if a `target` has no bytes and there is none at the address.
+    /// its object; 0 behind a view. Returns `None` if the pointer is null. In a heap, also returns `None` if
+    /// a `target` has no bytes and leads to no object.
     pub(in crate::heap) fn locate(
         self,
         addr: u64,
@@ -152,17 +153,17 @@ impl<'v> ObjectPart<'v> {
         Ok((slice, slots.map_err(|what| format!("has a buffer that {what}"))?))
     }
 
-    /// Returns the elements of the slice that begins here.
+    /// Returns the elements, of type `elem`, of the slice that begins at this part.
     pub(in crate::heap) fn elements(self, elem: &'v TypeLayout) -> Result<SlotRun<'v>, String> {
         Ok(SlotRun { first: header_of(elem), ty: elem, count: self.len()? })
     }
 
-    /// Returns the string that begins here.
+    /// Returns the string that begins at this part.
     pub(in crate::heap) fn text(self) -> Result<&'v str, String> {
         as_text(self.bytes(8, self.len()?))
     }
 
-    /// Returns the number of elements or bytes of the slice or string that begins here.
+    /// Returns the number of elements of the slice, or of bytes of the string, that begins at this part.
     pub(in crate::heap) fn len(self) -> Result<u64, String> {
         match self.ground {
             ObjectSource::Heap(map) => map.len_of(&map.spans[self.span as usize], self.at),
@@ -171,17 +172,17 @@ impl<'v> ObjectPart<'v> {
     }
 }
 
-/// Consecutive slots or elements.
+/// Slots or elements that lie one behind the other in an object.
 #[derive(Clone, Copy)]
 pub(in crate::heap) struct SlotRun<'v> {
-    /// Offset of the first one in its object.
+    /// Offset of the first slot in the object, in bytes.
     pub(in crate::heap) first: u64,
     pub(in crate::heap) ty: &'v TypeLayout,
     pub(in crate::heap) count: u64,
 }
 
 impl<'v> SlotRun<'v> {
-    /// Returns the slots in a field of a type.
+    /// Returns the slots in the field at `path` of a value of type `ty`, if that field is an array.
     pub(super) fn from_field(ty: &'v TypeLayout, path: &[&str]) -> Option<SlotRun<'v>> {
         match field(ty, path)? {
             (first, TypeLayout { shape: Shape::Array { elem, len }, .. }) => {
@@ -196,7 +197,7 @@ impl<'v> SlotRun<'v> {
     }
 }
 
-/// Returns the type of the values in slots of this type.
+/// Returns the type of the values in slots of type `ty`; `ty` itself if it is no type of slots.
 pub(in crate::heap) fn in_slot(ty: &TypeLayout) -> &TypeLayout {
     match &ty.shape {
         Shape::Slot(of) => of,

@@ -13,15 +13,16 @@ pub(super) struct TreeWalk<'v> {
     leaf: TreeNodeLayout<'v>,
     inner: TreeNodeLayout<'v>,
     max_height: usize,
-    /// The reference to the first node, until that is visited.
+    /// The reference to the first node; `None` once that node was visited, and for an empty map.
     top: Option<ObjectPart<'v>>,
-    /// Inner nodes on the path, and the place of the next item of each.
+    /// The inner nodes on the path to the place that the walk has reached, and the place of each node's next
+    /// item.
     frames: Vec<(DecodedNode<'v>, u64)>,
     /// The number of inner nodes above each leaf, once a leaf was visited.
     height: Option<usize>,
 }
 
-/// The layout of a kind of nodes.
+/// The layout of a map's leaves, or of its inner nodes.
 #[derive(Clone, Copy)]
 struct TreeNodeLayout<'v> {
     len: u64,
@@ -99,8 +100,8 @@ impl<'v> TreeWalk<'v> {
         let (child, top) = (tree.child, map.offset_by(tree.top));
         let leaf = TreeNodeLayout::from_layout(map.layout(child.leaf.1.to)?, false)?;
         let inner = TreeNodeLayout::from_layout(map.layout(child.inner.1.to)?, true)?;
-        // In a heap, equal types have equal numbers, so they can be compared. The types of a view need no
-        // check.
+        // In the map of a heap, pointers name equal types by equal numbers, so the two layouts can be
+        // compared. The types of a view need no check.
         let is_heap = map.ground.map().is_some();
         if is_heap && inner.branch.is_none() && TreeChild::from_layout(inner.beside.ty)? != child {
             return None;
