@@ -167,8 +167,8 @@ pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usiz
     (start, end)
 }
 
-/// Returns the address of the value of a sized object. That of a slice or string needs a view, which reads the
-/// length: [`View::value_of`](crate::View::value_of).
+/// Returns the address of the value of a sized object. For a slice or string,
+/// [`View::value_of`](crate::View::value_of) also reads the length.
 #[inline(always)]
 pub(crate) fn value_of<T>(p: P<'_, T>) -> *mut T {
     p.addr.as_ptr().cast()

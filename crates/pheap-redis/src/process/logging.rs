@@ -81,8 +81,8 @@ pub fn set_level(config: &Config) {
     }
 }
 
-/// Refuses a file that begins as the files of heaps do, and as no text does: lines behind its end would damage
-/// the heap.
+/// Refuses a file that begins as the files of heaps do, and as no text does: lines that are appended to it
+/// would damage the heap.
 fn check(path: &Path) -> io::Result<()> {
     let mut first = [0];
     match File::open(path).and_then(|mut file| file.read(&mut first)) {

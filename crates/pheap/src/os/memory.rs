@@ -17,9 +17,9 @@ pub(super) fn is_much(bytes: u64) -> bool {
     bytes > SMALL && bytes > limit() / 2
 }
 
-/// Returns the bytes of memory that this process and the pages of its files may take: the machine's memory, or
-/// the limit of a control group around the process, if that is less. A container is such a group. Later calls
-/// return what the first found.
+/// Returns the bytes of memory that this process and the pages of its files may take: the machine's memory,
+/// or the limit of a control group around the process, if that is less. A container is such a group. Later
+/// calls return what the first call found.
 pub fn limit() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| {

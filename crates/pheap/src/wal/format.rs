@@ -515,8 +515,8 @@ fn read_heads(
 ///
 /// No crash leaves such a file. The first segments are durable before the heap's header names the log, and
 /// stay. Any other segment is durable before its first line is written. pheap cuts it off only when a durable
-/// mark is behind its records. So a segment has to be whole if it has a larger number than the mark's segment,
-/// or if it is the mark's segment and has a record behind the mark. An opening makes the length durable again
+/// mark is behind its records. So a segment has to be whole if it has a larger number than the segment of the
+/// mark, or if it is that segment and has a record behind the mark. An opening makes the length durable again
 /// before it goes on with the log, because an earlier sync may have failed. Another process may make the file
 /// longer now, or cut it down: so the length and the mark are read after the first line of the last segment.
 pub(super) fn cut_lengths(

@@ -58,6 +58,7 @@ const UNSAFE: &[&str] = &[
     "api/places.rs",
     "api/root.rs",
     "api/several.rs",
+    "api/slices.rs",
     "api/stores.rs",
     "api/tx.rs",
     "api/view.rs",
