@@ -299,7 +299,7 @@ impl<T: Persist> Root<T> {
         self.heap.check_writable()?;
         guard::may_wait(self.heap.id())?;
         self.heap.collect(&self.region);
-        Ok(())
+        self.heap.check_open()
     }
 
     /// Registers `f` to be called after each transaction on this root that has changed data, until the

@@ -404,7 +404,7 @@ impl Region {
         if !self.access().try_lock_for(PATIENCE).map_err(refused)? {
             // SURVIVES unreached: nothing in the lab takes so long.
             let root = self.name.lock().clone();
-            tracing::warn!(root, "closing a heap, or removing a root, waits for a transaction on it");
+            tracing::warn!(root, "work that needs this root alone (closing, removing, collecting) waits for a transaction or read of it");
             // SURVIVES unreached: nothing in the lab takes so long.
             self.access().lock_collected().map_err(refused)?;
         }

@@ -67,6 +67,7 @@ fn the_maximal_size_is_reached() {
     assert!(matches!(&error, Error::OutOfSpace { reason } if reason.contains("maximal size")), "{error}");
     // Closing the heap has cut off the space of removed objects.
     assert_eq!(fs::metadata(&path).unwrap().len(), MIB);
+    assert!(matches!(small().max_size(1000).in_memory(), Err(Error::OutOfSpace { .. })));
     let none = small().max_size(1000).open(dir.path().join("y"));
     assert!(matches!(none, Err(Error::OutOfSpace { .. })));
 }

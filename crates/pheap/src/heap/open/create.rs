@@ -18,11 +18,6 @@ use crate::wal::WalTail;
 /// Creates a heap in a file without one, or on a simulated medium.
 pub(super) fn create(options: &Options, place: &dyn HeapPlace) -> Result<RecoveredHeap> {
     let header = place.new_header(options)?;
-    if header.mapped > options.max_size {
-        return Err(Error::OutOfSpace {
-            reason: "`Options::max_size` is less than one arena (`Options::arena_size`)".to_owned(),
-        });
-    }
     if let Some(disk) = place.disk() {
         // The log of a removed heap may have this name, and the only copy of its commits. Such a log is
         // refused, and not overwritten.

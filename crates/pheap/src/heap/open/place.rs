@@ -221,15 +221,22 @@ pub(super) fn sync_directory(path: &Path) -> Result<()> {
 /// bytes.
 ///
 /// # Errors
-/// [`Error::Io`] if the operating system gives no random numbers.
+/// [`Error::OutOfSpace`] if the first arena is larger than `Options::max_size`; [`Error::Io`] if the operating
+/// system gives no random numbers.
 pub(super) fn new_header(options: &Options, most: u64) -> Result<Header> {
     let [a, b, salt] = random().map_err(|e| Error::io("asking for random numbers", e))?;
     let unit = options.arena_size;
+    let mapped = Arena::size_for(0, 1, unit);
+    if mapped > options.max_size {
+        return Err(Error::OutOfSpace {
+            reason: "`Options::max_size` is less than one arena (`Options::arena_size`)".to_owned(),
+        });
+    }
     Ok(Header {
         sequence: 0,
         uuid: u128::from(a) | u128::from(b) << 64,
         arena_unit: unit,
-        mapped: Arena::size_for(0, 1, unit),
+        mapped,
         reserved: options.reservation(most),
         salt,
         bases: Vec::new(),
