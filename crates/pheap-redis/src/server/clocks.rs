@@ -22,7 +22,7 @@ const MOVES: usize = 1 << 21;
 
 /// The unit of times, in milliseconds. Times in this unit wrap around after 13 years.
 const UNIT: i64 = 100;
-/// The usage count of a new key.
+/// The usage count of a key without a record. The first recorded use always adds 1 to it.
 const NEW: u8 = 5;
 
 /// A part of the table. The smaller arrays of places stay allocated when the part grows. Together they are

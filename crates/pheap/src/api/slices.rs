@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 
 use super::view::View;
 use crate::layout::{Persist, Pointee};
-use crate::ptr::P;
 use crate::ptr::part::{self, Part};
+use crate::ptr::{P, elements_of};
 
 impl<'r, T: Persist> P<'r, [T]> {
     /// Returns the number of elements.
@@ -29,19 +29,22 @@ impl<'r, T: Persist> P<'r, [T]> {
     #[inline(always)]
     #[track_caller]
     pub fn at(self, view: &View<'r>, index: usize) -> P<'r, T> {
-        let len = self.len(view);
-        self.get(view, index)
-            .unwrap_or_else(|| panic!("index out of bounds: the length is {len} but the index is {index}"))
+        match self.get(view, index) {
+            Some(element) => element,
+            None => {
+                let len = self.len(view);
+                panic!("index out of bounds: the length is {len} but the index is {index}")
+            }
+        }
     }
 
     /// Returns a pointer to element `index`, if it exists.
     #[inline(always)]
     pub fn get(self, view: &View<'r>, index: usize) -> Option<P<'r, T>> {
-        let elements = view.value_of(self);
-        if index >= elements.len() {
+        if index >= self.len(view) {
             return None;
         }
-        let element = elements.cast::<T>().wrapping_add(index).cast();
+        let element = elements_of(self).wrapping_add(index).cast();
         // SAFETY: `index` is less than the length, so the element lies within the slice, whose address is not
         // 0.
         let element = unsafe { NonNull::new_unchecked(element) };

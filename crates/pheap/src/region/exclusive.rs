@@ -12,8 +12,8 @@ use crate::store::Store;
 use crate::txn::commit;
 use crate::txn::context::{Context, HotFields};
 
-/// A thread that waits longer than this to close a heap, remove a root or collect a region logs the root
-/// that it waits for.
+/// A thread that waits longer than this for a region's lock, to close the heap, remove the root or collect
+/// the region, logs the root. Waits for readers, which follow, are not logged.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A region whose only writer is this thread. Dropping it rolls an open transaction back, and releases the
@@ -404,7 +404,7 @@ impl Region {
         if !self.access().try_lock_for(PATIENCE).map_err(refused)? {
             // SURVIVES unreached: nothing in the lab takes so long.
             let root = self.name.lock().clone();
-            tracing::warn!(root, "work that needs this root alone (closing, removing, collecting) waits for a transaction or read of it");
+            tracing::warn!(root, "closing a heap, removing a root, or collecting it waits for a transaction on it");
             // SURVIVES unreached: nothing in the lab takes so long.
             self.access().lock_collected().map_err(refused)?;
         }

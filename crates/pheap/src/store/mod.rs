@@ -77,7 +77,8 @@ pub(crate) struct Store {
     pub(crate) mapping: Mapping,
     /// [`OPEN`], [`READ_ONLY`], [`UNCHANGED`], [`CLOSED`], [`FAILED`] or [`UNFENCED`].
     pub(crate) state: AtomicU8,
-    /// Whether the heap's file had a name when it was opened. If so, it must keep a name.
+    /// Whether the heap's file had a name when it was opened, and the heap is not only read. If so, the file
+    /// must keep a name.
     pub(crate) has_name: bool,
     /// Whether each transaction is long from the beginning: changes objects in place, with undo entries.
     pub(crate) pin_undo: bool,
@@ -234,7 +235,7 @@ impl Store {
     }
 
     /// Fails if the file of the heap had a name when it was opened and has none now: it was removed, or
-    /// another file took its last name.
+    /// another file took its last name. Never fails for a heap that is only read.
     pub(crate) fn check_named(&self) -> Result<()> {
         if self.has_name
             && let (Some(file), Some(path)) = (self.mapping.file(), self.mapping.path())

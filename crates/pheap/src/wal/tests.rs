@@ -303,7 +303,7 @@ fn a_head_says_whose_log_it_is() {
     assert_eq!(read_head(&log.file).unwrap(), Head::Log(LAYOUT));
     assert_eq!(read_head(&InMemory::default()).unwrap(), Head::Nothing);
     assert!(matches!(read_head(&InMemory(Mutex::new(b"text".to_vec()))).unwrap(), Head::Foreign(_)));
-    // The file was cut off while the head was written.
+    // The write of the head was cut short: behind the first bytes of the head, the file has zeros.
     let head = LAYOUT.to_bytes();
     for len in 0..head.len() - 1 {
         let file = InMemory(Mutex::new([&head[..len], &[0; 500]].concat()));

@@ -18,7 +18,8 @@ use crate::units::HEADER_SIZE;
 use crate::wal::{Fold, WalTail};
 
 /// Surveys a heap, and calls `then` with the result. If the memory does not suffice, first brings the heap's
-/// log to its file, or makes a copy of the heap.
+/// log to its file, or, if the heap is only read, makes a copy of the heap. Also makes a copy of a heap in a
+/// tmpfs that is only read and has holes.
 pub(super) fn survey<R>(
     mut found: FoundHeap<'_>,
     then: impl FnOnce(SurveyedHeap<'_>) -> Result<R>,

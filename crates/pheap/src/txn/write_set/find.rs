@@ -25,7 +25,7 @@ impl WriteSet {
         self.find_by_lines(addr, len)
     }
 
-    /// Whether the set has too few entries for an index, and none of them has a word of these bytes.
+    /// Whether the set can take one more entry without an index, and no entry has a word of these bytes.
     #[inline(always)]
     pub(crate) fn has_none_of_few(&self, addr: usize, len: usize) -> bool {
         let (start, end) = (addr & !7, (addr + len).next_multiple_of(8));
