@@ -404,7 +404,10 @@ impl Region {
         if !self.access().try_lock_for(PATIENCE).map_err(refused)? {
             // SURVIVES unreached: nothing in the lab takes so long.
             let root = self.name.lock().clone();
-            tracing::warn!(root, "closing a heap, removing a root, or collecting it waits for a transaction on it");
+            tracing::warn!(
+                root,
+                "closing a heap, removing a root, or collecting it waits for a transaction on it"
+            );
             // SURVIVES unreached: nothing in the lab takes so long.
             self.access().lock_collected().map_err(refused)?;
         }
