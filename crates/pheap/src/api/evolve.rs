@@ -477,8 +477,9 @@ impl<'a> ConversionJob<'a> {
         (self.numbers[&successor.old] != successor.old).then_some((number, span, successor))
     }
 
-    /// Commits one step of a pass. Does not wait until the step is durable, unless too much is unsynced: if a
-    /// crash takes the step back, a later call repeats it.
+    /// Commits one step of a pass. Does not wait until the step is durable, unless too much is unsynced, no
+    /// thread syncs in the background, or so many pages are private that `evict_beside` makes a checkpoint.
+    /// If a crash takes the step back, a later call repeats it.
     fn commit(&self, exclusive: &mut Exclusive<'_>, done: impl FnOnce(&mut Context)) -> Result<()> {
         let end = exclusive.commit_and_go_on(done)?;
         drop(self.heap.deferred(end));

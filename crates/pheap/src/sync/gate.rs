@@ -74,8 +74,8 @@ impl Gate {
         }
     }
 
-    /// Locks the closers. Mutants do not watch this lock, because nothing depends on the gate except the
-    /// order of threads.
+    /// Locks the closers. The simulator does not record this lock, and no mutant leaves it out, because
+    /// nothing depends on the gate except the order of threads.
     fn closers(&self) -> MutexGuard<'_, Vec<Closer>> {
         self.closers.lock_unwatched()
     }
