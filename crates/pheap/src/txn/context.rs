@@ -472,8 +472,8 @@ impl Context {
         let entry = |span: &TakenSpan| (self.base + span.entry_at as usize, ENTRY as usize);
         let entries: Vec<_> = spans.iter().map(entry).collect();
         // SAFETY: `entry_at` comes from the store, and leads into a mapped span table, whose words are
-        // definite. The spans are those of the transaction's regions, which this thread has locked, so no other
-        // thread writes to their entries.
+        // definite. The spans are those of the transaction's regions, which this thread has locked. So no
+        // other thread writes to their entries.
         unsafe { self.append_undo(&entries) }
     }
 
