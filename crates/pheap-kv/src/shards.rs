@@ -432,8 +432,9 @@ impl Shards {
     }
 }
 
-/// Keeps deferred writes counted until they are durable. `root` must be one of their shards: all commits to
-/// it until now are durable no earlier than these writes.
+/// Keeps deferred writes in the counts of [`Unsynced`] until they are durable. `root` must be one of the
+/// shards that they have changed: they stay counted until all commits to `root` until now are durable, and
+/// their own commit is one of those.
 fn keep_counted(counted: Option<CountedWrites<'_>>, root: &Root<Part<'static>>) {
     let Some(counted) = counted else { return };
     match root.read_deferred(|_, _| ()) {

@@ -53,8 +53,9 @@ pub(crate) struct Spaces {
     handles: Mutex<HashMap<u64, Weak<AtomicBool>>>,
     /// The number of the next key space. `None` until the first one is made or removed after an opening.
     next: Mutex<Option<u64>>,
-    /// Whether a mark has stayed in the catalogue because a snapshot needed entries, since the last
-    /// [`take_left`](Spaces::take_left).
+    /// Whether a removal of a key space has remained incomplete since the last
+    /// [`take_left`](Spaces::take_left), because a snapshot needed some of its entries. The removal's mark
+    /// has then stayed in the catalogue, so that the removal is continued later.
     are_left: AtomicBool,
 }
 

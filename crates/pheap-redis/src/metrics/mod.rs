@@ -45,7 +45,8 @@ pub enum MetricsError {
          127.0.0.1:9121"
     )]
     Address(String),
-    /// The system refuses to listen.
+    /// The operating system does not let the server listen on this address, because the port is in use, for
+    /// example.
     #[error("metrics: cannot listen on {0}: {1}; choose an address of this machine, and a port that is free")]
     Io(SocketAddr, io::Error),
 }

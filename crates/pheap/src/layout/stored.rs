@@ -78,8 +78,8 @@ unsafe impl<T, A: StoreAs<T>> Persist for Stored<T, A> {
 
     #[inline]
     unsafe fn zero_padding(this: *mut Self) {
-        // SAFETY: `this` has the layout of the form and points to a valid one. It is aligned, and valid for
-        // reads and writes (premise).
+        // SAFETY: a `Stored` has no data but its form, and the same layout. So `this` points to a valid form.
+        // It is aligned, and valid for reads and writes (premise).
         unsafe { <A::Form as Persist>::zero_padding(this.cast()) }
     }
 }

@@ -20,7 +20,8 @@ use crate::sync::Mutex;
 /// The longest wait for a lock that another process has.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A function that describes the holders of a file's heap.
+/// A function that returns a text about the handles in this process that keep the heap of a file open, for
+/// [`Error::AlreadyOpen`](crate::Error::AlreadyOpen).
 type DescribeHolders = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// The files with heaps that this process has open, by device and inode. The value is a function that

@@ -49,9 +49,10 @@ impl Store {
     /// policy whose commits wait only until the kernel has their records, this waits for that, too.
     pub(crate) fn hand_over(&self, position: u64) -> u64 {
         if self.wal().is_some_and(|wal| !wal.syncs_commits()) {
-            // An error is ignored here, because waiting for the commit returns it.
-            // SURVIVES unreached: a simulated log is mapped, so a record is written when it is appended,
-            // unless another thread writes at that moment.
+            // This waits only until the kernel has the record. An error is ignored here, because the caller
+            // gets it when it waits for the commit.
+            // SURVIVES unreached: the simulated log of the crash lab is mapped, so the kernel has a record as
+            // soon as it is appended, unless another thread writes at that moment.
             let _ = self.acknowledge(position);
         }
         position

@@ -167,7 +167,8 @@ impl RegionLog {
         self.segments.iter().map(|seg| seg.len).sum()
     }
 
-    /// Returns the spans (offset, bytes) of the log. The last one is that of the region's header.
+    /// Returns the parts of the heap (offset, bytes) that the log occupies: its segments, and the region's
+    /// header, which has the first segment.
     pub(crate) fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let first = self.segments[0].start + self.segments[0].len - REGION_SIZE;
         self.segments[1..].iter().map(|seg| (seg.start, seg.len)).chain([(first, REGION_SIZE)])

@@ -144,7 +144,8 @@ fn nobody_waits_for_a_disk_that_stands_still() {
         (first, both, seen)
     });
     seen.wait().unwrap();
-    // The read has seen the commit of both roots, which came after the first one.
+    // The read has seen the commit `both`, so waiting for `seen` waits for that one. The log becomes durable
+    // in order, so `first`, the commit before it, is durable, too.
     assert_eq!([&first, &both, &seen].map(Commit::is_durable), [true; 3]);
     first.wait().unwrap();
     assert!(a.read_deferred(|_, _| ()).unwrap().1.is_durable());

@@ -340,7 +340,8 @@ fn a_log_that_goes_on_again_and_again_has_a_limit() {
 }
 
 /// A sync has failed, and while the heap is being opened, the page cache forgets the records that the sync
-/// should have written. Records of a new run behind that gap would not be found, so the log does not go on.
+/// should have written. Records of a new run behind that gap would not be found, so this opening fails with
+/// an error. The next opening finds only the records before the gap, and goes on with the log behind them.
 #[test]
 fn what_is_gone_since_it_was_read_is_not_gone_on_with() {
     for checkpoint in [false, true] {

@@ -115,8 +115,8 @@ impl RegionLock {
     #[cold]
     fn open_to_sleepers(&self) {
         let mut waiting = self.waiting();
-        // The sleeping readers are counted here, so that no other writer can be upgraded before they have
-        // read.
+        // This thread adds the sleeping readers to the number of threads that read, before it wakes them. So
+        // the next upgrade, of any writer, waits until they have read.
         let readers = std::mem::take(&mut waiting.readers);
         if readers > 0 && !mistake(Mistake::SleepersUncounted) {
             self.slots.add_others(readers);

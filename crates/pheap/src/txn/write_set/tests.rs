@@ -216,7 +216,10 @@ proptest! {
                 trial.set.retain_copies();
             } else {
                 trial.set.clear();
-                trial.words.fill(value); // objects may have been written in place
+                // After `clear`, unlike after `retain_copies`, objects may change by other ways than the set,
+                // as by stores in place. So all words change here, and a copy that the set should not have
+                // kept differs from its original.
+                trial.words.fill(value);
             }
         }
     }
