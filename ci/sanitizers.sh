@@ -28,8 +28,8 @@ case $kind in
         export RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS="handle_segv=0"
         # Leaves out tests with heaps at addresses that this sanitizer uses, and tests in which a process has
         # few addresses, keeps all its memory, or has system calls refused.
-        for name in taken_in_another_session_and_moved in_place_and_then_to_larger_slots by_a_call_that_goes_on go_on_with_a_backup \
-            few_addresses all_memory_is_kept system_calls_that_are_refused; do
+        for name in taken_in_another_session_and_moved in_place_and_then_to_larger_slots \
+            by_a_call_that_goes_on go_on_with_a_backup few_addresses all_memory_is_kept system_calls_that_are_refused; do
             filters+=(--skip "$name")
         done
         ;;
@@ -50,8 +50,8 @@ case $kind in
         # it leaves; and tests without /proc or system calls that it needs.
         skipped+=" relocate "
         for name in predecessor:: files::elsewhere old_file:: what_an_older_program_has_left in_another_session_and_moved \
-            in_place_and_then_to_larger_slots by_a_call_that_goes_on go_on_with_a_backup no_disk_has_room_for a_tmpfs_knows_its_boot \
-            few_addresses all_memory_is_kept system_calls_that_are_refused; do
+            in_place_and_then_to_larger_slots by_a_call_that_goes_on go_on_with_a_backup \
+            no_disk_has_room_for a_tmpfs_knows_its_boot few_addresses all_memory_is_kept system_calls_that_are_refused; do
             filters+=(--skip "$name")
         done
         ;;
