@@ -8,7 +8,7 @@
 # The example is built as it was at COMMIT, except for the place, the size and the durability of its heap.
 # With `killed`, another program takes its place.
 set -euo pipefail
-[ $# = 2 ] || [ "$*" = "$1 $2 killed" ] || { sed -n '2,/^set/{/^set/d;s/^# \?//;p}' "$0"; exit 2; }
+[ $# = 2 ] || [ "$*" = "${1-} ${2-} killed" ] || { sed -n '2,/^set/{/^set/d;s/^# \?//;p}' "$0"; exit 2; }
 root=$(cd "$(dirname "$0")/.." && pwd)
 commit=$(git -C "$root" rev-parse --verify "$1^{commit}")
 file=$(realpath "$2")

@@ -26,8 +26,12 @@ const WASTED: usize = 127;
 const WASTE: usize = 4;
 /// Elements of an object that is too large for every heap of the lab.
 const TOO_MUCH: usize = 4 << 20;
-/// Number of stores of [`One::Weary`], to four elements in turn.
-const WEARY: u64 = 100;
+/// Number of stores of [`One::Weary`], to four elements in turn: a multiple of four, and more than the lookups
+/// after which a transaction with few copies spills.
+const WEARY: u64 = 528;
+/// The elements of [`One::Weary`]. Of two in a row, each takes the other's place in the cache of places, so
+/// that each store looks its place up.
+const WEARY_ELEMENTS: [usize; 4] = [0, 16, 1, 17];
 
 /// Creates a root with the content of [`RootState::new`].
 pub fn create(heap: &pheap::Heap, name: &str, value: u64) -> pheap::Result<Handle> {
@@ -232,7 +236,7 @@ fn widen<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Resul
 /// Writes four elements many times.
 fn weary<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
-    let elements = [0, 1, 2, 3].map(|i| slice.at(tx, i));
+    let elements = WEARY_ELEMENTS.map(|i| slice.at(tx, i));
     (0..WEARY).for_each(|i| tx[elements[i as usize % 4]] = value + i);
     Ok(())
 }
@@ -380,7 +384,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             root.txn(|tx, p| write(tx, p, value))
         }
         One::Weary => {
-            model.slice.iter_mut().zip(WEARY - 4..).take(4).for_each(|(x, i)| *x = value + i);
+            WEARY_ELEMENTS.into_iter().zip(WEARY - 4..).for_each(|(at, i)| model.slice[at] = value + i);
             root.txn(|tx, p| weary(tx, p, value))
         }
         One::Big | One::Grow => {

@@ -1,5 +1,5 @@
-//! Thresholds for the heaps of the lab. Those of the crate suit large programs. These are smaller, so that
-//! short programs come to both sides of them.
+//! Thresholds for the heaps of the lab. Those of the crate suit large programs. These are mostly smaller, so
+//! that short programs come to both sides of them.
 
 use pheap::sim::Tuning;
 

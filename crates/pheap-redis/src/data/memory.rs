@@ -285,6 +285,9 @@ impl Memory {
             return;
         }
         let mut exceeded = self.exceeded.lock();
+        if exceeded.0.is_some() == is_exceeded {
+            return; // another thread was faster
+        }
         self.is_exceeded.store(is_exceeded, Relaxed);
         match exceeded.0.take() {
             Some(since) => exceeded.1 += since.elapsed(),

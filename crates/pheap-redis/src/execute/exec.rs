@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::Execution;
 use crate::clients::client::Multi;
-use crate::command::{KnownCommand, resolve};
+use crate::command::{Keyspace, KnownCommand, resolve};
 use crate::resp::input::Words;
 use crate::server::now;
 
@@ -23,7 +23,6 @@ impl Execution<'_> {
         }
         let plan = self.plan_all(&queue);
         let (server, now) = (self.server, now());
-        self.watch_the_time(now);
         let Ok(_passed) = plan.pass(server) else {
             self.server.unwatch(self.session);
             let busy = server.scripts.busy_error();
@@ -32,7 +31,8 @@ impl Execution<'_> {
         let result = self.in_keyspace(server, &plan, |execution, keyspace| {
             // The flag is read with the shards locked, because a writer sets it under the lock of the watched
             // key's shard.
-            if execution.session.watched_changed.load(SeqCst) {
+            if execution.session.watched_changed.load(SeqCst) || execution.has_watched_expired(keyspace, now)
+            {
                 execution.output.reply.null_array();
                 return Ok(());
             }
@@ -59,28 +59,16 @@ impl Execution<'_> {
         self.ended(known, &[b"exec"], result.is_err());
     }
 
-    /// Marks the watched keys as changed if one of them has expired since `WATCH`, whether it was removed or
-    /// not.
-    pub(super) fn watch_the_time(&mut self, now: i64) {
-        for ((db, key), was_over) in &self.session.watched {
-            if *was_over || self.session.watched_changed.load(SeqCst) {
-                continue;
-            }
-            let (server, store) = (self.server, &self.server.store);
-            // A slow script holds the gate, so the key is skipped. If the script is still slow when `EXEC`
-            // passes the gates, `EXEC` is refused.
-            let Ok(_passed) = server.gates.pass([store.shard_of(key)], false, &server.scripts) else {
-                continue;
-            };
-            let is_over = store.root(store.shard_of(key)).read_deferred(|view, root| {
+    /// Returns whether a watched key has expired since `WATCH`, whether it was removed or not. `keyspace` has
+    /// the shards of the watched keys.
+    fn has_watched_expired(&self, keyspace: &mut dyn Keyspace, now: i64) -> bool {
+        self.session.watched.iter().any(|((db, key), was_over)| {
+            let mut is_over = false;
+            keyspace.read(self.server.store.shard_of(key), &mut |view, root| {
                 let deadline = view[view[root].dbs.at(view, *db)].deadline(view, key);
-                deadline.is_some_and(|deadline| deadline <= now)
+                is_over = deadline.is_some_and(|deadline| deadline <= now);
             });
-            // An error is ignored: if the heap has failed, the transaction fails, too.
-            if let Ok((true, commit)) = is_over {
-                self.session.watched_changed.store(true, SeqCst);
-                self.output.commits.push(commit);
-            }
-        }
+            is_over && !was_over
+        })
     }
 }

@@ -30,8 +30,8 @@ impl Expiry {
     /// commits.
     ///
     /// # Errors
-    /// If the heap cannot be read or changed. The effects and commits that were added until then stay, and
-    /// perhaps the effects of the transaction that failed.
+    /// If the heap cannot be read or changed. The effects and commits that were added until then stay. Watched
+    /// keys that the failed transaction would have removed may count as changed.
     pub fn run(
         &mut self,
         server: &Server,
@@ -81,6 +81,7 @@ impl Expiry {
                 })?
                 .0;
             if !due.is_empty() {
+                let mut gone = Vec::new();
                 let (left, commit) = root.txn_deferred(|tx, shard| {
                     let db = tx[shard].dbs.at(tx, self.db);
                     for key in &due {
@@ -88,9 +89,7 @@ impl Expiry {
                         if tx[db].deadline(tx, key).is_some_and(|at| at <= now) {
                             db.remove(tx, key);
                             effects.modified(server, 0, self.db, key);
-                            server.stats.expired.fetch_add(1, Relaxed);
-                            effects.notify(server, (self.db, b'x', "expired", key));
-                            effects.signal(server, self.db, key);
+                            gone.push(key);
                         }
                     }
                     let left = tx[db].len();
@@ -101,6 +100,11 @@ impl Expiry {
                     }
                     Ok(left)
                 })?;
+                for key in gone {
+                    server.stats.expired.fetch_add(1, Relaxed);
+                    effects.notify(server, (self.db, b'x', "expired", key));
+                    effects.signal(server, self.db, key);
+                }
                 server.memory.count_changes(&server.store, self.shard, due.len() as u64);
                 self.removed.resize(shards.len(), 0);
                 let removed_here = &mut self.removed[self.shard];
