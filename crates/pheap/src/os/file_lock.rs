@@ -100,7 +100,6 @@ impl OpenFileEntry {
 
     /// Sets the function that describes the holders, for the error if the file is opened once more.
     pub(crate) fn is_held(&self, by: DescribeHolders) {
-        // SURVIVES drop: in no program of the crash lab do two threads open heaps at a time.
         if let Some(held_by) = open_files().lock().get_mut(&self.id) {
             *held_by = Some(by);
         }
