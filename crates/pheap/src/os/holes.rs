@@ -143,7 +143,7 @@ pub(crate) fn reserve_range(file: &OwnFile, at: u64, len: u64) -> io::Result<()>
 /// Writes zeros to the holes of a part of a file.
 fn write_zeros(file: &OwnFile, mut at: u64, end: u64) -> io::Result<()> {
     // A file system may report a hole where a store to a map is not written yet, so the file is synced first.
-    // SURVIVES unreached: the simulated files of the crash lab are no `OwnFile`; tests of this file are for it.
+    // SURVIVES unreached: the simulated files of the crash lab are no `OwnFile`; tests of this file have one.
     file.sync()?;
     let zeros = vec![0; (1 << 20).min(end - at) as usize];
     let mut found = zeros.clone();
