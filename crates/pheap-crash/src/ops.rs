@@ -26,8 +26,8 @@ const WASTED: usize = 127;
 const WASTE: usize = 4;
 /// Elements of an object that is too large for every heap of the lab.
 const TOO_MUCH: usize = 4 << 20;
-/// Number of stores of [`One::Weary`], to four elements in turn: a multiple of four, and more than the lookups
-/// after which a transaction with few copies spills.
+/// Number of stores of [`One::Weary`], to four elements in turn: a multiple of four, and more than the
+/// lookups after which a transaction with few copies spills.
 const WEARY: u64 = 528;
 /// The elements of [`One::Weary`]. Of two in a row, each takes the other's place in the cache of places, so
 /// that each store looks its place up.

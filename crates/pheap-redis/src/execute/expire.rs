@@ -30,8 +30,8 @@ impl Expiry {
     /// commits.
     ///
     /// # Errors
-    /// If the heap cannot be read or changed. The effects and commits that were added until then stay. Watched
-    /// keys that the failed transaction would have removed may count as changed.
+    /// If the heap cannot be read or changed. The effects and commits that were added until then stay.
+    /// Watched keys that the failed transaction would have removed may count as changed.
     pub fn run(
         &mut self,
         server: &Server,

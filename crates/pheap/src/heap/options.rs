@@ -259,8 +259,8 @@ impl Options {
     }
 
     /// Limits the file's size in bytes. Transactions for which the file would have to be longer fail with
-    /// [`Error::OutOfSpace`], as if the disk were full. So does the creation of a heap whose first arena would
-    /// be longer.
+    /// [`Error::OutOfSpace`], as if the disk were full. So does the creation of a heap whose first arena
+    /// would be longer.
     pub fn max_size(mut self, bytes: u64) -> Options {
         self.max_size = bytes;
         self

@@ -13,9 +13,9 @@ use crate::sim::Sim;
 pub(crate) enum SimSource {
     /// Simulated persistent memory.
     Memory(Arc<Sim>),
-    /// A file on a simulated disk, of which the heap's memory is a copy. Stores to the memory do not reach the
-    /// file by themselves. (While the file is being prepared for a write-ahead log, each fence writes them to
-    /// the file.)
+    /// A file on a simulated disk, of which the heap's memory is a copy. Stores to the memory do not reach
+    /// the file by themselves. (While the file is being prepared for a write-ahead log, each fence writes
+    /// them to the file.)
     Disk(Arc<dyn Storage>),
     /// A file on a simulated disk that is mapped shared: stores to the heap's memory are in the page cache at
     /// once.

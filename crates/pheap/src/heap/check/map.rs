@@ -384,8 +384,8 @@ impl<'s> HeapMap<'s> {
         format!("points to byte {offset}, {why}")
     }
 
-    /// Returns whether there is a value of type `target` at byte `inside` of the object at byte `start`, which
-    /// is in `span`. Values in variants of enums do not count.
+    /// Returns whether there is a value of type `target` at byte `inside` of the object at byte `start`,
+    /// which is in `span`. Values in variants of enums do not count.
     #[cold]
     fn lies_in(&self, span: &MappedSpan, start: u64, inside: u64, target: u32) -> bool {
         let Some(target) = self.types.get(target as usize) else { return false };

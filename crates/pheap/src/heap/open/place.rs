@@ -221,8 +221,8 @@ pub(super) fn sync_directory(path: &Path) -> Result<()> {
 /// bytes.
 ///
 /// # Errors
-/// [`Error::OutOfSpace`] if the first arena is larger than `Options::max_size`; [`Error::Io`] if the operating
-/// system gives no random numbers.
+/// [`Error::OutOfSpace`] if the first arena is larger than `Options::max_size`; [`Error::Io`] if the
+/// operating system gives no random numbers.
 pub(super) fn new_header(options: &Options, most: u64) -> Result<Header> {
     let [a, b, salt] = random().map_err(|e| Error::io("asking for random numbers", e))?;
     let unit = options.arena_size;
