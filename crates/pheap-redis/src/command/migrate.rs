@@ -171,10 +171,10 @@ fn reply_of(target: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Returns the error for the client if the reply is an error.
+/// Returns the error for the client if the reply is not `OK`: then it is an error, or the target is no Redis.
 fn error_of(reply: &[u8]) -> Option<String> {
-    let error = reply.strip_prefix(b"-")?;
-    Some(format!("ERR Target instance replied with error: {}", lossy(error)))
+    let error = reply.strip_prefix(b"-").unwrap_or(reply);
+    (reply != b"+OK").then(|| format!("ERR Target instance replied with error: {}", lossy(error)))
 }
 
 #[cfg(test)]
@@ -186,6 +186,19 @@ mod tests {
         let mut keys = Vec::new();
         find_keys(&words, &mut keys);
         keys
+    }
+
+    #[test]
+    fn only_ok_is_no_error() {
+        assert_eq!(error_of(b"+OK"), None);
+        for (reply, error) in
+            [("-BUSYKEY Target", "BUSYKEY Target"), ("HTTP/1.1 400 Bad", "HTTP/1.1 400 Bad")]
+        {
+            assert_eq!(
+                error_of(reply.as_bytes()).unwrap(),
+                format!("ERR Target instance replied with error: {error}")
+            );
+        }
     }
 
     #[test]

@@ -65,7 +65,9 @@ impl Execution<'_> {
         // A write to all shards is a separate transaction even if there is only one shard: `MIGRATE` must not
         // run again because a command behind it has failed.
         let is_wide = match command.keys {
-            Keys::Script => self.server.scripts.is_wide(words[1]),
+            // A function may change variables of its library, so it must not run again because it needs more
+            // shards.
+            Keys::Script => command.name.starts_with("fcall") || self.server.scripts.is_wide(words[1]),
             Keys::Perhaps { everything, .. } => !command.only_looks() && everything(words),
             _ => false,
         };

@@ -174,6 +174,22 @@ fn slow_scripts_are_killed() {
     }
 }
 
+/// A function that needs more shards than its keys name does not run twice.
+#[test]
+fn variables_of_a_library_change_once_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--shards", "4"]);
+    let mut client = server.client();
+    let library = "function load \"#!lua name=count\\nlocal n = 0 \
+         redis.register_function('next', function(keys, args) n = n + 1 \
+         for _, name in ipairs(args) do redis.call('set', name, n) end return n end)\"";
+    assert_eq!(client.ask(library), "count");
+    for n in 1..=5 {
+        assert_eq!(client.ask("fcall next 0 a b c d e f g h"), n.to_string());
+    }
+    assert_eq!(client.ask("get h"), "5");
+}
+
 #[test]
 fn functions_are_there_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
