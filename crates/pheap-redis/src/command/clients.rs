@@ -197,7 +197,7 @@ fn pause(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         .ok_or_else(|| Fail::err("CLIENT PAUSE mode must be WRITE or ALL"))?;
     let length = timeout_ms(args[2])?;
     // As in Redis, the end of the pause in milliseconds since 1970 must fit in an `i64`.
-    Fail::err_when(length > (i64::MAX - cx.now) as u64, "timeout is out of range")?;
+    Fail::err_when(length > (i64::MAX - cx.clock) as u64, "timeout is out of range")?;
     let until = Instant::now() + Duration::from_millis(length);
     cx.server.pause(Some(Pause { until, all }));
     ok(out)

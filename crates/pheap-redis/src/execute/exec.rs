@@ -22,13 +22,15 @@ impl Execution<'_> {
             return self.ended(known, &[b"exec"], true);
         }
         let plan = self.plan_all(&queue);
-        let (server, now) = (self.server, now());
+        let server = self.server;
         let Ok(_passed) = plan.pass(server) else {
             self.server.unwatch(self.session);
             let busy = server.scripts.busy_error();
             return self.error(&format!("EXECABORT Transaction discarded because of: {busy}"));
         };
         let result = self.in_keyspace(server, &plan, |execution, keyspace| {
+            // The thread may have waited for the shards.
+            let now = now();
             // The flag is read with the shards locked, because a writer sets it under the lock of the watched
             // key's shard.
             if execution.session.watched_changed.load(SeqCst) || execution.has_watched_expired(keyspace, now)

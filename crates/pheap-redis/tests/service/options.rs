@@ -122,6 +122,14 @@ fn the_log_is_not_appended_to_a_heap() {
 }
 
 #[test]
+fn the_log_may_be_a_pipe() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let mut command = Server::command(folder.path(), port, &["--logfile", "/dev/stdout"]);
+    let server = Server::wait_for(command.stdout(Stdio::piped()).spawn().unwrap(), port);
+    assert_eq!(server.client().ask("PING"), "PONG");
+}
+
+#[test]
 fn what_redis_has_left_is_seen_and_imported() {
     let folder = tempfile::tempdir().unwrap();
     let (dump, log) = (rdb(folder.path(), "dump.rdb"), folder.path().join("log"));

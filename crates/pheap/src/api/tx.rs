@@ -214,7 +214,8 @@ impl<'r> Txn<'r> {
     }
 
     /// Makes the value at `value` crash-safe, and returns the place to which it is to be written. Only this
-    /// transaction uses that place, which is valid until the next call of this function.
+    /// transaction uses that place. It is valid until the next access to the heap by this `Txn`: a write, but
+    /// also a read, may move the place (by a wider copy, or because the transaction becomes long or doomed).
     ///
     /// # Safety
     /// `value` is a live value of this region: an object, or a part of one.

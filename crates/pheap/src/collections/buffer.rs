@@ -316,8 +316,9 @@ pub(crate) fn moved<'r, T: Persist>(
     Ok(buffer)
 }
 
-/// Moves a value to a slot of a new object, and zeroes the padding of the moved value. A commit zeroes no
-/// padding in new objects, and a value that this transaction has written may have any bytes in its padding.
+/// Moves a value to a slot of a new object, and zeroes the padding of the moved value. A commit zeroes
+/// padding only at places that were got for writing, which this slot was not, and a value that this
+/// transaction has written may have any bytes in its padding.
 ///
 /// # Safety
 /// `old` is a slot of a live object of the region of `view`. `old` has a value, which is not used there
@@ -378,8 +379,8 @@ mod tests {
         value.byte == 1 && (9..16).all(|i| unsafe { bytes.add(i).read() } == 0)
     }
 
-    /// A collection that moves its values to a new buffer or node zeroes their padding: a commit zeroes no
-    /// padding in new objects.
+    /// A collection that moves its values to a new buffer or node zeroes their padding: a commit zeroes
+    /// padding only at the places that the program has got for writing, not where a collection moves values.
     #[test]
     fn padding_does_not_get_into_new_buffers() {
         let heap = crate::Heap::in_memory().unwrap();

@@ -114,9 +114,9 @@ pub unsafe trait Persist: Sized {
     unsafe fn zero_padding(this: *mut Self);
 }
 
-/// A type without pointers. For example numbers, `bool`, `char`, `()`, structs and enums without lifetime and
-/// type parameters that derive [`Persist`], [`Stored`], and arrays, `POption`s and tuples (`PTuple2` and so
-/// on) of plain types.
+/// A type without pointers. For example numbers, `bool`, `char`, `()`, structs and enums without parameters
+/// (lifetimes, types, constants) that derive [`Persist`], [`Stored`], and arrays, `POption`s and tuples
+/// (`PTuple2` and so on) of plain types.
 ///
 /// A [`P`](crate::P) has the brand of its region. So a type that is the same at each brand has no `P` in it.
 #[diagnostic::on_unimplemented(

@@ -16,8 +16,9 @@ pub(crate) trait SimulatedMedium: Send + Sync + Debug {
     /// Those of the simulated file.
     fn read(&self, into: &mut [u8], offset: u64) -> Result<()>;
 
-    /// Makes stores to memory durable. Stores to a file are made durable by
-    /// [`SyncedFile`](crate::media::SyncedFile).
+    /// Makes stores to memory durable, and does nothing for a file. Stores to a file are made durable by
+    /// [`SyncedFile`](crate::media::SyncedFile), or by the write-ahead log, or, if the file is
+    /// [mapped shared](Self::mapped_file), by `Mapping::sync`.
     fn sync(&self);
 
     /// Makes the medium longer, durably. Memory becomes longer when it is mapped.

@@ -195,8 +195,9 @@ impl<'a> Exclusive<'a> {
     }
 
     /// Calls the watchers of the root, if the transaction may have committed a change. The caller has waited
-    /// for the disk, successfully or not, or has arranged the sync that makes the change durable. Only for
-    /// transactions of the program: other transactions may hold locks that the watchers need.
+    /// as the sync policy requires, successfully or not, or has made the `Commit` of the transaction. (So
+    /// with some policies, no sync has been requested yet.) Only for transactions of the program: other
+    /// transactions may hold locks that the watchers need.
     #[inline(always)]
     pub(crate) fn tell(&mut self) {
         if self.take_untold() {

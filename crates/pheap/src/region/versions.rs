@@ -1,5 +1,5 @@
-//! Keeps each version of a root, if the root's type has versions, until a newer version is durable. Gives
-//! readers the newest durable version.
+//! Keeps the versions of a root, if the root's type has versions, that are the newest durable one or may
+//! become it. Gives readers the newest durable version.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;

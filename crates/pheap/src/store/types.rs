@@ -288,7 +288,8 @@ impl TypeTable {
         if let Some((next, _)) = extent {
             heap.set(media, ends, next);
             // The link to a new extent is stored last, because the extent exists once this word leads to it.
-            // It is durable before any of the new types is in use.
+            // It becomes durable before anything that is stored later, so before all uses of the new types.
+            // (With a write-ahead log, its record comes before theirs.)
             media.persist(heap.addr(ends), 8);
         }
         for (print, layout) in new.types {

@@ -531,10 +531,12 @@ pub(super) fn cut_lengths(
     let head = SegmentHead::from_words(line(&bytes), layout, seed);
     let len = file.len()?;
     let folded = read_mark(file, layout, seed)?.0.folded;
-    let is_needed = match head.map(|head| (head.sequence.cmp(&layout.sequence(folded)), head.run)) {
+    let of_mark = layout.sequence(folded);
+    let is_needed = match head.map(|head| (head.sequence.cmp(&of_mark), head.run)) {
         Some((Ordering::Greater, _)) => true,
         Some((Ordering::Equal, run)) => {
-            SegmentRecords::read(file, layout, seed.of_run(run), place, folded, READ)?.next().is_some()
+            let behind = folded.max(layout.start(of_mark) + LINE as u64);
+            SegmentRecords::read(file, layout, seed.of_run(run), place, behind, READ)?.next().is_some()
         }
         Some((Ordering::Less, _)) | None => false,
     };

@@ -65,11 +65,11 @@ impl Heap {
     /// Like [`backup`](Self::backup), but writes the copy to `to`, from front to back: to a pipe, a socket,
     /// or a compressor. [`restore`](Self::restore) makes a heap of it.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal), no thread waits for `to`, however slow it is.
-    /// (Changes during the copy are kept as for [`backup`](Self::backup), but 8 MiB of them in memory, and
-    /// more in the [folder for temporary files](std::env::temp_dir).) With other durabilities, transactions
-    /// wait for `to`, so it must wait for no transaction. [`Backup::progress`] says how `to` may use the
-    /// heap.
+    /// With [`Durability::Wal`](crate::Durability::Wal), no thread waits for `to`, however slow it is, unless
+    /// the heap's file was removed. (Changes during the copy are kept as for [`backup`](Self::backup), but 8
+    /// MiB of them in memory, and more in the [folder for temporary files](std::env::temp_dir).) With other
+    /// durabilities, and if the heap's file was removed, transactions wait for `to`, so it must wait for no
+    /// transaction. [`Backup::progress`] says how `to` may use the heap.
     ///
     /// # Errors
     /// [`Error::Io`] if `to` fails; others as for [`backup`](Self::backup), except those about the file at

@@ -167,7 +167,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> CheckTracer<'m, L> {
     }
 
     /// Notes a pointer to an object that is never written. If this is the first pointer to it, the object
-    /// will be checked. Returns whether all earlier pointers to the object were of this kind, too.
+    /// will be checked. Returns whether the first pointer to the object was of this kind, too. (A later
+    /// pointer of another kind is reported where it is found.)
     fn freeze(&mut self, place: SlotPlace) -> bool {
         if !self.reached.has(place.number) {
             self.reach(place);
