@@ -43,7 +43,7 @@ impl<'a> FoundHeap<'a> {
                 let is_unused = place.is_zero_from(unused).map_err(error)?;
                 return match (is_unused, has_magic) {
                     (true, _) if !options.read_only => Ok(None),
-                    (false, true) => Err(Error::corrupt("the heap has data, but its header was overwritten, or has never reached the disk")),
+                    (false, true) => Err(Error::corrupt("the heap has data, but its header is lost")),
                     // A file that is no heap may begin with zeros, too.
                     _ => Err(not_a_heap()),
                 };
