@@ -217,7 +217,7 @@ impl Scripts {
     }
 
     /// Returns whether [`set_wide`](Self::set_wide) has recorded that a script needs all shards. `name` is
-    /// the text, SHA-1 or function by which a client calls it.
+    /// the text or SHA-1 by which a client calls the script. (A call of a function always has all shards.)
     pub fn is_wide(&self, name: &[u8]) -> bool {
         self.has_wide.load(Ordering::Relaxed) && self.wide.read().contains(&self.hasher.hash_one(name))
     }
